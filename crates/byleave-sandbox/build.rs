@@ -10,7 +10,7 @@ use std::process::Command;
 fn main() -> Result<(), String> {
     let var = |name: &str| env::var(name).map_err(|_| format!("cargo did not set {name}"));
     println!("cargo::rerun-if-changed=build.rs");
-    for source in ["src/init", "src/kernel", "src/kernel.rs", "src/wire.rs"] {
+    for source in ["src/init", "src/syscall", "src/syscall.rs", "src/plan_format.rs"] {
         println!("cargo::rerun-if-changed={source}");
     }
     if var("CARGO_CFG_TARGET_OS")? != "linux" {

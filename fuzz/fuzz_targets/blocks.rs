@@ -1,7 +1,9 @@
 //! Any text as a reply of a model: however it is cut, the same comes out; no text is lost or held back; every flaw has its place.
 #![no_main]
 
-use byleave_agent::blocks::{Blocks, Call, Flaw, OPENING_BYTES_MAX, Piece, Wrong};
+use byleave_agent::tool_blocks::{
+    BlockCall, OPENING_BYTES_MAX, ToolBlockError, ToolBlockErrorKind, ToolBlockEvent, ToolBlockParser,
+};
 use libfuzzer_sys::fuzz_target;
 
 /// Small, so that it is met.
@@ -17,14 +19,14 @@ struct All {
 #[derive(Debug, PartialEq)]
 enum Out {
     Text(String),
-    Call(Call),
-    Flaw(Flaw),
+    Call(BlockCall),
+    Flaw(ToolBlockError),
 }
 
 impl All {
-    fn take(&mut self, piece: Piece<'_>) {
+    fn take(&mut self, piece: ToolBlockEvent<'_>) {
         match piece {
-            Piece::Text(text) => {
+            ToolBlockEvent::Text(text) => {
                 assert!(!text.is_empty());
                 self.text_bytes += text.len();
                 match self.pieces.last_mut() {
@@ -32,15 +34,15 @@ impl All {
                     _ => self.pieces.push(Out::Text(text.to_owned())),
                 }
             }
-            Piece::Call(call) => self.pieces.push(Out::Call(call)),
-            Piece::Flaw(flaw) => self.pieces.push(Out::Flaw(flaw)),
+            ToolBlockEvent::Call(call) => self.pieces.push(Out::Call(call)),
+            ToolBlockEvent::Flaw(flaw) => self.pieces.push(Out::Flaw(flaw)),
         }
     }
 }
 
 /// Reads the text in chunks of so many characters, in turns.
 fn read(mut text: &str, sizes: &[usize]) -> All {
-    let (mut blocks, mut all) = (Blocks::bounded(BLOCK_BYTES_MAX), All::default());
+    let (mut blocks, mut all) = (ToolBlockParser::bounded(BLOCK_BYTES_MAX), All::default());
     let mut sizes = sizes.iter().cycle();
     while !text.is_empty() {
         let size = sizes.next().expect("some sizes");
@@ -70,7 +72,7 @@ fuzz_target!(|text: &str| {
             Out::Call(call) => assert!(!call.name.trim().is_empty()),
             Out::Flaw(flaw) => {
                 assert!(flaw.to_string().contains("expected"), "{flaw}");
-                if let Wrong::Malformed(place) = &flaw.wrong {
+                if let ToolBlockErrorKind::Malformed(place) = &flaw.wrong {
                     assert!(
                         place.line > 0 && place.line <= text.lines().count() + text.matches('\r').count()
                     );
@@ -83,7 +85,7 @@ fuzz_target!(|text: &str| {
     // Without a word of tools all of it is text, and none of it waits for longer than a line that opens a block.
     if !text.contains("tool") {
         assert_eq!(whole.text_bytes, text.len());
-        let (mut blocks, mut all) = (Blocks::new(), All::default());
+        let (mut blocks, mut all) = (ToolBlockParser::new(), All::default());
         for (at, c) in text.char_indices() {
             let end = at + c.len_utf8();
             blocks.push(text.get(at..end).expect("a character"), &mut |piece| all.take(piece));

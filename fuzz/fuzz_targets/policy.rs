@@ -4,15 +4,15 @@
 use std::sync::LazyLock;
 
 use byleave_core::effect::Plan;
-use byleave_core::policy::{Examples, Layer, Policy, Rule, RuleFile, read};
-use byleave_core::ruling::Verdict;
+use byleave_core::policy::{ExampleChecker, Layer, Policy, Rule, RuleFile, read};
+use byleave_core::decision::Verdict;
 use byleave_fuzz::{PLACES, judge, plan};
 use libfuzzer_sys::fuzz_target;
 
 /// Reads the commands that stand as examples.
 struct Commands;
 
-impl Examples for Commands {
+impl ExampleChecker for Commands {
     fn plan(&self, command: &str) -> Option<Plan> {
         Some(plan(command))
     }

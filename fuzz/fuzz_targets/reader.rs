@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use byleave_core::policy::Policy;
-use byleave_core::ruling::Verdict;
+use byleave_core::decision::Verdict;
 use byleave_fuzz::{PLACES, World, judge, plan};
 use byleave_shell::read;
 use libfuzzer_sys::fuzz_target;

@@ -2,14 +2,14 @@
 
 use byleave_core::effect::{Danger, Plan};
 use byleave_core::id::{AgentId, SessionId};
-use byleave_core::manifest::{Class, Manifest};
-use byleave_core::policy::{Places, Policy, Request};
-use byleave_core::ruling::Verdict;
-use byleave_shell::danger::Grade;
-use byleave_shell::scene::Scene;
+use byleave_core::manifest::{PermissionClass, Manifest};
+use byleave_core::policy::{PathVariables, Policy, PolicyRequest};
+use byleave_core::decision::Verdict;
+use byleave_shell::danger::DangerSeverity;
+use byleave_shell::shell_env::ShellEnv;
 
 /// Where everything is in the small world.
-pub const PLACES: Places<'_> = Places {
+pub const PLACES: PathVariables<'_> = PathVariables {
     workspace: Some("/ws"),
     home: Some("/home/u"),
     state: Some("/home/u/.local/state/byleave"),
@@ -28,7 +28,7 @@ const FILES: [(&str, &str); 6] = [
     ("/home/u/.bashrc", "alias ls='rm -rf'"),
 ];
 
-impl Scene for World {
+impl ShellEnv for World {
     fn cwd(&self) -> &str {
         "/ws"
     }
@@ -91,7 +91,7 @@ pub fn plan(command: &str) -> Plan {
     let dangers = account.dangers.iter().map(|danger| Danger {
         id: danger.id.clone(),
         why: danger.why.clone(),
-        denied: danger.grade == Grade::Deny,
+        denied: danger.grade == DangerSeverity::Deny,
     });
     Plan { effects: account.effects, dangers: dangers.collect(), ..Plan::default() }
 }
@@ -99,8 +99,8 @@ pub fn plan(command: &str) -> Plan {
 /// The verdict on a plan of a shell tool.
 pub fn judge(policy: &Policy, plan: &Plan) -> Verdict {
     let mut manifest = Manifest::new("bash", "", serde_json::Value::Null);
-    (manifest.permission_class, manifest.sensitive) = (Class::Bash, Some(false));
+    (manifest.permission_class, manifest.sensitive) = (PermissionClass::Bash, Some(false));
     let (session, agent) = (SessionId::new("s").expect("a session"), AgentId::new("a").expect("an agent"));
-    let request = Request::plain(&manifest, plan, &session, &agent);
+    let request = PolicyRequest::plain(&manifest, plan, &session, &agent);
     policy.rule(&request).verdict
 }

@@ -9,13 +9,13 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-mod asked;
-mod client;
-mod foreign;
+mod editor_approver;
+mod gated_tools;
+mod intercepted;
+mod jsonrpc;
 mod proxy;
-mod tools;
-mod wire;
+mod tool_call_effects;
 
-pub use client::Client;
-pub use proxy::{Gates, Proxy, ProxyFault, Who};
-pub use tools::equip;
+pub use editor_approver::EditorApprover;
+pub use gated_tools::equip;
+pub use proxy::{CallerIdentity, GateProvider, Proxy, ProxyError};

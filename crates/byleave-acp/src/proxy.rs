@@ -8,15 +8,15 @@ use byleave::core::call::{Call, Mode};
 use byleave::core::digest::Digest;
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::gate::Gate;
-use byleave::result::{CallResult, Ending};
+use byleave::result::{CallOutcome, CallResult};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::mpsc;
 
-use crate::asked::{Kind, Permission, Write};
-use crate::client::Client;
-use crate::tools::{self, CALL, WRITE};
-use crate::wire::{self, Envelope, Id, Out};
+use crate::editor_approver::EditorApprover;
+use crate::gated_tools::{self, CALL, WRITE};
+use crate::intercepted::{PermissionOptionKind, PermissionRequest, WriteFileRequest};
+use crate::jsonrpc::{self, Envelope, OutgoingMessage, RequestId};
 
 /// The code of an answer to a request that was refused.
 const REFUSED: i32 = -32_000;
@@ -27,14 +27,14 @@ const QUEUE_LINES: usize = 64;
 const OPEN_MAX: usize = 256;
 
 /// Gates for the directories that sessions work in.
-pub trait Gates: Send + Sync + 'static {
+pub trait GateProvider: Send + Sync + 'static {
     /// The gate for calls in this directory. The same one each time, for the same directory.
     fn gate(&self, cwd: &str) -> Result<Gate, String>;
 }
 
 /// Whose calls they are.
 #[derive(Clone, Debug)]
-pub struct Who {
+pub struct CallerIdentity {
     /// Whose book.
     pub tenant: TenantId,
     /// The agent.
@@ -47,17 +47,17 @@ pub struct Who {
 
 /// A proxy between one editor and one agent.
 pub struct Proxy {
-    who: Who,
-    gates: Arc<dyn Gates>,
-    client: Arc<Client>,
-    to_client: mpsc::Sender<Out>,
-    to_agent: mpsc::Sender<Out>,
-    known: Mutex<Known>,
+    who: CallerIdentity,
+    gates: Arc<dyn GateProvider>,
+    client: Arc<EditorApprover>,
+    to_client: mpsc::Sender<OutgoingMessage>,
+    to_agent: mpsc::Sender<OutgoingMessage>,
+    known: Mutex<ProxyState>,
 }
 
 /// Why a proxy ended early.
 #[derive(Debug, thiserror::Error)]
-pub enum ProxyFault {
+pub enum ProxyError {
     /// A stream broke.
     #[error("the connection broke: {0}")]
     Broken(#[from] std::io::Error),
@@ -68,11 +68,11 @@ pub enum ProxyFault {
 
 /// What was seen of the connection.
 #[derive(Default)]
-struct Known {
+struct ProxyState {
     /// Where sessions work.
     places: HashMap<String, String>,
     /// New sessions that have no name yet.
-    coming: HashMap<Id, String>,
+    coming: HashMap<RequestId, String>,
     /// Calls that are being judged, by session.
     open: HashMap<CallId, (String, Gate)>,
 }
@@ -80,12 +80,12 @@ struct Known {
 impl Proxy {
     /// Stands between the two until the agent ends. `client` is asked only where the gates have it as their approver.
     pub async fn run(
-        who: Who,
-        gates: Arc<dyn Gates>,
-        client: Arc<Client>,
+        who: CallerIdentity,
+        gates: Arc<dyn GateProvider>,
+        client: Arc<EditorApprover>,
         editor: (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send),
         agent: (impl AsyncRead + Unpin + Send, impl AsyncWrite + Unpin + Send),
-    ) -> Result<(), ProxyFault> {
+    ) -> Result<(), ProxyError> {
         let (to_client, for_client) = mpsc::channel(QUEUE_LINES);
         let (to_agent, for_agent) = mpsc::channel(QUEUE_LINES);
         client.attach(to_client.clone());
@@ -93,21 +93,21 @@ impl Proxy {
         let proxy = Arc::new(Self { who, gates, client, to_client, to_agent, known });
         let editor_writes = async {
             let mut lines = BufReader::new(editor.0);
-            while let Some(line) = wire::next(&mut lines).await? {
+            while let Some(line) = jsonrpc::next(&mut lines).await? {
                 proxy.editor_says(line).await;
             }
-            proxy.pass(&proxy.to_agent, Out::End).await;
-            Ok::<(), ProxyFault>(())
+            proxy.pass(&proxy.to_agent, OutgoingMessage::End).await;
+            Ok::<(), ProxyError>(())
         };
         let agent_writes = async {
             let mut lines = BufReader::new(agent.0);
-            while let Some(line) = wire::next(&mut lines).await? {
+            while let Some(line) = jsonrpc::next(&mut lines).await? {
                 proxy.agent_says(line).await?;
             }
-            Ok::<(), ProxyFault>(())
+            Ok::<(), ProxyError>(())
         };
-        let editor_reads = wire::write(editor.1, for_client);
-        let agent_reads = wire::write(agent.1, for_agent);
+        let editor_reads = jsonrpc::write(editor.1, for_client);
+        let agent_reads = jsonrpc::write(agent.1, for_agent);
         let streams = async {
             let mut editor_reads = std::pin::pin!(editor_reads);
             let mut others = std::pin::pin!(async { tokio::join!(editor_writes, agent_reads) });
@@ -117,7 +117,7 @@ impl Proxy {
                 tokio::select! {
                     ended = &mut agent_writes => {
                         // What it said last still gets there.
-                        proxy.pass(&proxy.to_client, Out::End).await;
+                        proxy.pass(&proxy.to_client, OutgoingMessage::End).await;
                         editor_reads.await?;
                         return ended;
                     }
@@ -153,45 +153,47 @@ impl Proxy {
                 }
             }
         }
-        self.pass(&self.to_agent, Out::Line(line)).await;
+        self.pass(&self.to_agent, OutgoingMessage::Line(line)).await;
     }
 
-    async fn agent_says(self: &Arc<Self>, line: Vec<u8>) -> Result<(), ProxyFault> {
-        let envelope = Envelope::read(&line).ok_or(ProxyFault::Garbled)?;
+    async fn agent_says(self: &Arc<Self>, line: Vec<u8>) -> Result<(), ProxyError> {
+        let envelope = Envelope::read(&line).ok_or(ProxyError::Garbled)?;
         let id = envelope.id();
         match (envelope.method.as_deref(), id) {
-            (Some(Permission::METHOD), Some(id)) => {
+            (Some(PermissionRequest::METHOD), Some(id)) => {
                 let params = envelope.params.map(|params| params.get().to_owned()).unwrap_or_default();
                 let proxy = Arc::clone(self);
                 tokio::spawn(async move { proxy.permission(id, &params).await });
             }
-            (Some(Write::METHOD), Some(id)) => {
+            (Some(WriteFileRequest::METHOD), Some(id)) => {
                 let params = envelope.params.map(|params| params.get().to_owned()).unwrap_or_default();
                 let proxy = Arc::clone(self);
                 tokio::spawn(async move { proxy.write(id, &params, line).await });
             }
             // Nobody waits for the answer, and an editor might do it all the same.
-            (Some(Permission::METHOD | Write::METHOD), None) => {
-                return Err(ProxyFault::Garbled);
+            (Some(PermissionRequest::METHOD | WriteFileRequest::METHOD), None) => {
+                return Err(ProxyError::Garbled);
             }
             (None, Some(id)) => {
                 self.named(&id, &envelope);
-                self.pass(&self.to_client, Out::Line(line)).await;
+                self.pass(&self.to_client, OutgoingMessage::Line(line)).await;
             }
-            _ => self.pass(&self.to_client, Out::Line(line)).await,
+            _ => self.pass(&self.to_client, OutgoingMessage::Line(line)).await,
         }
         Ok(())
     }
 
     /// Answers a request for leave: once or not at all, never for good.
-    async fn permission(&self, id: Id, params: &str) {
-        let typed: Option<Permission> = serde_json::from_str(params).ok();
+    async fn permission(&self, id: RequestId, params: &str) {
+        let typed: Option<PermissionRequest> = serde_json::from_str(params).ok();
         let raw: Option<Value> = serde_json::from_str(params).ok();
         let (Some(typed), Some(raw)) = (typed, raw) else {
-            return self.pass(&self.to_agent, wire::error(&id, INVALID, "the request cannot be read")).await;
+            return self
+                .pass(&self.to_agent, jsonrpc::error(&id, INVALID, "the request cannot be read"))
+                .await;
         };
         let session = typed.session_id.clone();
-        let of = |kind: Kind| {
+        let of = |kind: PermissionOptionKind| {
             typed.options.iter().find(|option| option.kind == kind).map(|option| option.option_id.clone())
         };
         let call = CallId::new(fresh_id());
@@ -199,16 +201,17 @@ impl Proxy {
         let result =
             self.settled(call, &session, CALL, raw.get("toolCall").cloned().unwrap_or_default()).await;
         self.client.over(call);
-        let allow = of(Kind::AllowOnce);
+        let allow = of(PermissionOptionKind::AllowOnce);
         let (chosen, why) = match (&result, allow) {
-            (Ok(result), Some(option)) if matches!(result.ending, Ending::Completed(_)) => {
+            (Ok(result), Some(option)) if matches!(result.ending, CallOutcome::Completed(_)) => {
                 (Some(option), None)
             }
-            (Ok(result), None) if matches!(result.ending, Ending::Completed(_)) => {
-                (of(Kind::RejectOnce), Some("the agent does not offer to do it just once".to_owned()))
-            }
-            (Ok(result), _) => (of(Kind::RejectOnce), result.error()),
-            (Err(why), _) => (of(Kind::RejectOnce), Some(why.clone())),
+            (Ok(result), None) if matches!(result.ending, CallOutcome::Completed(_)) => (
+                of(PermissionOptionKind::RejectOnce),
+                Some("the agent does not offer to do it just once".to_owned()),
+            ),
+            (Ok(result), _) => (of(PermissionOptionKind::RejectOnce), result.error()),
+            (Err(why), _) => (of(PermissionOptionKind::RejectOnce), Some(why.clone())),
         };
         let is_withdrawn = matches!(&result, Ok(result) if is_cancelled(result));
         let outcome = match chosen {
@@ -216,24 +219,26 @@ impl Proxy {
             _ => json!({ "outcome": "cancelled" }),
         };
         let about = json!({ "byleave": { "call": call, "why": why } });
-        self.pass(&self.to_agent, wire::result(&id, &json!({ "outcome": outcome, "_meta": about }))).await;
+        self.pass(&self.to_agent, jsonrpc::result(&id, &json!({ "outcome": outcome, "_meta": about }))).await;
     }
 
     /// Passes a write on once it was permitted and stands in the book.
-    async fn write(&self, id: Id, params: &str, line: Vec<u8>) {
-        let Ok(typed) = serde_json::from_str::<Write>(params) else {
-            return self.pass(&self.to_agent, wire::error(&id, INVALID, "the request cannot be read")).await;
+    async fn write(&self, id: RequestId, params: &str, line: Vec<u8>) {
+        let Ok(typed) = serde_json::from_str::<WriteFileRequest>(params) else {
+            return self
+                .pass(&self.to_agent, jsonrpc::error(&id, INVALID, "the request cannot be read"))
+                .await;
         };
         let call = CallId::new(fresh_id());
         let arguments = json!({ "path": typed.path, "content": typed.content });
         let why = match self.settled(call, &typed.session_id, WRITE, arguments).await {
-            Ok(result) if matches!(result.ending, Ending::Completed(_)) => {
-                return self.pass(&self.to_client, Out::Line(line)).await;
+            Ok(result) if matches!(result.ending, CallOutcome::Completed(_)) => {
+                return self.pass(&self.to_client, OutgoingMessage::Line(line)).await;
             }
             Ok(result) => result.error().unwrap_or_else(|| "it was not permitted".to_owned()),
             Err(why) => why,
         };
-        self.pass(&self.to_agent, wire::error(&id, REFUSED, &why)).await;
+        self.pass(&self.to_agent, jsonrpc::error(&id, REFUSED, &why)).await;
     }
 
     async fn settled(
@@ -248,7 +253,7 @@ impl Proxy {
             return Err("too many calls wait already".to_owned());
         }
         let gate = self.gates.gate(&cwd)?;
-        tools::equip(&gate).map_err(|fault| fault.to_string())?;
+        gated_tools::equip(&gate).map_err(|fault| fault.to_string())?;
         let call = Call {
             id,
             tenant: self.who.tenant.clone(),
@@ -291,7 +296,7 @@ impl Proxy {
     }
 
     /// The name of a session that was asked for.
-    fn named(&self, id: &Id, envelope: &Envelope<'_>) {
+    fn named(&self, id: &RequestId, envelope: &Envelope<'_>) {
         let Some(cwd) = self.known().coming.remove(id) else { return };
         let result = envelope.result.and_then(|result| serde_json::from_str::<Value>(result.get()).ok());
         if let Some(session) =
@@ -302,11 +307,11 @@ impl Proxy {
     }
 
     /// Who does not read any more misses nothing.
-    async fn pass(&self, to: &mpsc::Sender<Out>, out: Out) {
+    async fn pass(&self, to: &mpsc::Sender<OutgoingMessage>, out: OutgoingMessage) {
         to.send(out).await.unwrap_or_default();
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn known(&self) -> std::sync::MutexGuard<'_, ProxyState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-use byleave_agent::blocks::{Blocks, Piece};
+use byleave_agent::tool_blocks::{ToolBlockEvent, ToolBlockParser};
 use memchr::memmem::Finder;
 
 const TEXT_BYTES: usize = 4 << 20;
@@ -21,7 +21,7 @@ const RATE_MIN: f64 = 500.0;
 const RATIO_MIN: f64 = 0.3;
 
 /// A text, and how large the chunks are that it comes in.
-struct Case {
+struct ParserCase {
     what: &'static str,
     text: String,
     chunk_bytes: usize,
@@ -86,7 +86,7 @@ fn main() {
     assert!(holds, "plain text is read too slowly");
 }
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<ParserCase> {
     let prose = || {
         filled(
             "The tests pass now; what was missing is the check of the length, which the caller relied on.\n",
@@ -105,7 +105,7 @@ fn cases() -> Vec<Case> {
              \"new\": \"let a = 2;\\n\"},\n \"reason\": \"the count begins at two\"}\n```\n\n",
         )
     };
-    let case = |what, text, chunk_bytes, has_bar| Case { what, text, chunk_bytes, has_bar };
+    let case = |what, text, chunk_bytes, has_bar| ParserCase { what, text, chunk_bytes, has_bar };
     vec![
         case("plain text", prose(), TEXT_BYTES, true),
         case("plain text", prose(), 16 << 10, true),
@@ -149,12 +149,12 @@ fn search(chunks: &[&str]) -> usize {
 /// Reads the reply; how much text there is, and how many calls.
 fn read(chunks: &[&str]) -> (usize, usize) {
     let (mut text_bytes, mut calls) = (0, 0);
-    let mut take = |piece: Piece<'_>| match piece {
-        Piece::Text(text) => text_bytes += black_box(text).len(),
-        Piece::Call(_) => calls += 1,
-        Piece::Flaw(_) => {}
+    let mut take = |piece: ToolBlockEvent<'_>| match piece {
+        ToolBlockEvent::Text(text) => text_bytes += black_box(text).len(),
+        ToolBlockEvent::Call(_) => calls += 1,
+        ToolBlockEvent::Flaw(_) => {}
     };
-    let mut blocks = Blocks::new();
+    let mut blocks = ToolBlockParser::new();
     for chunk in chunks {
         blocks.push(chunk, &mut take);
     }

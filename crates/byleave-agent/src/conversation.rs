@@ -4,28 +4,28 @@
 //! another screen.
 
 use byleave::core::call::{Call as Received, Millis};
-use byleave::core::digest::{Digest, Held};
-use byleave::core::entry::Heading;
+use byleave::core::digest::{ContentRef, Digest};
+use byleave::core::entry::CallHeader;
 use byleave::core::id::{CallId, SessionId, TenantId};
 use byleave::core::outcome::{Outcome, Output};
 use byleave::core::record::Record;
 use byleave::gate::Gate;
-use byleave::ledger::{ContentFault, Ledger, LedgerFault, Loaded};
-use byleave::result::{CallResult, Changed, Standing};
+use byleave::ledger::{ContentError, Ledger, LedgerError, LoadedRecord};
+use byleave::result::{CallResult, CallStatus, ModifiedPart};
 
-use crate::model::{self, Call, Flaw, Message, Said, Stop};
-use crate::turn::{Asked, MODEL_TURN, call_id, turn_id};
+use crate::model::{self, ChatMessage, InvalidToolCall, ModelResponse, StopReason, ToolCall};
+use crate::model_turn::{MODEL_TURN, TurnArguments, call_id, turn_id};
 
 /// A conversation, as far as it has come.
 #[derive(Clone, Debug)]
 pub struct Conversation {
     /// Its turns, the oldest first.
-    pub turns: Vec<Taken>,
+    pub turns: Vec<RecordedTurn>,
 }
 
 /// One turn.
 #[derive(Clone, Debug)]
-pub struct Taken {
+pub struct RecordedTurn {
     /// The call that it is.
     pub call: CallId,
     /// When it came in.
@@ -33,18 +33,18 @@ pub struct Taken {
     /// The directory that it works in.
     pub cwd: String,
     /// What was asked.
-    pub asked: Asked,
+    pub asked: TurnArguments,
     /// What came of it; nothing yet where it is still open.
-    pub came: Option<Came>,
+    pub came: Option<TurnResult>,
     /// What came of the calls that were asked for in it, in their order.
-    pub made: Vec<Made>,
+    pub made: Vec<RecordedCall>,
 }
 
 /// What came of a turn.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Came {
+pub enum TurnResult {
     /// The model said something.
-    Said(Said),
+    Said(ModelResponse),
     /// It did not, or nobody may know what.
     Nothing {
         /// Why.
@@ -56,7 +56,7 @@ pub enum Came {
 
 /// A call that a model asked for.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct RecordedCall {
     /// Its id with the gate.
     pub call: CallId,
     /// When it came in, if it did.
@@ -67,7 +67,7 @@ pub struct Made {
 
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum ConversationStep {
     /// A person's word.
     Rest,
     /// The turn that is open.
@@ -82,17 +82,17 @@ pub(crate) enum Next {
 
 /// Why a conversation cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum Unread {
+pub enum ConversationError {
     /// The book broke.
     #[error(transparent)]
-    Ledger(#[from] LedgerFault),
+    Ledger(#[from] LedgerError),
     /// A content cannot be had.
     #[error("turn {turn} of the conversation cannot be read: {why}")]
     Content {
         /// Which.
         turn: u32,
         /// Why.
-        why: ContentFault,
+        why: ContentError,
     },
     /// Something else than a turn has the id of one.
     #[error("call {call} is no turn of a conversation, though it stands where one should")]
@@ -109,111 +109,117 @@ impl Conversation {
         ledger: &dyn Ledger,
         tenant: &TenantId,
         session: &SessionId,
-    ) -> Result<Self, Unread> {
+    ) -> Result<Self, ConversationError> {
         let mut turns = Vec::new();
         for turn in 0.. {
             let call = turn_id(tenant, session, turn);
             let Some(loaded) = ledger.load(call).await? else { break };
-            turns.push(Taken::read(gate, ledger, call, &loaded, turn).await?);
+            turns.push(RecordedTurn::read(gate, ledger, call, &loaded, turn).await?);
         }
         Ok(Self { turns })
     }
 
     /// The messages for the next turn.
-    pub(crate) fn messages(&self) -> Vec<Message> {
+    pub(crate) fn messages(&self) -> Vec<ChatMessage> {
         let mut messages = Vec::new();
         for taken in &self.turns {
-            messages.extend(taken.asked.user.clone().map(Message::User));
-            let Some(Came::Said(said)) = &taken.came else { continue };
-            messages.push(Message::Said(said.clone()));
+            messages.extend(taken.asked.user.clone().map(ChatMessage::User));
+            let Some(TurnResult::Said(said)) = &taken.came else { continue };
+            messages.push(ChatMessage::Said(said.clone()));
             if !said.calls.is_empty() {
                 let told = said.calls.iter().zip(&taken.made).map(|(call, made)| made.told(call));
-                messages.push(Message::Results(told.collect()));
+                messages.push(ChatMessage::Results(told.collect()));
             }
         }
         messages
     }
 
     /// The turns since a person last said something, that one included.
-    pub(crate) fn task(&self) -> &[Taken] {
+    pub(crate) fn task(&self) -> &[RecordedTurn] {
         let begun = self.turns.iter().rposition(|taken| taken.asked.user.is_some()).unwrap_or(0);
         self.turns.get(begun..).unwrap_or_default()
     }
 
     /// Why the model's last word is not the end of its task, though it asks for nothing more.
     pub(crate) fn unfinished(&self) -> Option<String> {
-        let Some(Came::Said(said)) = self.turns.last().and_then(|taken| taken.came.as_ref()) else {
+        let Some(TurnResult::Said(said)) = self.turns.last().and_then(|taken| taken.came.as_ref()) else {
             return None;
         };
         match &said.stop {
-            Stop::Done | Stop::Calls if said.text.trim().is_empty() => Some("the model said nothing".into()),
-            Stop::Done | Stop::Calls => None,
-            Stop::Length => Some("the model was out of tokens: what it said last is a part".into()),
-            Stop::Filtered => Some("the provider held back what the model would have said".into()),
-            Stop::Named(word) => Some(format!("the provider ended it, and calls that `{word}`")),
+            StopReason::Done | StopReason::Calls if said.text.trim().is_empty() => {
+                Some("the model said nothing".into())
+            }
+            StopReason::Done | StopReason::Calls => None,
+            StopReason::Length => Some("the model was out of tokens: what it said last is a part".into()),
+            StopReason::Filtered => Some("the provider held back what the model would have said".into()),
+            StopReason::Named(word) => Some(format!("the provider ended it, and calls that `{word}`")),
         }
     }
 
     /// The last turn of which it is known who was asked.
-    pub fn last_asked(&self) -> Option<&Taken> {
+    pub fn last_asked(&self) -> Option<&RecordedTurn> {
         self.turns.iter().rev().find(|taken| !taken.asked.model.is_empty())
     }
 
-    pub(crate) fn next(&self) -> Next {
-        let Some(last) = self.turns.last() else { return Next::Rest };
+    pub(crate) fn next(&self) -> ConversationStep {
+        let Some(last) = self.turns.last() else { return ConversationStep::Rest };
         match &last.came {
-            None => Next::Turn,
-            Some(Came::Nothing { .. }) => Next::Anew,
-            Some(Came::Said(_)) if last.made.iter().any(|made| made.result.is_none()) => Next::Calls,
-            Some(Came::Said(said)) if !said.calls.is_empty() || !said.flaws.is_empty() => Next::Another,
-            Some(Came::Said(_)) => Next::Rest,
+            None => ConversationStep::Turn,
+            Some(TurnResult::Nothing { .. }) => ConversationStep::Anew,
+            Some(TurnResult::Said(_)) if last.made.iter().any(|made| made.result.is_none()) => {
+                ConversationStep::Calls
+            }
+            Some(TurnResult::Said(said)) if !said.calls.is_empty() || !said.flaws.is_empty() => {
+                ConversationStep::Another
+            }
+            Some(TurnResult::Said(_)) => ConversationStep::Rest,
         }
     }
 }
 
-impl Taken {
+impl RecordedTurn {
     async fn read(
         gate: &Gate,
         ledger: &dyn Ledger,
         call: CallId,
-        loaded: &Loaded,
+        loaded: &LoadedRecord,
         turn: u32,
-    ) -> Result<Self, Unread> {
+    ) -> Result<Self, ConversationError> {
         let record = &loaded.record;
         let heading = record.heading().filter(|heading| heading.tool == MODEL_TURN);
-        let heading = heading.ok_or(Unread::NoTurn { call })?;
-        let unread = |why| Unread::Content { turn, why };
+        let heading = heading.ok_or(ConversationError::NoTurn { call })?;
+        let unread = |why| ConversationError::Content { turn, why };
         let asked = match content(ledger, call, loaded, heading.arguments).await {
-            Err(ContentFault::Forgotten) => return Ok(Self::forgotten(call, heading, begun(record), turn)),
+            Err(ContentError::Forgotten) => return Ok(Self::forgotten(call, heading, begun(record), turn)),
             asked => asked.map_err(unread)?,
         };
         let came = match record.settled() {
-            Some(_) => Some(Came::read(gate, ledger, call).await.map_err(unread)?),
+            Some(_) => Some(TurnResult::read(gate, ledger, call).await.map_err(unread)?),
             None => None,
         };
         let cwd = heading.cwd.clone();
         let mut taken = Self { call, at: begun(record), cwd, asked, came, made: Vec::new() };
-        if let Some(Came::Said(said)) = &taken.came {
+        if let Some(TurnResult::Said(said)) = &taken.came {
             for place in 0..said.calls.len() {
-                taken.made.push(Made::read(gate, ledger, call_id(call, place)).await?);
+                taken.made.push(RecordedCall::read(gate, ledger, call_id(call, place)).await?);
             }
         }
         Ok(taken)
     }
 
     /// A turn whose contents somebody had forgotten.
-    fn forgotten(call: CallId, heading: &Heading, at: Millis, turn: u32) -> Self {
+    fn forgotten(call: CallId, heading: &CallHeader, at: Millis, turn: u32) -> Self {
         let prompt = Digest::of(&[]);
         let [model, endpoint, persona] = [const { String::new() }; 3];
-        let asked = Asked { turn, user: None, model, endpoint, persona, prompt };
-        let came = Some(Came::Nothing { why: "it was forgotten".into(), heard: String::new() });
+        let asked = TurnArguments { turn, user: None, model, endpoint, persona, prompt };
+        let came = Some(TurnResult::Nothing { why: "it was forgotten".into(), heard: String::new() });
         Self { call, at, cwd: heading.cwd.clone(), asked, came, made: Vec::new() }
     }
 
     /// What the model asks for in it that has no result yet.
-    pub(crate) fn open(&self) -> impl Iterator<Item = (usize, &Call)> {
+    pub(crate) fn open(&self) -> impl Iterator<Item = (usize, &ToolCall)> {
         let calls = match &self.came {
-            Some(Came::Said(said)) => said.calls.as_slice(),
+            Some(TurnResult::Said(said)) => said.calls.as_slice(),
             _ => &[],
         };
         calls
@@ -223,10 +229,10 @@ impl Taken {
     }
 }
 
-impl Came {
+impl TurnResult {
     /// What came of a turn that is settled.
-    pub(crate) async fn read(gate: &Gate, ledger: &dyn Ledger, call: CallId) -> Result<Self, ContentFault> {
-        let loaded = ledger.load(call).await?.ok_or(ContentFault::Missing)?;
+    pub(crate) async fn read(gate: &Gate, ledger: &dyn Ledger, call: CallId) -> Result<Self, ContentError> {
+        let loaded = ledger.load(call).await?.ok_or(ContentError::Missing)?;
         let nothing = |why: String| Self::Nothing { why, heard: String::new() };
         let output = match loaded.record.settled() {
             Some(Outcome::Completed { output }) => *output,
@@ -241,17 +247,17 @@ impl Came {
             Some(Outcome::Rehearsed { .. }) | None => return Ok(nothing("it was not taken".into())),
         };
         let output: Output = content(ledger, call, &loaded, output).await?;
-        let said = output.data.map(serde_json::from_value::<Said>);
+        let said = output.data.map(serde_json::from_value::<ModelResponse>);
         let Some(Ok(mut said)) = said else {
             return Ok(nothing("what the model said is too long to be kept whole".into()));
         };
         // What somebody changed is no longer what the model asked for.
-        if let Standing::Settled(result) = gate.resume(call).await
-            && let Some(change) = result.changes.iter().find(|change| change.what == Changed::Output)
+        if let CallStatus::Settled(result) = gate.resume(call).await
+            && let Some(change) = result.changes.iter().find(|change| change.what == ModifiedPart::Output)
         {
             let by = &change.by;
             let calls = std::mem::take(&mut said.calls);
-            said.flaws.extend(calls.into_iter().map(|call| Flaw {
+            said.flaws.extend(calls.into_iter().map(|call| InvalidToolCall {
                 what: format!("the call of `{}` was not run: {by} changed what was said", call.name),
             }));
             said.text = output.text;
@@ -260,27 +266,27 @@ impl Came {
     }
 }
 
-impl Made {
-    async fn read(gate: &Gate, ledger: &dyn Ledger, call: CallId) -> Result<Self, LedgerFault> {
+impl RecordedCall {
+    async fn read(gate: &Gate, ledger: &dyn Ledger, call: CallId) -> Result<Self, LedgerError> {
         let Some(loaded) = ledger.load(call).await? else { return Ok(Self { call, at: None, result: None }) };
         let at = Some(begun(&loaded.record));
         if loaded.record.settled().is_none() {
             return Ok(Self { call, at, result: None });
         }
         let result = match gate.resume(call).await {
-            Standing::Settled(result) => Some(result),
+            CallStatus::Settled(result) => Some(result),
             _ => None,
         };
         Ok(Self { call, at, result })
     }
 
     /// What the model is told.
-    pub(crate) fn told(&self, asked: &Call) -> model::CallResult {
+    pub(crate) fn told(&self, asked: &ToolCall) -> model::ToolResult {
         let (call, tool) = (asked.id.clone(), asked.name.clone());
         match &self.result {
             Some(result) => {
                 let report = result.report();
-                model::CallResult {
+                model::ToolResult {
                     call,
                     tool,
                     success: report.success,
@@ -292,14 +298,14 @@ impl Made {
             }
             None => {
                 let error = if self.at.is_some() { "it waits for a person" } else { "it was not run" };
-                model::CallResult { call, tool, error: Some(error.into()), ..Default::default() }
+                model::ToolResult { call, tool, error: Some(error.into()), ..Default::default() }
             }
         }
     }
 }
 
 /// A call just as it came in, where it did: who makes it again makes the same, whatever the mode is now.
-pub(crate) async fn received(ledger: &dyn Ledger, call: CallId) -> Result<Option<Received>, ContentFault> {
+pub(crate) async fn received(ledger: &dyn Ledger, call: CallId) -> Result<Option<Received>, ContentError> {
     let Some(loaded) = ledger.load(call).await? else { return Ok(None) };
     let Some(heading) = loaded.record.heading().cloned() else { return Ok(None) };
     let reason = match heading.reason {
@@ -328,13 +334,13 @@ fn begun(record: &Record) -> Millis {
 async fn content<T: serde::de::DeserializeOwned>(
     ledger: &dyn Ledger,
     call: CallId,
-    loaded: &Loaded,
-    held: Held,
-) -> Result<T, ContentFault> {
-    let key = loaded.key.as_ref().ok_or(ContentFault::Forgotten)?;
+    loaded: &LoadedRecord,
+    held: ContentRef,
+) -> Result<T, ContentError> {
+    let key = loaded.key.as_ref().ok_or(ContentError::Forgotten)?;
     let bytes = ledger.content(call, held).await?;
     if key.hold(&bytes) != held {
-        return Err(ContentFault::Changed);
+        return Err(ContentError::Changed);
     }
-    serde_json::from_slice(&bytes).map_err(|_| ContentFault::Changed)
+    serde_json::from_slice(&bytes).map_err(|_| ContentError::Changed)
 }

@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 pub use html::html;
 pub use markdown::markdown;
 
-use crate::conversation::{Came, Conversation, Made, Taken};
-use crate::limits::Used;
+use crate::conversation::{Conversation, RecordedCall, RecordedTurn, TurnResult};
+use crate::limits::TaskUsage;
 use crate::model;
 
 /// A conversation to be kept.
@@ -30,18 +30,18 @@ pub struct History {
     /// When it began.
     pub begun: Millis,
     /// What it used.
-    pub used: Used,
+    pub used: TaskUsage,
     /// What was said and done, in order.
-    pub messages: Vec<Message>,
+    pub messages: Vec<HistoryMessage>,
 }
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Message {
+pub struct HistoryMessage {
     /// Its id: that of the call that it stands for, and whose word it is.
     pub id: String,
     /// Whose.
-    pub role: Role,
+    pub role: MessageRole,
     /// Its text.
     pub content: String,
     /// The model's thoughts, where it shows them.
@@ -51,16 +51,16 @@ pub struct Message {
     pub timestamp: Millis,
     /// What the model asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<Asked>,
+    pub calls: Vec<HistoryCall>,
     /// What came of a call.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub result: Option<Result>,
+    pub result: Option<HistoryResult>,
 }
 
 /// Whose word a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum MessageRole {
     /// A person's.
     User,
     /// The model's.
@@ -71,7 +71,7 @@ pub enum Role {
 
 /// A call that a model asked for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Asked {
+pub struct HistoryCall {
     /// Its id in the book.
     pub call: CallId,
     /// The tool, as the model named it.
@@ -85,14 +85,14 @@ pub struct Asked {
 
 /// What came of a call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Result {
+pub struct HistoryResult {
     /// Its id in the book.
     pub call: CallId,
     /// In a word: how it ended, or that it is open or was not made.
     pub outcome: String,
     /// What the model was told.
     #[serde(flatten)]
-    pub told: model::CallResult,
+    pub told: model::ToolResult,
 }
 
 impl History {
@@ -105,14 +105,14 @@ impl History {
             persona: last.map_or_else(String::new, |taken| taken.asked.persona.clone()),
             model: last.map_or_else(String::new, |taken| taken.asked.model.clone()),
             begun: turns.first().map_or(0, |taken| taken.at),
-            used: Used::by(turns, None),
+            used: TaskUsage::by(turns, None),
             messages: turns.iter().flat_map(messages).collect(),
         }
     }
 
     /// What it begins with, in a line.
     pub fn first_words(&self) -> &str {
-        let first = self.messages.iter().find(|message| message.role == Role::User);
+        let first = self.messages.iter().find(|message| message.role == MessageRole::User);
         first.and_then(|message| message.content.lines().next()).unwrap_or_default()
     }
 
@@ -129,34 +129,34 @@ impl History {
     }
 }
 
-fn messages(taken: &Taken) -> Vec<Message> {
+fn messages(taken: &RecordedTurn) -> Vec<HistoryMessage> {
     let id = |whose: &str| format!("{}-{whose}", taken.call);
     let mut messages = Vec::new();
     if let Some(text) = &taken.asked.user {
-        messages.push(plain(id("user"), Role::User, text.clone(), taken.at));
+        messages.push(plain(id("user"), MessageRole::User, text.clone(), taken.at));
     }
     match &taken.came {
         None => {}
-        Some(Came::Nothing { why, heard }) => {
+        Some(TurnResult::Nothing { why, heard }) => {
             let gap = if heard.is_empty() { "" } else { "\n\n" };
             let text = format!("{heard}{gap}[byleave] the model could not be heard: {why}");
-            messages.push(plain(id("assistant"), Role::Assistant, text, taken.at));
+            messages.push(plain(id("assistant"), MessageRole::Assistant, text, taken.at));
         }
-        Some(Came::Said(said)) => {
+        Some(TurnResult::Said(said)) => {
             let mut content = said.text.clone();
             for flaw in &said.flaws {
                 content.push_str(&format!("\n\n[byleave] {}", flaw.what));
             }
-            let calls = said.calls.iter().zip(&taken.made).map(|(call, made)| Asked {
+            let calls = said.calls.iter().zip(&taken.made).map(|(call, made)| HistoryCall {
                 call: made.call,
                 tool: call.name.clone(),
                 arguments: call.args.clone(),
                 reason: call.reason.clone(),
             });
-            messages.push(Message {
+            messages.push(HistoryMessage {
                 thoughts: said.thoughts.iter().map(|thought| thought.text.clone()).collect(),
                 calls: calls.collect(),
-                ..plain(id("assistant"), Role::Assistant, content, taken.at)
+                ..plain(id("assistant"), MessageRole::Assistant, content, taken.at)
             });
             messages
                 .extend(said.calls.iter().zip(&taken.made).map(|(call, made)| result(call, made, taken.at)));
@@ -165,11 +165,11 @@ fn messages(taken: &Taken) -> Vec<Message> {
     messages
 }
 
-fn plain(id: String, role: Role, content: String, timestamp: Millis) -> Message {
-    Message { id, role, content, thoughts: Vec::new(), timestamp, calls: Vec::new(), result: None }
+fn plain(id: String, role: MessageRole, content: String, timestamp: Millis) -> HistoryMessage {
+    HistoryMessage { id, role, content, thoughts: Vec::new(), timestamp, calls: Vec::new(), result: None }
 }
 
-fn result(call: &model::Call, made: &Made, at: Millis) -> Message {
+fn result(call: &model::ToolCall, made: &RecordedCall, at: Millis) -> HistoryMessage {
     let told = made.told(call);
     let outcome = match &made.result {
         Some(result) => result.ending.word(),
@@ -181,8 +181,8 @@ fn result(call: &model::Call, made: &Made, at: Millis) -> Message {
         (Some(error), true) => error.clone(),
         (Some(error), false) => format!("{error}\n{}", told.output),
     };
-    Message {
-        result: Some(Result { call: made.call, outcome: outcome.to_owned(), told }),
-        ..plain(made.call.to_string(), Role::Tool, content, made.at.unwrap_or(at))
+    HistoryMessage {
+        result: Some(HistoryResult { call: made.call, outcome: outcome.to_owned(), told }),
+        ..plain(made.call.to_string(), MessageRole::Tool, content, made.at.unwrap_or(at))
     }
 }

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use byleave::core::digest::canonical;
 use byleave::core::refusal::Code;
-use byleave::result::Ending;
+use byleave::result::CallOutcome;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::conversation::{Came, Made, Taken};
+use crate::conversation::{RecordedCall, RecordedTurn, TurnResult};
 
 /// How far a model may go for one word of a person.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
+pub struct TaskLimits {
     /// Turns.
     pub turns: u32,
     /// Tokens, read and written.
@@ -29,19 +29,19 @@ pub struct Limits {
     /// Turns in a row of which every call was refused.
     pub refusals: u32,
     /// What a model costs; without it nothing is known of money.
-    pub prices: Option<Prices>,
+    pub prices: Option<TokenPrices>,
 }
 
 /// What a million tokens cost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Prices {
+pub struct TokenPrices {
     /// Read.
     pub input: f64,
     /// Written.
     pub output: f64,
 }
 
-impl Default for Limits {
+impl Default for TaskLimits {
     fn default() -> Self {
         Self { turns: 50, tokens: None, cost: None, time: None, repeats: 3, refusals: 5, prices: None }
     }
@@ -50,7 +50,7 @@ impl Default for Limits {
 /// Which limit was reached.
 #[derive(Clone, Debug, PartialEq, Serialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
-pub enum Reached {
+pub enum LimitReached {
     /// So many turns.
     #[error("it has taken {0} turns")]
     Turns(u32),
@@ -76,7 +76,7 @@ pub enum Reached {
 
 /// What a task has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Used {
+pub struct TaskUsage {
     /// Turns.
     pub turns: u32,
     /// Tokens that were read.
@@ -87,19 +87,19 @@ pub struct Used {
     pub cost: Option<f64>,
 }
 
-impl Used {
+impl TaskUsage {
     /// What these turns used.
-    pub fn by(turns: &[Taken], prices: Option<Prices>) -> Self {
+    pub fn by(turns: &[RecordedTurn], prices: Option<TokenPrices>) -> Self {
         let mut used = Self::default();
         for taken in turns {
             used.turns += 1;
-            if let Some(Came::Said(said)) = &taken.came {
+            if let Some(TurnResult::Said(said)) = &taken.came {
                 used.input_tokens += said.usage.input_tokens.unwrap_or(0);
                 used.output_tokens += said.usage.output_tokens.unwrap_or(0);
             }
         }
         #[expect(clippy::cast_precision_loss, reason = "counts of tokens are far below 2^52")]
-        let cost = |prices: Prices| {
+        let cost = |prices: TokenPrices| {
             (used.input_tokens as f64 * prices.input + used.output_tokens as f64 * prices.output) / 1e6
         };
         used.cost = prices.map(cost);
@@ -107,45 +107,47 @@ impl Used {
     }
 }
 
-impl Limits {
+impl TaskLimits {
     /// Whether another turn is too many.
-    pub(crate) fn before_a_turn(&self, task: &[Taken]) -> Option<Reached> {
-        let used = Used::by(task, self.prices);
+    pub(crate) fn before_a_turn(&self, task: &[RecordedTurn]) -> Option<LimitReached> {
+        let used = TaskUsage::by(task, self.prices);
         let tokens = used.input_tokens + used.output_tokens;
-        let is_counted = |taken: &Taken| match &taken.came {
-            Some(Came::Said(said)) => said.usage.input_tokens.is_some() && said.usage.output_tokens.is_some(),
+        let is_counted = |taken: &RecordedTurn| match &taken.came {
+            Some(TurnResult::Said(said)) => {
+                said.usage.input_tokens.is_some() && said.usage.output_tokens.is_some()
+            }
             _ => true,
         };
         if (self.tokens.is_some() || self.cost.is_some()) && !task.iter().all(is_counted) {
-            return Some(Reached::Uncounted);
+            return Some(LimitReached::Uncounted);
         }
         if used.turns >= self.turns {
-            return Some(Reached::Turns(used.turns));
+            return Some(LimitReached::Turns(used.turns));
         }
         if self.tokens.is_some_and(|most| tokens >= most) {
-            return Some(Reached::Tokens(tokens));
+            return Some(LimitReached::Tokens(tokens));
         }
         if let (Some(most), Some(cost)) = (self.cost, used.cost)
             && cost >= most
         {
-            return Some(Reached::Cost(cost));
+            return Some(LimitReached::Cost(cost));
         }
         let refused = refused_in_a_row(task);
-        (refused >= self.refusals).then_some(Reached::Refusals(refused))
+        (refused >= self.refusals).then_some(LimitReached::Refusals(refused))
     }
 
     /// Whether the calls of the last turn were made too often.
-    pub(crate) fn before_the_calls(&self, task: &[Taken]) -> Option<Reached> {
+    pub(crate) fn before_the_calls(&self, task: &[RecordedTurn]) -> Option<LimitReached> {
         let mut seen: HashMap<String, (String, u32)> = HashMap::new();
         for taken in task {
-            let Some(Came::Said(said)) = &taken.came else { continue };
+            let Some(TurnResult::Said(said)) = &taken.came else { continue };
             for (call, made) in said.calls.iter().zip(&taken.made) {
                 let what = canonical(&json!([call.name, Value::Object(call.args.clone())]));
                 let Some(result) = &made.result else {
                     // Those of the same turn have the same result, as far as anybody knows.
                     let (_, times) = seen.entry(what).or_default();
                     if *times >= self.repeats {
-                        return Some(Reached::Repeats(call.name.clone()));
+                        return Some(LimitReached::Repeats(call.name.clone()));
                     }
                     *times += 1;
                     continue;
@@ -166,9 +168,9 @@ impl Limits {
 }
 
 /// Turns in a row of which every call was refused. What was called off was not.
-fn refused_in_a_row(task: &[Taken]) -> u32 {
-    let is_refused = |made: &Made| match made.result.as_ref().map(|result| &result.ending) {
-        Some(Ending::Refused(refusal)) => !matches!(refusal.code, Code::Cancelled | Code::Aborted),
+fn refused_in_a_row(task: &[RecordedTurn]) -> u32 {
+    let is_refused = |made: &RecordedCall| match made.result.as_ref().map(|result| &result.ending) {
+        Some(CallOutcome::Refused(refusal)) => !matches!(refusal.code, Code::Cancelled | Code::Aborted),
         _ => false,
     };
     let asking = task.iter().rev().filter(|taken| !taken.made.is_empty());

@@ -2,10 +2,10 @@
 //!
 //! Plain data that is kept and read back; no network, no keys. Everything that a model said is untrusted.
 
-mod fault;
+mod error;
 
 use async_trait::async_trait;
-pub use fault::Fault;
+pub use error::ModelError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -13,29 +13,33 @@ use serde_json::{Map, Value};
 #[async_trait]
 pub trait Model: Send + Sync {
     /// Takes one turn. What is said is handed to `heard` as it comes, and returned as a whole: the text that is returned is
-    /// the text that was heard since the last [`Heard::Anew`].
+    /// the text that was heard since the last [`StreamEvent::Anew`].
     ///
     /// Dropping the future ends it.
-    async fn turn(&self, turn: Turn<'_>, heard: Listener<'_>) -> Result<Said, Fault>;
+    async fn turn(
+        &self,
+        turn: TurnRequest<'_>,
+        heard: StreamEventSink<'_>,
+    ) -> Result<ModelResponse, ModelError>;
 }
 
 /// Takes what is heard while a model speaks.
-pub type Listener<'a> = &'a mut (dyn FnMut(Heard<'_>) + Send);
+pub type StreamEventSink<'a> = &'a mut (dyn FnMut(StreamEvent<'_>) + Send);
 
 /// All that a model is given for one turn.
 #[derive(Clone, Copy, Debug)]
-pub struct Turn<'a> {
+pub struct TurnRequest<'a> {
     /// Who it is and how it works. Empty for nothing.
     pub system: &'a str,
     /// The conversation so far.
-    pub messages: &'a [Message],
+    pub messages: &'a [ChatMessage],
     /// What it may ask for.
-    pub tools: &'a [Tool],
+    pub tools: &'a [ToolSpec],
 }
 
 /// A tool, as a model is told of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Tool {
+pub struct ToolSpec {
     /// By which it is called.
     pub name: String,
     /// What it does.
@@ -47,38 +51,38 @@ pub struct Tool {
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Message {
+pub enum ChatMessage {
     /// What a person says, or who speaks in their place.
     User(String),
     /// What the model said. Its flaws are told to it, after the results of its calls.
-    Said(Said),
+    Said(ModelResponse),
     /// What came of the calls of the message before.
-    Results(Vec<CallResult>),
+    Results(Vec<ToolResult>),
 }
 
 /// What a model said in one turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Said {
+pub struct ModelResponse {
     /// Who said it: provider and model. Thoughts go back to nobody else.
     pub by: String,
     /// Its text, without calls.
     pub text: String,
     /// Its thoughts, where it shows them.
-    pub thoughts: Vec<Thought>,
+    pub thoughts: Vec<Reasoning>,
     /// What it asks for, in its order.
-    pub calls: Vec<Call>,
+    pub calls: Vec<ToolCall>,
     /// What was meant as a call and is none: never run, never mended.
-    pub flaws: Vec<Flaw>,
+    pub flaws: Vec<InvalidToolCall>,
     /// What it cost.
-    pub usage: Usage,
+    pub usage: TokenUsage,
     /// Why it stopped.
-    pub stop: Stop,
+    pub stop: StopReason,
 }
 
 /// A thought, or the sealed form of one that only its provider can read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Thought {
+pub struct Reasoning {
     /// What can be read of it.
     pub text: String,
     /// The provider's own, handed back as it came: a signature, or a whole block.
@@ -88,7 +92,7 @@ pub struct Thought {
 
 /// A call that a model asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Call {
+pub struct ToolCall {
     /// The provider's id for it, by which its result is known. No two calls of one turn share it.
     pub id: String,
     /// The tool's name. Not empty; whether there is such a tool is not known here.
@@ -105,14 +109,14 @@ pub struct Call {
 
 /// What was meant as a call and is none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Flaw {
+pub struct InvalidToolCall {
     /// What is wrong and what was expected, for the model.
     pub what: String,
 }
 
 /// What came of a call. As JSON it has the fields that a model is told (L2), and the call's id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallResult {
+pub struct ToolResult {
     /// The id of the call.
     pub call: String,
     /// The tool, by the name that the model used.
@@ -129,7 +133,7 @@ pub struct CallResult {
     pub error: Option<String>,
 }
 
-impl CallResult {
+impl ToolResult {
     /// What the model is told, as JSON: all but the id.
     pub fn told(&self) -> Value {
         serde_json::json!({
@@ -146,7 +150,7 @@ impl CallResult {
 /// Tokens, as the provider counts them; nothing where it does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Usage {
+pub struct TokenUsage {
     /// Read, those from a cache included.
     pub input_tokens: Option<u64>,
     /// Of these, read from a cache.
@@ -158,7 +162,7 @@ pub struct Usage {
 /// Why a model stopped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stop {
+pub enum StopReason {
     /// It had said what it had to say.
     #[default]
     Done,
@@ -175,7 +179,7 @@ pub enum Stop {
 /// What is heard while a model speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Heard<'a> {
+pub enum StreamEvent<'a> {
     /// It was interrupted and begins anew: nothing that was heard before counts.
     Anew,
     /// More text.

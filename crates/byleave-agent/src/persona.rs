@@ -3,19 +3,19 @@
 //! A persona says what a model is told, and which tools it is told of. It permits nothing: whatever the model asks for, the gate
 //! judges. Prompts are pure: the same persona and the same tools give the same bytes. Only the shelf reads files.
 
-mod arguments;
-mod described;
-mod file;
-mod model;
+mod loader;
+mod model_name;
+mod parser;
 mod prompt;
-mod shelf;
+mod schema_text;
+mod tool_description;
 
-pub use described::{Asked, Described};
-pub use file::BadPersona;
-pub use model::ModelName;
-pub use prompt::Calls;
+pub use loader::{FILE_BYTES_MAX, LoadedPersona, PersonaLoadError, PersonaSource};
+pub use model_name::ModelName;
+pub use parser::PersonaParseError;
+pub use prompt::ToolCallFormat;
 pub(crate) use prompt::{RESULTS, contained};
-pub use shelf::{FILE_BYTES_MAX, Found, NotLoaded, Origin};
+pub use tool_description::{ApprovalLikelihood, ToolDescription};
 
 /// Who a model is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,60 +5,60 @@
 //! nowhere else: no fault, no log, no address, no redirect.
 
 mod anthropic;
-mod events;
+mod api_key;
+mod event_stream;
 mod gemini;
-mod key;
+mod messages;
 mod ollama;
 mod openai;
-mod request;
+mod response_builder;
+mod retry;
 mod settings;
-mod speech;
-mod trouble;
-mod wire;
+mod transport;
 
 use std::net::IpAddr;
 use std::time::Duration;
 
+pub use api_key::ApiKey;
 use async_trait::async_trait;
-pub use key::Key;
-pub(crate) use request::calls_so_far;
+pub(crate) use messages::calls_so_far;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, RequestBuilder, Url};
 use serde_json::Value;
-pub use settings::{Effort, Kind, Patience, Settings, UnknownKind};
+pub use settings::{ProviderKind, ProviderSettings, ReasoningEffort, RetryPolicy, UnknownProviderError};
 
-use self::events::Parted;
-use self::speech::Speech;
-use self::trouble::Trouble;
-use self::wire::Reader;
-use crate::model::{Fault, Heard, Listener, Model, Said, Turn};
+use self::event_stream::EventFraming;
+use self::response_builder::ResponseBuilder;
+use self::retry::AttemptFailure;
+use self::transport::EventParser;
+use crate::model::{Model, ModelError, ModelResponse, StreamEvent, StreamEventSink, TurnRequest};
 
 /// A model of a provider.
 #[derive(Debug)]
-pub struct Provider {
-    settings: Settings,
+pub struct ProviderModel {
+    settings: ProviderSettings,
     base_url: Url,
-    key: Option<Key>,
+    key: Option<ApiKey>,
     client: Client,
 }
 
-impl Provider {
+impl ProviderModel {
     /// A model with the key that is in the environment. An endpoint of one's own is asked without one where none is set.
-    pub fn from_env(settings: Settings) -> Result<Self, Fault> {
-        let key = match Key::from_env(settings.kind) {
-            Err(Fault::NoKey { variable }) if settings.base_url.is_some() && !is_set(&variable) => None,
+    pub fn from_env(settings: ProviderSettings) -> Result<Self, ModelError> {
+        let key = match ApiKey::from_env(settings.kind) {
+            Err(ModelError::NoKey { variable }) if settings.base_url.is_some() && !is_set(&variable) => None,
             found => found?,
         };
         Self::new(settings, key)
     }
 
     /// A model with this key.
-    pub fn new(settings: Settings, key: Option<Key>) -> Result<Self, Fault> {
+    pub fn new(settings: ProviderSettings, key: Option<ApiKey>) -> Result<Self, ModelError> {
         if settings.base_url.is_none()
             && key.is_none()
             && let Some(variable) = settings.kind.variable()
         {
-            return Err(Fault::NoKey { variable: variable.to_owned() });
+            return Err(ModelError::NoKey { variable: variable.to_owned() });
         }
         let base_url = address(&settings, key.is_some())?;
         let client = client(is_loopback(&base_url))?;
@@ -84,24 +84,28 @@ impl Provider {
     }
 
     /// Which model it is.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &ProviderSettings {
         &self.settings
     }
 
     /// One try.
-    async fn attempt(&self, turn: Turn<'_>, heard: Listener<'_>) -> Result<Said, Trouble> {
+    async fn attempt(
+        &self,
+        turn: TurnRequest<'_>,
+        heard: StreamEventSink<'_>,
+    ) -> Result<ModelResponse, AttemptFailure> {
         let by = format!("{}/{}", self.settings.kind.name(), self.settings.model);
-        let key = self.key.as_ref().map_or("", Key::expose);
-        let trouble = |broken| Trouble::of(broken, key, !turn.tools.is_empty());
+        let key = self.key.as_ref().map_or("", ApiKey::expose);
+        let trouble = |broken| AttemptFailure::of(broken, key, !turn.tools.is_empty());
         let request = self.request(self.settings.body(&by, turn).to_string())?;
         let silence = Duration::from_millis(self.settings.patience.silence_ms_max);
         let (parted, mut reader) = self.settings.kind.reader();
-        let mut speech = Speech::new(heard);
-        wire::hear(request, silence, parted, &mut *reader, &mut speech).await.map_err(trouble)?;
+        let mut speech = ResponseBuilder::new(heard);
+        transport::hear(request, silence, parted, &mut *reader, &mut speech).await.map_err(trouble)?;
         Ok(speech.said(by, calls_so_far(turn.messages)))
     }
 
-    fn request(&self, body: String) -> Result<RequestBuilder, Trouble> {
+    fn request(&self, body: String) -> Result<RequestBuilder, AttemptFailure> {
         let kind = self.settings.kind;
         let (path, query) = kind.path(&self.settings.model);
         let mut url = self.base_url.clone();
@@ -110,20 +114,25 @@ impl Provider {
             url.set_query(query);
         }
         let mut request = self.client.post(url).header(CONTENT_TYPE, "application/json").body(body);
-        if kind == Kind::Anthropic {
+        if kind == ProviderKind::Anthropic {
             request = request.header("anthropic-version", "2023-06-01");
         }
         if let (Some(key), Some((name, before))) = (&self.key, kind.header()) {
-            let unfit = || Fault::Unfit { why: "the key cannot be sent".to_owned() };
-            request = request.header(name, key.header(before).ok_or_else(|| Trouble::lasting(unfit()))?);
+            let unfit = || ModelError::Unfit { why: "the key cannot be sent".to_owned() };
+            request =
+                request.header(name, key.header(before).ok_or_else(|| AttemptFailure::lasting(unfit()))?);
         }
         Ok(request)
     }
 }
 
 #[async_trait]
-impl Model for Provider {
-    async fn turn(&self, turn: Turn<'_>, heard: Listener<'_>) -> Result<Said, Fault> {
+impl Model for ProviderModel {
+    async fn turn(
+        &self,
+        turn: TurnRequest<'_>,
+        heard: StreamEventSink<'_>,
+    ) -> Result<ModelResponse, ModelError> {
         let patience = self.settings.patience;
         let mut wait_ms = patience.wait_ms;
         let mut tries = 1;
@@ -137,14 +146,14 @@ impl Model for Provider {
                 return Err(trouble.fault);
             }
             tokio::time::sleep(Duration::from_millis(asked_ms)).await;
-            heard(Heard::Anew);
+            heard(StreamEvent::Anew);
             tries += 1;
             wait_ms = wait_ms.saturating_mul(2).min(patience.wait_ms_max);
         }
     }
 }
 
-impl Kind {
+impl ProviderKind {
     /// Where requests go, behind the base URL, and what is asked there.
     fn path(self, model: &str) -> (String, Option<&'static str>) {
         match self {
@@ -166,36 +175,36 @@ impl Kind {
     }
 
     /// How what answers is read.
-    fn reader(self) -> (Parted, Box<dyn Reader>) {
+    fn reader(self) -> (EventFraming, Box<dyn EventParser>) {
         match self {
-            Self::OpenAi => (Parted::Sse, Box::new(openai::Stream::default())),
-            Self::Anthropic => (Parted::Sse, Box::new(anthropic::Stream::default())),
-            Self::Gemini => (Parted::Sse, Box::new(gemini::Stream)),
-            Self::Ollama => (Parted::Lines, Box::new(ollama::Stream)),
+            Self::OpenAi => (EventFraming::Sse, Box::new(openai::OpenAiParser::default())),
+            Self::Anthropic => (EventFraming::Sse, Box::new(anthropic::AnthropicParser::default())),
+            Self::Gemini => (EventFraming::Sse, Box::new(gemini::GeminiParser)),
+            Self::Ollama => (EventFraming::Lines, Box::new(ollama::OllamaParser)),
         }
     }
 }
 
-impl Settings {
-    fn body(&self, by: &str, turn: Turn<'_>) -> Value {
+impl ProviderSettings {
+    fn body(&self, by: &str, turn: TurnRequest<'_>) -> Value {
         match self.kind {
-            Kind::OpenAi => openai::body(self, by, turn),
-            Kind::Anthropic => anthropic::body(self, by, turn),
-            Kind::Gemini => gemini::body(self, by, turn),
-            Kind::Ollama => ollama::body(self, turn),
+            ProviderKind::OpenAi => openai::body(self, by, turn),
+            ProviderKind::Anthropic => anthropic::body(self, by, turn),
+            ProviderKind::Gemini => gemini::body(self, by, turn),
+            ProviderKind::Ollama => ollama::body(self, turn),
         }
     }
 }
 
 /// Where requests go. A key goes in the clear to this machine only.
-fn address(settings: &Settings, has_key: bool) -> Result<Url, Fault> {
-    let unfit = |why: &str| Fault::Unfit { why: why.to_owned() };
+fn address(settings: &ProviderSettings, has_key: bool) -> Result<Url, ModelError> {
+    let unfit = |why: &str| ModelError::Unfit { why: why.to_owned() };
     let text = settings.base_url.as_deref().unwrap_or(settings.kind.base_url());
     let mut url = Url::parse(text).map_err(|_| unfit("the base URL is none"))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(unfit("the base URL has a name or a password in it, expected a key"));
     }
-    if settings.kind != Kind::OpenAi && url.query().is_some() {
+    if settings.kind != ProviderKind::OpenAi && url.query().is_some() {
         return Err(unfit("the base URL has a query, which this dialect has no place for"));
     }
     match url.scheme() {
@@ -221,7 +230,7 @@ fn number(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-fn client(is_near: bool) -> Result<Client, Fault> {
+fn client(is_near: bool) -> Result<Client, ModelError> {
     // Whoever was first to install one has; it is the same.
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         drop(rustls::crypto::ring::default_provider().install_default());
@@ -229,7 +238,7 @@ fn client(is_near: bool) -> Result<Client, Fault> {
     // A redirect would take the key to somebody else.
     let builder = Client::builder().redirect(reqwest::redirect::Policy::none()).tcp_nodelay(true);
     let builder = if is_near { builder.no_proxy() } else { builder };
-    let unfit = |why: String| Fault::Unfit { why };
+    let unfit = |why: String| ModelError::Unfit { why };
     builder.build().map_err(|error| unfit(error.to_string()))
 }
 

@@ -1,10 +1,11 @@
-//! What was typed. What it means is worked out in [`crate::options`] and by the commands.
+//! What was typed. What it means is worked out in [`crate::resolved_options`] and by the commands.
 
 #[cfg(feature = "agent")]
 mod acp;
 #[cfg(feature = "agent")]
 mod agent;
-mod book;
+mod audit;
+mod completions;
 mod config;
 #[cfg(feature = "fleet")]
 mod fleet;
@@ -12,15 +13,14 @@ mod hook;
 mod inbox;
 mod init;
 mod mcp;
+mod monitoring;
 mod policy;
 mod rehearse;
 mod sandbox;
 #[cfg(feature = "serve")]
 mod serve;
 mod session;
-mod shell;
 mod tools;
-mod watching;
 
 use std::path::PathBuf;
 
@@ -29,28 +29,32 @@ use byleave::core::id::{AgentId, CallId, SessionId};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
 #[cfg(feature = "agent")]
-pub(crate) use self::acp::{Acp, AskOver};
+pub(crate) use self::acp::{AcpArgs, AcpAskArg};
 #[cfg(feature = "agent")]
-pub(crate) use self::agent::{ChatArgs, Histories, HistoryForm, HistoryList, Personas, RunTask, Speaking};
-pub(crate) use self::book::{Book, ExportForm};
-pub(crate) use self::config::Config;
+pub(crate) use self::agent::{
+    ChatArgs, HistoryCommand, HistoryFormat, HistoryListArgs, ModelArgs, PersonaCommand, RunArgs,
+};
+pub(crate) use self::audit::{AuditCommand, ExportFormatArg};
+pub(crate) use self::completions::{CompletionsArgs, ManArgs};
+pub(crate) use self::config::ConfigCommand;
 #[cfg(feature = "fleet")]
-pub(crate) use self::fleet::{Fleet, FleetArgs};
-pub(crate) use self::hook::{Hook, Judge, Serve, Ticket};
-pub(crate) use self::inbox::{Answer, Inbox, List};
-pub(crate) use self::init::Init;
-pub(crate) use self::mcp::{Access, AddServer, GatewayArgs, LoginArgs, Mcp, ProfileArgs, ServeMcp, Wrap};
-pub(crate) use self::policy::{LayerArg, Policy};
-pub(crate) use self::rehearse::{Rehearse, Undo};
-pub(crate) use self::sandbox::{Exec, Profile, Sandbox};
+pub(crate) use self::fleet::{FleetArgs, FleetCommand};
+pub(crate) use self::hook::{HookArgs, HookCommand, HookServeArgs, HookTicketArgs};
+pub(crate) use self::inbox::{AnswerCommand, InboxCommand, ListArgs};
+pub(crate) use self::init::InitArgs;
+pub(crate) use self::mcp::{
+    AccessArg, AddServerArgs, GatewayArgs, LoginArgs, McpCommand, McpServeArgs, McpWrapArgs, ProfileArgs,
+};
+pub(crate) use self::monitoring::{LogArgs, StatsArgs, WatchArgs};
+pub(crate) use self::policy::{LayerArg, PolicyCommand};
+pub(crate) use self::rehearse::{RehearseArgs, UndoArgs};
+pub(crate) use self::sandbox::{SandboxCommand, SandboxExecArgs, SandboxProfileArg};
 #[cfg(feature = "serve")]
 pub(crate) use self::serve::{
-    AddToken, AddWebhook, ScopeArg, ServeHttp, TokenCommand, WebhookCommand, WorkArgs,
+    AddTokenArgs, AddWebhookArgs, ScopeArg, ServeArgs, TokenCommand, WebhookCommand, WorkArgs,
 };
-pub(crate) use self::session::{OpenSession, Session};
-pub(crate) use self::shell::{Completions, Man};
-pub(crate) use self::tools::Tools;
-pub(crate) use self::watching::{Log, Stats, Watch};
+pub(crate) use self::session::{OpenSessionArgs, SessionCommand};
+pub(crate) use self::tools::ToolsCommand;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -73,15 +77,15 @@ Ids may be shortened to their last characters (as lists show them) or their firs
 #[command(name = "byleave", version, after_help = EXIT_CODES)]
 pub(crate) struct Args {
     #[command(flatten)]
-    pub(crate) global: Global,
+    pub(crate) global: GlobalArgs,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 /// What holds for every command.
 #[derive(Debug, Group)]
 #[command(next_help_heading = "Options for every command")]
-pub(crate) struct Global {
+pub(crate) struct GlobalArgs {
     /// Where the book is kept [default: as set, $XDG_STATE_HOME/byleave, ~/.local/state/byleave]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
@@ -93,7 +97,7 @@ pub(crate) struct Global {
     pub(crate) json: bool,
     /// When to use colour; NO_COLOR, CLICOLOR_FORCE and TERM=dumb are respected [default: as set, auto]
     #[arg(long, global = true, value_enum, value_name = "WHEN")]
-    pub(crate) color: Option<Color>,
+    pub(crate) color: Option<ColorArg>,
     /// Say on standard error what is going on; twice for more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
@@ -101,13 +105,13 @@ pub(crate) struct Global {
 
 /// When to use colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
+pub(crate) enum ColorArg {
     Auto,
     Always,
     Never,
 }
 
-impl Color {
+impl ColorArg {
     /// As a setting has it.
     pub(crate) const fn word(self) -> &'static str {
         match self {
@@ -119,22 +123,22 @@ impl Color {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Make one call
     ///
     /// What it puts out goes to standard output, with control characters made visible; `--json` has it exact.
     /// Everything else that is said goes to standard error.
-    Call(Call),
+    Call(CallArgs),
     /// Run a command on a copy, see what it would change, and keep it or not
     ///
     /// It runs confined, with no network, on a copy of this directory: nothing changes until you say so. `y` makes exactly what you
     /// saw final and runs nothing again; `byleave undo` takes it back. Rules hold: what they deny does not happen on the copy either.
-    Rehearse(Rehearse),
+    Rehearse(RehearseArgs),
     /// Take back what a call changed in files
     ///
     /// A file that was changed since is never overwritten: both sides are shown, and nothing is taken back. An undo is itself a
     /// call, and can be taken back the same way.
-    Undo(Undo),
+    Undo(UndoArgs),
     /// Show what a call changed in files, or would
     Diff {
         /// The call
@@ -146,7 +150,7 @@ pub(crate) enum Command {
     /// undone (`byleave undo --session SESSION`). With nobody there to ask, what needs an answer is refused, or left in the inbox
     /// (`--ask inbox`) for `--resume`. With `--json` each thing that happens is a line. One run at a time works in a directory.
     #[cfg(feature = "agent")]
-    Run(RunTask),
+    Run(RunArgs),
     /// Talk with a model that works with the tools that are here, under the rules that hold
     ///
     /// On a screen of its own: what the model says, its calls with what they put out, and questions where it matters. `/help` says
@@ -158,77 +162,77 @@ pub(crate) enum Command {
     #[cfg(feature = "agent")]
     Persona {
         #[command(subcommand)]
-        command: Option<Personas>,
+        command: Option<PersonaCommand>,
     },
     /// Read conversations with models: list, show, search and export them
     #[cfg(feature = "agent")]
     History {
         #[command(subcommand)]
-        command: Option<Histories>,
+        command: Option<HistoryCommand>,
     },
     /// Say what a call would do, which rules are about it, and what they come to; nothing is run
-    Explain(Explain),
+    Explain(ExplainArgs),
     /// See which tools there are
     Tools {
         #[command(subcommand)]
-        command: Option<Tools>,
+        command: Option<ToolsCommand>,
     },
     /// See and answer open questions
     Inbox {
         #[command(subcommand)]
-        command: Option<Inbox>,
+        command: Option<InboxCommand>,
     },
     /// See how a fleet stands, and look after its book
     #[cfg(feature = "fleet")]
     Fleet {
         #[command(subcommand)]
-        command: Fleet,
+        command: FleetCommand,
     },
     /// See and revoke standing leaves
     Leaves {
         #[command(subcommand)]
-        command: Option<Leaves>,
+        command: Option<ApprovalsCommand>,
     },
     /// Open sessions that have sub-agents, and see who is above them
     Session {
         #[command(subcommand)]
-        command: Session,
+        command: SessionCommand,
     },
     /// Check, test and see the rules in force
     Policy {
         #[command(subcommand)]
-        command: Option<Policy>,
+        command: Option<PolicyCommand>,
     },
     /// Drive on what was answered, interrupted or held up
-    Resume(Resume),
+    Resume(ResumeArgs),
     /// Refuse everything from now on, until it is lifted
-    Halt(Halt),
+    Halt(HaltArgs),
     /// Judge the calls of agents' built-in tools: what their hooks start, or ask
     Hook {
         #[command(subcommand)]
-        command: Hook,
+        command: HookCommand,
     },
     /// Begin a shell call that a hook has prepared
     ///
     /// Agents run this in place of their own command. It runs confined, prints what the command prints, and ends with its exit code,
     /// or with 125 if it was not run.
-    Exec(Ticket),
+    Exec(HookTicketArgs),
     /// Run something confined
     Sandbox {
         #[command(subcommand)]
-        command: Sandbox,
+        command: SandboxCommand,
     },
     /// Put the gate in front of agents that speak MCP
     Mcp {
         #[command(subcommand)]
-        command: Option<Mcp>,
+        command: Option<McpCommand>,
     },
     /// Serve agents and people over HTTP: calls in, questions out, the book read
     ///
     /// Every request carries a token (`byleave token add`). On this machine only, unless there is TLS. What must be asked waits for
     /// an answer over HTTP, or with `byleave inbox`.
     #[cfg(feature = "serve")]
-    Serve(ServeHttp),
+    Serve(ServeArgs),
     /// Drive calls for a server elsewhere, with the tools and files that are here
     ///
     /// For a server that was started with `--workers`. The worker opens the connection, so nothing need reach it. It plans, rehearses
@@ -254,19 +258,19 @@ pub(crate) enum Command {
     /// Read, verify and export the book
     Book {
         #[command(subcommand)]
-        command: Option<Book>,
+        command: Option<AuditCommand>,
     },
     /// Count calls, questions and answers, and show which rules ask most
-    Stats(Stats),
+    Stats(StatsArgs),
     /// Watch calls as they come, run, wait and end, whoever runs them; Ctrl-C ends it
     ///
     /// At a terminal it is drawn in place; elsewhere it is a line for each thing that happens. What a command prints is shown as
     /// it comes: no reviewer has seen it, so it is for your eyes only.
-    Watch(Watch),
+    Watch(WatchArgs),
     /// See the settings and where each comes from, and change your own
     Config {
         #[command(subcommand)]
-        command: Option<Config>,
+        command: Option<ConfigCommand>,
     },
     /// Say how commands can be confined on this machine, what that is worth, and how to get more
     ///
@@ -276,25 +280,25 @@ pub(crate) enum Command {
     /// Stand in front of an agent: its settings name our gateway and hook, and its MCP servers move behind the gateway
     ///
     /// Without an agent, says which there are. Nothing else in the agent's files changes; `--undo` takes it back.
-    Init(Init),
+    Init(InitArgs),
     /// Stand between an editor and an agent that speak the Agent Client Protocol
     ///
     /// To be set as the agent's command in the editor. What the agent asks leave for is answered by policy, and what it writes through
     /// the editor is judged and recorded first; everything else passes as it is. It ends with the agent's own exit code.
     #[cfg(feature = "agent")]
-    Acp(Acp),
+    Acp(AcpArgs),
     /// Print what makes a shell complete commands, options and values
     ///
     /// bash: `byleave completions bash > ~/.local/share/bash-completion/completions/byleave`;
     /// zsh: `byleave completions zsh > _byleave` in a directory of $fpath;
     /// fish: `byleave completions fish > ~/.config/fish/completions/byleave.fish`.
-    Completions(Completions),
+    Completions(CompletionsArgs),
     /// Print the manual page, or write one for every command
-    Man(Man),
+    Man(ManArgs),
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct Call {
+pub(crate) struct CallArgs {
     /// The tool
     pub(crate) tool: String,
     /// The arguments: JSON, `@FILE`, or `-` for standard input
@@ -323,14 +327,14 @@ pub(crate) struct Call {
     pub(crate) id: Option<CallId>,
     /// Where questions go [default: as set, or terminal at a terminal, else none]
     #[arg(long, value_enum)]
-    pub(crate) ask: Option<Ask>,
+    pub(crate) ask: Option<AskArg>,
     /// How long it may take, where the tool does not say
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub(crate) timeout_ms: Option<u64>,
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct Explain {
+pub(crate) struct ExplainArgs {
     /// The tool
     #[arg(conflicts_with = "command")]
     pub(crate) tool: Option<String>,
@@ -354,7 +358,7 @@ pub(crate) struct Explain {
 
 /// Where questions go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Ask {
+pub(crate) enum AskArg {
     /// To the person at this terminal
     Terminal,
     /// Into the book, to be answered with `byleave inbox`
@@ -378,7 +382,7 @@ pub(crate) enum ModeArg {
     ReadOnly,
 }
 
-impl Ask {
+impl AskArg {
     /// As a setting has it.
     pub(crate) const fn word(self) -> &'static str {
         match self {
@@ -402,7 +406,7 @@ impl From<ModeArg> for Mode {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Leaves {
+pub(crate) enum ApprovalsCommand {
     /// List the leaves, the newest first (the default)
     List,
     /// Make a leave count no longer
@@ -413,14 +417,14 @@ pub(crate) enum Leaves {
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct Resume {
+pub(crate) struct ResumeArgs {
     /// Where questions go that come up on the way [default: as set, or terminal at a terminal, else inbox]
     #[arg(long, value_enum)]
-    pub(crate) ask: Option<Ask>,
+    pub(crate) ask: Option<AskArg>,
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct Halt {
+pub(crate) struct HaltArgs {
     /// Why
     #[arg(long, value_name = "TEXT", conflicts_with = "lift")]
     pub(crate) why: Option<String>,

@@ -2,7 +2,8 @@
 
 #[cfg(feature = "agent")]
 mod acp;
-mod book;
+mod approvals;
+mod audit;
 mod call;
 #[cfg(feature = "agent")]
 mod chat;
@@ -19,7 +20,6 @@ mod history;
 mod hook;
 mod inbox;
 mod init;
-mod leaves;
 mod man;
 mod mcp;
 #[cfg(feature = "agent")]
@@ -46,68 +46,72 @@ mod worker;
 
 use anyhow::Result;
 
-use crate::args::{self, Command};
-use crate::options::Options;
-use crate::screen::Screen;
-use crate::status::Status;
+use crate::args::{self, CliCommand};
+use crate::console::Console;
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::ResolvedOptions;
 
 /// Whether a command must work although a settings file does not load: to find and mend it.
-pub(crate) const fn works_without_settings(command: &Command) -> bool {
+pub(crate) const fn works_without_settings(command: &CliCommand) -> bool {
     matches!(
         command,
-        Command::Doctor
-            | Command::Completions(_)
-            | Command::Man(_)
-            | Command::Config { command: Some(args::Config::Edit | args::Config::Path) }
+        CliCommand::Doctor
+            | CliCommand::Completions(_)
+            | CliCommand::Man(_)
+            | CliCommand::Config { command: Some(args::ConfigCommand::Edit | args::ConfigCommand::Path) }
     )
 }
 
 /// Does what was typed.
-pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen) -> Result<Status> {
+pub(crate) async fn run(
+    command: CliCommand,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     match command {
-        Command::Call(typed) => call::run(typed, options, screen).await,
-        Command::Rehearse(typed) => rehearse::run(typed, options, screen).await,
-        Command::Undo(typed) => undo::run(typed, options, screen).await,
-        Command::Diff { call } => undo::diff(&call, options, screen).await,
+        CliCommand::Call(typed) => call::run(typed, options, screen).await,
+        CliCommand::Rehearse(typed) => rehearse::run(typed, options, screen).await,
+        CliCommand::Undo(typed) => undo::run(typed, options, screen).await,
+        CliCommand::Diff { call } => undo::diff(&call, options, screen).await,
         #[cfg(feature = "agent")]
-        Command::Run(typed) => run::run(typed, options, screen).await,
+        CliCommand::Run(typed) => run::run(typed, options, screen).await,
         #[cfg(feature = "agent")]
-        Command::Chat(typed) => chat::run(typed, options, screen).await,
+        CliCommand::Chat(typed) => chat::run(typed, options, screen).await,
         #[cfg(feature = "agent")]
-        Command::Persona { command } => persona::run(command, options, screen),
+        CliCommand::Persona { command } => persona::run(command, options, screen),
         #[cfg(feature = "agent")]
-        Command::History { command } => history::run(command, options, screen).await,
-        Command::Explain(typed) => explain::run(&typed, options, screen).await,
-        Command::Tools { command } => tools::run(command, options, screen),
-        Command::Inbox { command } => inbox::run(command, options, screen).await,
-        Command::Leaves { command } => leaves::run(command, options, screen).await,
-        Command::Session { command } => session::run(command, options, screen).await,
-        Command::Policy { command } => policy::run(command, options, screen).await,
-        Command::Resume(typed) => resume::run(&typed, options, screen).await,
-        Command::Halt(typed) => halt::run(typed, options, screen).await,
-        Command::Stats(typed) => stats::run(typed, options, screen).await,
-        Command::Watch(typed) => watch::run(typed, options, screen).await,
-        Command::Config { command } => config::run(command, options, screen),
-        Command::Completions(typed) => Ok(completions::run(&typed, screen)),
-        Command::Man(typed) => man::run(&typed, screen),
+        CliCommand::History { command } => history::run(command, options, screen).await,
+        CliCommand::Explain(typed) => explain::run(&typed, options, screen).await,
+        CliCommand::Tools { command } => tools::run(command, options, screen),
+        CliCommand::Inbox { command } => inbox::run(command, options, screen).await,
+        CliCommand::Leaves { command } => approvals::run(command, options, screen).await,
+        CliCommand::Session { command } => session::run(command, options, screen).await,
+        CliCommand::Policy { command } => policy::run(command, options, screen).await,
+        CliCommand::Resume(typed) => resume::run(&typed, options, screen).await,
+        CliCommand::Halt(typed) => halt::run(typed, options, screen).await,
+        CliCommand::Stats(typed) => stats::run(typed, options, screen).await,
+        CliCommand::Watch(typed) => watch::run(typed, options, screen).await,
+        CliCommand::Config { command } => config::run(command, options, screen),
+        CliCommand::Completions(typed) => Ok(completions::run(&typed, screen)),
+        CliCommand::Man(typed) => man::run(&typed, screen),
         #[cfg(feature = "agent")]
-        Command::Acp(typed) => acp::run(typed, options).await,
-        Command::Init(typed) => init::run(&typed, options, screen),
-        Command::Doctor => doctor::run(options, screen),
-        Command::Hook { command } => hook::run(command, options, screen).await,
-        Command::Exec(typed) => exec::run(&typed, options, screen).await,
-        Command::Sandbox { command } => sandbox::run(command, options, screen).await,
-        Command::Mcp { command } => mcp::run(command, options, screen).await,
+        CliCommand::Acp(typed) => acp::run(typed, options).await,
+        CliCommand::Init(typed) => init::run(&typed, options, screen),
+        CliCommand::Doctor => doctor::run(options, screen),
+        CliCommand::Hook { command } => hook::run(command, options, screen).await,
+        CliCommand::Exec(typed) => exec::run(&typed, options, screen).await,
+        CliCommand::Sandbox { command } => sandbox::run(command, options, screen).await,
+        CliCommand::Mcp { command } => mcp::run(command, options, screen).await,
         #[cfg(feature = "fleet")]
-        Command::Fleet { command } => fleet::run(command, options, screen).await,
+        CliCommand::Fleet { command } => fleet::run(command, options, screen).await,
         #[cfg(feature = "serve")]
-        Command::Serve(typed) => serve::run(typed, options, screen).await,
+        CliCommand::Serve(typed) => serve::run(typed, options, screen).await,
         #[cfg(feature = "serve")]
-        Command::Worker(typed) => worker::run(typed, options, screen).await,
+        CliCommand::Worker(typed) => worker::run(typed, options, screen).await,
         #[cfg(feature = "serve")]
-        Command::Token { command } => token::run(command, options, screen),
+        CliCommand::Token { command } => token::run(command, options, screen),
         #[cfg(feature = "serve")]
-        Command::Webhook { command } => webhook::run(command, options, screen).await,
-        Command::Book { command } => book::run(command, options, screen).await,
+        CliCommand::Webhook { command } => webhook::run(command, options, screen).await,
+        CliCommand::Book { command } => audit::run(command, options, screen).await,
     }
 }

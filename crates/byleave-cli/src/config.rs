@@ -6,7 +6,7 @@
 
 mod file;
 mod key;
-mod nearest;
+mod suggestion;
 mod value;
 
 use std::collections::BTreeSet;
@@ -16,18 +16,18 @@ use std::time::Duration;
 
 use anyhow::Result;
 use byleave::core::call::Mode;
-use byleave::core::policy::Places;
+use byleave::core::policy::PathVariables;
 use byleave::policy_files;
-use byleave::settings::{Settings, Unattended};
+use byleave::settings::{GateSettings, UnattendedAction};
 use byleave_sandbox::guarantee::Guarantee;
 
-use self::file::Said;
-pub(crate) use self::file::{ConfigFault, ConfigFile};
+use self::file::FileSetting;
+pub(crate) use self::file::{ConfigError, ConfigFile};
 use self::key::KEYS;
-pub(crate) use self::key::Key;
-pub(crate) use self::value::Value;
-use crate::args::{Ask, Color, ModeArg};
-use crate::complaint::Complaint;
+pub(crate) use self::key::SettingKey;
+pub(crate) use self::value::SettingValue;
+use crate::args::{AskArg, ColorArg, ModeArg};
+use crate::error::CliError;
 
 /// Every setting with its default and what it does.
 pub(crate) const DEFAULTS: &str = include_str!("config/defaults.toml");
@@ -37,7 +37,7 @@ const NAME: &str = "config.toml";
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum SettingSource {
     /// It is the default.
     Default,
     /// The person's own file, and the line.
@@ -52,7 +52,7 @@ pub(crate) enum Origin {
 
 /// How a person is told that a question waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Notify {
+pub(crate) enum NotifySetting {
     /// Not at all.
     Off,
     /// By the terminal.
@@ -63,26 +63,26 @@ pub(crate) enum Notify {
 
 /// A setting as it holds.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct ConfigValue {
     /// The setting.
-    pub(crate) key: &'static Key,
+    pub(crate) key: &'static SettingKey,
     /// Its value.
-    pub(crate) value: Value,
+    pub(crate) value: SettingValue,
     /// Where that comes from.
-    pub(crate) origin: Origin,
+    pub(crate) origin: SettingSource,
 }
 
 /// The settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    held: Vec<Held>,
+    held: Vec<ConfigValue>,
     /// What projects say, the strictest of each.
-    bounds: Vec<Held>,
+    bounds: Vec<ConfigValue>,
     /// The files that were looked for, and whether each is there.
     pub(crate) files: Vec<(ConfigFile, bool)>,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -93,7 +93,7 @@ impl fmt::Display for Origin {
     }
 }
 
-impl Origin {
+impl SettingSource {
     /// What kind of place it is, in a word.
     pub(crate) const fn word(&self) -> &'static str {
         match self {
@@ -107,7 +107,7 @@ impl Origin {
 }
 
 /// The files that may hold settings for work in these places.
-pub(crate) fn files(places: &Places<'_>) -> Vec<ConfigFile> {
+pub(crate) fn files(places: &PathVariables<'_>) -> Vec<ConfigFile> {
     use byleave::core::policy::Layer;
     // Beside the policy files, so that whoever knows the one knows the other.
     let beside = policy_files::files(places, None).into_iter().filter_map(|file| {
@@ -122,7 +122,7 @@ pub(crate) fn files(places: &Places<'_>) -> Vec<ConfigFile> {
 }
 
 /// Whether a text would do as the person's own file.
-pub(crate) fn check(path: &Path, text: &str) -> Result<(), ConfigFault> {
+pub(crate) fn check(path: &Path, text: &str) -> Result<(), ConfigError> {
     file::parse(path, text, None).map(drop)
 }
 
@@ -137,8 +137,12 @@ pub(crate) fn template() -> String {
 impl Config {
     /// The defaults alone.
     pub(crate) fn defaults() -> Result<Self> {
-        let held = |said: Said| Held { key: said.key, value: said.value, origin: Origin::Default };
-        let mut held: Vec<Held> =
+        let held = |said: FileSetting| ConfigValue {
+            key: said.key,
+            value: said.value,
+            origin: SettingSource::Default,
+        };
+        let mut held: Vec<ConfigValue> =
             file::parse(Path::new("defaults.toml"), DEFAULTS, None)?.into_iter().map(held).collect();
         held.sort_by_key(|held| KEYS.iter().position(|key| key.name == held.key.name));
         Ok(Self { held, bounds: Vec::new(), files: Vec::new() })
@@ -147,16 +151,20 @@ impl Config {
     /// The settings that these files and variables make.
     pub(crate) fn load(files: Vec<ConfigFile>, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let mut config = Self::defaults()?;
-        let of = |held: &Held| Said { key: held.key, value: held.value.clone(), line: 0 };
-        let defaults: Vec<Said> = config.held.iter().map(of).collect();
+        let of = |held: &ConfigValue| FileSetting { key: held.key, value: held.value.clone(), line: 0 };
+        let defaults: Vec<FileSetting> = config.held.iter().map(of).collect();
         for file in files {
             let read = file::read(&file, &defaults)?;
             let is_there = read.is_some();
-            for Said { key, value, line } in read.into_iter().flatten() {
+            for FileSetting { key, value, line } in read.into_iter().flatten() {
                 if file.is_project {
-                    config.bound(Held { key, value, origin: Origin::Project(file.path.clone(), line) });
+                    config.bound(ConfigValue {
+                        key,
+                        value,
+                        origin: SettingSource::Project(file.path.clone(), line),
+                    });
                 } else {
-                    config.set(key, value, Origin::Own(file.path.clone(), line));
+                    config.set(key, value, SettingSource::Own(file.path.clone(), line));
                 }
             }
             config.files.push((file, is_there));
@@ -164,73 +172,74 @@ impl Config {
         for key in KEYS {
             let name = key.variable();
             let Some(text) = variable(&name) else { continue };
-            let value = Value::of_text(key.kind, &text).map_err(|(what, todo)| {
-                Complaint::new(format!("cannot use the variable {name}: {what}")).hint(todo)
+            let value = SettingValue::of_text(key.kind, &text).map_err(|(what, todo)| {
+                CliError::new(format!("cannot use the variable {name}: {what}")).hint(todo)
             })?;
-            config.set(key, value, Origin::Variable(name));
+            config.set(key, value, SettingSource::Variable(name));
         }
         Ok(config)
     }
 
     /// The same with what was typed.
-    pub(crate) fn typed(mut self, name: &str, flag: &'static str, value: Option<Value>) -> Self {
+    pub(crate) fn typed(mut self, name: &str, flag: &'static str, value: Option<SettingValue>) -> Self {
         if let (Some(value), Some(key)) = (value, KEYS.iter().find(|key| key.name == name)) {
-            self.set(key, value, Origin::Flag(flag));
+            self.set(key, value, SettingSource::Flag(flag));
         }
         self
     }
 
     /// The same in the mode that was typed.
     pub(crate) fn in_mode(self, typed: Option<ModeArg>) -> Self {
-        let word = |mode| Value::Text(Mode::from(mode).word().to_owned());
+        let word = |mode| SettingValue::Text(Mode::from(mode).word().to_owned());
         self.typed("mode", "--mode", typed.map(word))
     }
 
     /// The same with the time that was typed.
     pub(crate) fn within(self, timeout_ms: Option<u64>) -> Self {
-        self.typed("call_timeout", "--timeout-ms", timeout_ms.map(Value::Span))
+        self.typed("call_timeout", "--timeout-ms", timeout_ms.map(SettingValue::Span))
     }
 
     /// The settings as they hold, bounds and all.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Held> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &ConfigValue> {
         self.held.iter().map(|held| self.bounded(held))
     }
 
     /// The setting of a name, as it holds.
-    pub(crate) fn held(&self, name: &str) -> Option<&Held> {
+    pub(crate) fn held(&self, name: &str) -> Option<&ConfigValue> {
         self.held.iter().find(|held| held.key.name == name).map(|held| self.bounded(held))
     }
 
     /// What somebody said and a project tightened.
-    pub(crate) fn tightened(&self) -> impl Iterator<Item = (&Held, &Held)> {
-        let said = |held: &&Held| matches!(held.origin, Origin::Flag(_) | Origin::Variable(_));
+    pub(crate) fn tightened(&self) -> impl Iterator<Item = (&ConfigValue, &ConfigValue)> {
+        let said =
+            |held: &&ConfigValue| matches!(held.origin, SettingSource::Flag(_) | SettingSource::Variable(_));
         self.held.iter().filter(said).filter_map(|held| {
             let holds = self.bounded(held);
             (holds.origin != held.origin).then_some((held, holds))
         })
     }
 
-    fn set(&mut self, key: &'static Key, value: Value, origin: Origin) {
+    fn set(&mut self, key: &'static SettingKey, value: SettingValue, origin: SettingSource) {
         if let Some(held) = self.held.iter_mut().find(|held| held.key.name == key.name) {
-            *held = Held { key, value, origin };
+            *held = ConfigValue { key, value, origin };
         }
     }
 
-    fn bound(&mut self, bound: Held) {
+    fn bound(&mut self, bound: ConfigValue) {
         match self.bounds.iter_mut().find(|held| held.key.name == bound.key.name) {
             None => self.bounds.push(bound),
             // Of two projects, one in the other, the stricter; where there is no strictness, the inner one.
-            Some(there) if bound.key.project == key::Project::Free => *there = bound,
+            Some(there) if bound.key.project == key::ProjectOverride::Free => *there = bound,
             Some(there) if bound.key.is_tighter(&bound.value, &there.value) => *there = bound,
             Some(_) => {}
         }
     }
 
-    fn bounded<'a>(&'a self, held: &'a Held) -> &'a Held {
+    fn bounded<'a>(&'a self, held: &'a ConfigValue) -> &'a ConfigValue {
         let bound = self.bounds.iter().find(|bound| bound.key.name == held.key.name);
-        let counts = |bound: &&Held| match held.key.project {
+        let counts = |bound: &&ConfigValue| match held.key.project {
             // What only shows is set by a project where nobody else said anything.
-            key::Project::Free => held.origin == Origin::Default,
+            key::ProjectOverride::Free => held.origin == SettingSource::Default,
             _ => held.key.is_tighter(&bound.value, &held.value),
         };
         bound.filter(counts).unwrap_or(held)
@@ -238,21 +247,21 @@ impl Config {
 
     fn text(&self, name: &str) -> &str {
         match self.held(name).map(|held| &held.value) {
-            Some(Value::Text(text)) => text,
+            Some(SettingValue::Text(text)) => text,
             _ => "",
         }
     }
 
     fn number(&self, name: &str) -> u64 {
         match self.held(name).map(|held| &held.value) {
-            Some(Value::Number(number) | Value::Span(number)) => *number,
+            Some(SettingValue::Number(number) | SettingValue::Span(number)) => *number,
             _ => 0,
         }
     }
 
     fn words(&self, name: &str) -> &[String] {
         match self.held(name).map(|held| &held.value) {
-            Some(Value::Words(words)) => words,
+            Some(SettingValue::Words(words)) => words,
             _ => &[],
         }
     }
@@ -266,21 +275,21 @@ impl Config {
     }
 
     /// Where questions go, where someone said so.
-    pub(crate) fn ask(&self) -> Option<Ask> {
+    pub(crate) fn ask(&self) -> Option<AskArg> {
         match self.text("ask") {
             "auto" => None,
-            "terminal" => Some(Ask::Terminal),
-            "inbox" => Some(Ask::Inbox),
-            _ => Some(Ask::None),
+            "terminal" => Some(AskArg::Terminal),
+            "inbox" => Some(AskArg::Inbox),
+            _ => Some(AskArg::None),
         }
     }
 
     /// When to use colour.
-    pub(crate) fn color(&self) -> Color {
+    pub(crate) fn color(&self) -> ColorArg {
         match self.text("color") {
-            "always" => Color::Always,
-            "never" => Color::Never,
-            _ => Color::Auto,
+            "always" => ColorArg::Always,
+            "never" => ColorArg::Never,
+            _ => ColorArg::Auto,
         }
     }
 
@@ -295,11 +304,11 @@ impl Config {
     }
 
     /// How a person is told that a question waits.
-    pub(crate) fn notify(&self) -> Notify {
+    pub(crate) fn notify(&self) -> NotifySetting {
         match self.text("notify") {
-            "osc9" => Notify::Osc9,
-            "command" => Notify::Command(self.words("notify_command").to_vec()),
-            _ => Notify::Off,
+            "osc9" => NotifySetting::Osc9,
+            "command" => NotifySetting::Command(self.words("notify_command").to_vec()),
+            _ => NotifySetting::Off,
         }
     }
 
@@ -315,17 +324,17 @@ impl Config {
 
     /// `delete_file` is among the tools.
     pub(crate) fn allow_delete(&self) -> bool {
-        self.held("allow_delete").is_some_and(|held| held.value == Value::Flag(true))
+        self.held("allow_delete").is_some_and(|held| held.value == SettingValue::Flag(true))
     }
 
     /// MCP clients that can show a form are asked to.
     pub(crate) fn mcp_elicitation(&self) -> bool {
-        self.held("mcp_elicitation").is_some_and(|held| held.value == Value::Flag(true))
+        self.held("mcp_elicitation").is_some_and(|held| held.value == SettingValue::Flag(true))
     }
 
     /// What a gate is told.
-    pub(crate) fn gate(&self) -> Settings {
-        let mut settings = Settings::default();
+    pub(crate) fn gate(&self) -> GateSettings {
+        let mut settings = GateSettings::default();
         settings.limits.question_ms = self.number("question_expiry");
         settings.limits.timeout_ms = self.number("call_timeout");
         settings.limits.output_bytes = self.number("output_bytes");
@@ -333,8 +342,8 @@ impl Config {
         settings.approver_timeout = Duration::from_millis(self.number("approver_timeout"));
         settings.questions_per_minute = u32::try_from(self.number("questions_per_minute")).unwrap_or(1);
         settings.unattended = match self.text("unattended") {
-            "allow-with-warning" => Unattended::AllowWithWarning,
-            _ => Unattended::Refuse,
+            "allow-with-warning" => UnattendedAction::AllowWithWarning,
+            _ => UnattendedAction::Refuse,
         };
         settings
     }

@@ -4,29 +4,29 @@
 //! Every other one is judged and recorded, and then done by the agent: the record says so. Nothing here lets a call pass that the
 //! gate did not, and none passes twice on one answer.
 
+mod agent_tool;
+mod evaluate;
 mod fingerprint;
-mod foreign;
-mod judge;
-mod ran;
+mod post_tool_report;
 mod tickets;
 
+pub(crate) use evaluate::HookEvaluator;
 pub(crate) use fingerprint::Fingerprint;
-pub(crate) use judge::Judge;
-pub(crate) use tickets::Tickets;
+pub(crate) use tickets::TicketStore;
 
 use byleave::core::id::CallId;
 use byleave::gate::Gate;
-use byleave::result::Standing;
+use byleave::result::CallStatus;
 
-use crate::options::Options;
+use crate::resolved_options::ResolvedOptions;
 
 /// Drives a call on, but never begins one that is for an agent to begin.
-pub(crate) async fn resume(gate: &Gate, call: CallId, options: &Options) -> Standing {
-    match Tickets::of(options).find(call) {
+pub(crate) async fn resume(gate: &Gate, call: CallId, options: &ResolvedOptions) -> CallStatus {
+    match TicketStore::of(options).find(call) {
         Ok(None) => gate.resume(call).await,
         Ok(Some(ticket)) => {
             let dialect = ticket.dialect();
-            if dialect.and_then(|dialect| foreign::equip(gate, dialect, &ticket.tool)).is_err() {
+            if dialect.and_then(|dialect| agent_tool::equip(gate, dialect, &ticket.tool)).is_err() {
                 tracing::warn!(%call, "the tool of an agent is not known any more");
             }
             gate.prepare_again(call).await

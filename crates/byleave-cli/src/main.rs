@@ -5,42 +5,42 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-mod agents;
-mod args;
-mod ask;
-mod chart;
-mod command;
-mod complaint;
-mod config;
-mod edit;
-mod flaws;
-mod hook;
-mod house;
-mod ids;
-mod json;
-mod live;
-mod notify;
-mod options;
-mod person;
-#[cfg(feature = "serve")]
-mod private;
-mod proxied;
-mod replace;
-mod rules;
-mod scope;
-mod screen;
-mod servers;
-mod servers_file;
-mod setups;
-mod show;
-mod signals;
-mod status;
-mod taking_back;
+mod active_policy;
+mod agent_configs;
 #[cfg(feature = "agent")]
-mod talk;
-mod telling;
+mod agent_setup;
+mod app_context;
+mod approval_scope;
+mod args;
+mod atomic_replace;
+mod bar_chart;
+mod call_display;
+mod command;
+mod config;
+mod config_edit;
+mod console;
+mod diagnostics;
+mod drive_call;
+mod error;
+mod error_report;
+mod exit_status;
+mod hook;
+mod init_journal;
+mod json_output;
+mod live_output;
+mod mcp_config_file;
+mod mcp_servers;
+mod notify;
+#[cfg(feature = "serve")]
+mod private_file;
+mod proxied;
+mod resolved_options;
+mod short_ids;
+mod signals;
+mod terminal_approver;
 mod time;
-mod tools;
+mod tool_catalog;
+mod undo_target;
 mod workers;
 
 use std::process::ExitCode;
@@ -49,9 +49,9 @@ use anyhow::{Context as _, Result};
 use clap::Parser as _;
 
 use crate::args::Args;
-use crate::options::Options;
-use crate::screen::Screen;
-use crate::status::Status;
+use crate::console::Console;
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::ResolvedOptions;
 
 /// A gate allocates much and frees it soon.
 #[global_allocator]
@@ -62,17 +62,17 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(said) => return misspelt(&said).into(),
     };
-    let mut screen = Screen::new(args.global.color.unwrap_or(args::Color::Auto), args.global.json);
-    let status = run(args, &mut screen).unwrap_or_else(|error| telling::tell(&mut screen, &error));
-    if screen.has_lost() { Status::Unusable.into() } else { status.into() }
+    let mut screen = Console::new(args.global.color.unwrap_or(args::ColorArg::Auto), args.global.json);
+    let status = run(args, &mut screen).unwrap_or_else(|error| error_report::tell(&mut screen, &error));
+    if screen.has_lost() { ExitStatus::Unusable.into() } else { status.into() }
 }
 
-fn run(args: Args, screen: &mut Screen) -> Result<Status> {
+fn run(args: Args, screen: &mut Console) -> Result<ExitStatus> {
     listen(args.global.verbose);
     let options = if command::works_without_settings(&args.command) {
-        Options::despite(&args.global)?
+        ResolvedOptions::despite(&args.global)?
     } else {
-        Options::new(&args.global)?
+        ResolvedOptions::new(&args.global)?
     };
     screen.color(options.chosen.color());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -81,27 +81,27 @@ fn run(args: Args, screen: &mut Screen) -> Result<Status> {
 }
 
 /// Help and versions are results; everything else that clap says is about wrong usage.
-fn misspelt(said: &clap::Error) -> Status {
+fn misspelt(said: &clap::Error) -> ExitStatus {
     let typed: Vec<String> =
-        std::env::args_os().map(|word| screen::one_line(&word.to_string_lossy())).collect();
+        std::env::args_os().map(|word| console::one_line(&word.to_string_lossy())).collect();
     let json = typed.iter().take_while(|word| *word != "--").any(|word| word == "--json");
-    let mut screen = Screen::new(args::Color::Auto, json);
+    let mut screen = Console::new(args::ColorArg::Auto, json);
     if said.use_stderr() {
         // What was typed stands in it, and clap drops what it takes for colours: so it is made visible beforehand.
         let text = match Args::try_parse_from(typed) {
             Err(visible) => visible.render().to_string(),
-            Ok(_) => screen::many_lines(&said.render().to_string()).join("\n"),
+            Ok(_) => console::many_lines(&said.render().to_string()).join("\n"),
         };
         let text = text.trim_end();
         screen.say(text);
         if json {
             let what = text.strip_prefix("error: ").unwrap_or(text);
-            screen.value(&json::error(what, None, Status::Unusable));
+            screen.value(&json_output::error(what, None, ExitStatus::Unusable));
         }
-        return Status::Unusable;
+        return ExitStatus::Unusable;
     }
     screen.trusted(&said.render().to_string());
-    if screen.has_lost() { Status::Unusable } else { Status::Completed }
+    if screen.has_lost() { ExitStatus::Unusable } else { ExitStatus::Completed }
 }
 
 fn listen(verbose: u8) {
@@ -115,7 +115,7 @@ fn listen(verbose: u8) {
     tracing_subscriber::fmt()
         // It logs what logins are made of.
         .with_env_filter(EnvFilter::new(format!("{level},rmcp::transport::auth=off")))
-        .with_writer(|| byleave_terminal::floor::Talk)
+        .with_writer(|| byleave_terminal::stderr_hold::HeldStderr)
         .with_ansi(false)
         .init();
 }

@@ -3,10 +3,10 @@
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::call::Millis;
 
-use byleave::core::moment::civil;
-pub(crate) use byleave::core::moment::{span, utc};
+use byleave::core::time_format::civil;
+pub(crate) use byleave::core::time_format::{span, utc};
 
-use crate::complaint::Complaint;
+use crate::error::CliError;
 
 const SECOND: Millis = 1_000;
 const MINUTE: Millis = 60 * SECOND;
@@ -39,9 +39,9 @@ pub(crate) fn precise(ms: Millis) -> String {
 }
 
 /// How long something shall last: a number and a unit.
-pub(crate) fn lasting(typed: &str) -> Result<Millis, Complaint> {
+pub(crate) fn lasting(typed: &str) -> Result<Millis, CliError> {
     let wrong = || {
-        Complaint::new(format!("`{typed}` is not a time"))
+        CliError::new(format!("`{typed}` is not a time"))
             .hint("write a number and s, m, h, d or w, as in `--for 2h`")
     };
     let unit = typed.chars().next_back().ok_or_else(wrong)?;
@@ -58,9 +58,9 @@ pub(crate) fn lasting(typed: &str) -> Result<Millis, Complaint> {
 }
 
 /// A moment as it was typed: so long ago, or a date, with a time of the day or without, in UTC.
-pub(crate) fn moment(typed: &str, now: Millis) -> Result<Millis, Complaint> {
+pub(crate) fn moment(typed: &str, now: Millis) -> Result<Millis, CliError> {
     let wrong = || {
-        Complaint::new(format!("`{typed}` is not a moment")).hint(
+        CliError::new(format!("`{typed}` is not a moment")).hint(
             "write how long ago (a number and s, m, h, d or w, as in `2h`) or a date in UTC, as in `2026-03-01` or `2026-03-01T14:30`",
         )
     };
@@ -72,9 +72,9 @@ pub(crate) fn moment(typed: &str, now: Millis) -> Result<Millis, Complaint> {
 
 /// When something shall begin: the next time of the day, or a date, in UTC.
 #[cfg(feature = "agent")]
-pub(crate) fn beginning(typed: &str, now: Millis) -> Result<Millis, Complaint> {
+pub(crate) fn beginning(typed: &str, now: Millis) -> Result<Millis, CliError> {
     let wrong = || {
-        Complaint::new(format!("`{typed}` is not a moment to come"))
+        CliError::new(format!("`{typed}` is not a moment to come"))
             .hint("write a time of the day in UTC, as in `07:30`, or a date, as in `2026-03-01T14:30`")
     };
     let today = now - now % DAY;

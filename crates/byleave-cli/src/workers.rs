@@ -6,19 +6,19 @@ use anyhow::Result;
 use byleave::gate::GateBuilder;
 
 #[cfg(not(feature = "serve"))]
-use crate::complaint::Complaint;
-use crate::options::Options;
+use crate::error::CliError;
+use crate::resolved_options::ResolvedOptions;
 
 /// Has a gate leave to workers what is for them.
 #[cfg(feature = "serve")]
-pub(crate) fn leaving(builder: GateBuilder, options: &Options) -> Result<GateBuilder> {
+pub(crate) fn leaving(builder: GateBuilder, options: &ResolvedOptions) -> Result<GateBuilder> {
     let left = workers_file(options).exists();
     Ok(if left { builder.leaving(std::sync::Arc::new(byleave_server::is_for_workers)) } else { builder })
 }
 
 /// Without the feature `serve` nobody here can tell which calls are for workers: where some are, there is no gate.
 #[cfg(not(feature = "serve"))]
-pub(crate) fn leaving(builder: GateBuilder, options: &Options) -> Result<GateBuilder> {
+pub(crate) fn leaving(builder: GateBuilder, options: &ResolvedOptions) -> Result<GateBuilder> {
     if !workers_file(options).exists() {
         return Ok(builder);
     }
@@ -27,6 +27,6 @@ pub(crate) fn leaving(builder: GateBuilder, options: &Options) -> Result<GateBui
 }
 
 /// The file that says that calls which came in over HTTP are for workers, whichever program finds them in the book.
-pub(crate) fn workers_file(options: &Options) -> PathBuf {
+pub(crate) fn workers_file(options: &ResolvedOptions) -> PathBuf {
     options.state.join("for-workers")
 }

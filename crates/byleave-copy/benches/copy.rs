@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use byleave_copy::{Copy, Method, Settings, Since, Source, Store};
+use byleave_copy::{CopyMethod, CopySettings, CopyStore, MountSource, OnConflict, WorkspaceCopy};
 use uuid::Uuid;
 
 const LIST_BAR: f64 = 15.0;
@@ -41,13 +41,13 @@ fn main() {
          printf 'file %s\\n%s\\n' $i $i > $d/f$i; i=$((i + 1)); done; git add -A"
     );
     sh(&root, &make);
-    let store = Store::open(&at.join("store"), Settings::default()).unwrap();
+    let store = CopyStore::open(&at.join("store"), CopySettings::default()).unwrap();
     let whole = once(|| sh(&at, "cp -a w whole && sync -f whole && rm -rf whole"));
 
     let start = best((0..40).map(|_| {
         let id = Uuid::new_v4();
         let started = Instant::now();
-        let copy = store.copy(id, std::slice::from_ref(&root), Method::Overlay).unwrap();
+        let copy = store.copy(id, std::slice::from_ref(&root), CopyMethod::Overlay).unwrap();
         let took = started.elapsed();
         copy.discard().unwrap();
         took
@@ -74,16 +74,16 @@ fn main() {
 }
 
 /// One row of the table, and what in it is beyond twice its bar.
-struct Row {
+struct TimingRow {
     text: String,
     far: Option<String>,
 }
 
-fn measure(store: &Store, root: &Path, what: &str, script: &str) -> Row {
+fn measure(store: &CopyStore, root: &Path, what: &str, script: &str) -> TimingRow {
     let mut took: [Vec<Duration>; 4] = Default::default();
     let mut count = 0;
     for _ in 0..ROUNDS {
-        let copy = store.copy(Uuid::new_v4(), &[root.to_owned()], Method::Overlay).unwrap();
+        let copy = store.copy(Uuid::new_v4(), &[root.to_owned()], CopyMethod::Overlay).unwrap();
         mounted(&copy, root, script);
         // What the command itself wrote is not what is measured.
         sh(root, "sync -f .");
@@ -95,7 +95,7 @@ fn measure(store: &Store, root: &Path, what: &str, script: &str) -> Row {
         took[2].push(once(|| drop(copy.commit(&changes).unwrap())));
         let id = copy.id();
         drop(copy);
-        took[3].push(once(|| drop(store.undo(id, Uuid::new_v4(), Since::Refuse).unwrap())));
+        took[3].push(once(|| drop(store.undo(id, Uuid::new_v4(), OnConflict::Refuse).unwrap())));
     }
     let each =
         took.map(|all| best(all.into_iter()).as_secs_f64() * 1e6 / f64::from(u32::try_from(count).unwrap()));
@@ -105,7 +105,7 @@ fn measure(store: &Store, root: &Path, what: &str, script: &str) -> Row {
     writeln!(text, "| {what} | {count} | {list:.1} | {shown:.1} | {commit:.1} | {undo:.1} | {word} |")
         .unwrap();
     let far = list > 2.0 * LIST_BAR || commit > 2.0 * COMMIT_BAR;
-    Row { far: far.then(|| text.clone()), text }
+    TimingRow { far: far.then(|| text.clone()), text }
 }
 
 fn once(act: impl FnOnce()) -> Duration {
@@ -124,9 +124,11 @@ fn sh(at: &Path, script: &str) {
     assert!(status.success(), "{script}");
 }
 
-fn mounted(copy: &Copy, root: &Path, script: &str) {
+fn mounted(copy: &WorkspaceCopy, root: &Path, script: &str) {
     let copied = copy.copied();
-    let Some(Source::Overlay { upper, work, .. }) = copied.first().map(|one| &one.source) else { return };
+    let Some(MountSource::Overlay { upper, work, .. }) = copied.first().map(|one| &one.source) else {
+        return;
+    };
     let root = root.display();
     let options =
         format!("lowerdir={root},upperdir={},workdir={},userxattr,volatile", upper.display(), work.display());

@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::fault::{At as _, Fault};
-use crate::tree;
+use crate::error::{Error, IoContext as _};
+use crate::tree_copy;
 
 /// A directory that is replaced by a copy of it, at the same path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopiedDir {
     /// What it is a copy of, and where it is mounted.
     pub root: PathBuf,
     /// What is mounted there.
-    pub source: Source,
+    pub source: MountSource,
 }
 
 /// What is mounted in place of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum MountSource {
     /// Layers over the directory itself, which is the lowest and is not named here.
     Overlay {
         /// Layers in between, topmost first.
@@ -40,7 +40,7 @@ pub enum Source {
 /// How to make a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Method {
+pub enum CopyMethod {
     /// Layers for an overlay: nothing is copied before it is changed.
     Overlay,
     /// The whole tree, sharing its blocks where the filesystem can, within the limit of the settings.
@@ -49,23 +49,23 @@ pub enum Method {
 
 /// One directory of a copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Root {
+pub(crate) struct CopyRoot {
     pub path: String,
     pub dev: u64,
     pub ino: u64,
-    pub method: Method,
+    pub method: CopyMethod,
 }
 
 /// Who a directory must belong to, so that its owner can mount the layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub(crate) struct DirOwner {
     uid: u32,
     gid: u32,
     mode: u32,
 }
 
-impl Owner {
-    pub(crate) fn of(path: &Path) -> Result<Self, Fault> {
+impl DirOwner {
+    pub(crate) fn of(path: &Path) -> Result<Self, Error> {
         let metadata = fs::symlink_metadata(path).at("look at", path)?;
         Ok(Self { uid: metadata.uid(), gid: metadata.gid(), mode: metadata.mode() & 0o7777 })
     }
@@ -80,7 +80,7 @@ impl Owner {
     }
 
     /// Makes a directory that is theirs.
-    pub(crate) fn make(self, path: &Path, mode: u32) -> Result<(), Fault> {
+    pub(crate) fn make(self, path: &Path, mode: u32) -> Result<(), Error> {
         DirBuilder::new().mode(0o700).create(path).at("make", path)?;
         if self.is_another() {
             chown(path, Some(self.uid), Some(self.gid)).at("give away", path)?;
@@ -90,40 +90,42 @@ impl Owner {
 }
 
 /// Where the changed files of a root are, beneath the directory of its copy.
-pub(crate) fn changed(method: Method, number: usize) -> String {
+pub(crate) fn changed(method: CopyMethod, number: usize) -> String {
     match method {
-        Method::Overlay => format!("{number}/upper"),
-        Method::Tree => format!("{number}/tree"),
+        CopyMethod::Overlay => format!("{number}/upper"),
+        CopyMethod::Tree => format!("{number}/tree"),
     }
 }
 
 /// Makes the directories of one root.
-pub(crate) fn make(inside: &Path, number: usize, root: &Root, limit_bytes: u64) -> Result<(), Fault> {
+pub(crate) fn make(inside: &Path, number: usize, root: &CopyRoot, limit_bytes: u64) -> Result<(), Error> {
     let path = Path::new(&root.path);
-    let owner = Owner::of(path)?;
+    let owner = DirOwner::of(path)?;
     owner.make(&inside.join(number.to_string()), 0o700)?;
     let at = inside.join(changed(root.method, number));
     match root.method {
         // The mode of the upper is what a command sees as the mode of the root.
-        Method::Overlay => {
+        CopyMethod::Overlay => {
             owner.make(&at, owner.mode)?;
             owner.make(&inside.join(format!("{number}/work")), 0o700)
         }
-        Method::Tree => {
+        CopyMethod::Tree => {
             owner.make(&at, owner.mode)?;
-            tree::copy(path, &at, limit_bytes)
+            tree_copy::copy(path, &at, limit_bytes)
         }
     }
 }
 
 /// What is mounted for one root.
-pub(crate) fn copied(inside: &Path, number: usize, root: &Root) -> Copied {
+pub(crate) fn copied(inside: &Path, number: usize, root: &CopyRoot) -> CopiedDir {
     let at = inside.join(changed(root.method, number));
     let source = match root.method {
-        Method::Overlay => {
-            Source::Overlay { lowers: Vec::new(), upper: at, work: inside.join(format!("{number}/work")) }
-        }
-        Method::Tree => Source::Tree { at },
+        CopyMethod::Overlay => MountSource::Overlay {
+            lowers: Vec::new(),
+            upper: at,
+            work: inside.join(format!("{number}/work")),
+        },
+        CopyMethod::Tree => MountSource::Tree { at },
     };
-    Copied { root: PathBuf::from(&root.path), source }
+    CopiedDir { root: PathBuf::from(&root.path), source }
 }

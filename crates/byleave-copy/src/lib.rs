@@ -15,52 +15,52 @@
 //! | `check`, `plan`, `staging` | that nothing stands in the way of a commit, its steps, and what it moves made ready |
 //! | `journal`, `steps`, `durable` | what a commit will do, written down before it is done; each step can be done twice and taken back |
 //! | `commit`, `recover`, `undo`, `images`, `tidy` | doing it, finishing it after a crash, doing the inverse, what was there before, forgetting |
-//! | `disk`, `paths`, `attributes`, `read`, `day`, [`fault`] | handles, paths as text, extended attributes, digests, days; what can go wrong |
+//! | `disk`, `paths`, `attributes`, `read`, `day`, [`error`] | handles, paths as text, extended attributes, digests, days; what can go wrong |
 //!
 //! Knows nothing of who runs what; a copy is a directory of layers that the sandbox mounts. No `unsafe`. Never follows a link
 //! on its way to a path, never runs git, never removes what it has not moved to the store before.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-mod attributes;
-mod check;
+mod before_images;
+mod caveats;
+mod change_list;
 pub mod commit;
+mod commit_plan;
 pub mod copy;
-mod day;
+mod date;
 mod diff;
-mod disk;
-mod durable;
-pub mod fault;
-mod files;
-mod fold;
-mod images;
-mod index;
+mod diff_scan;
+mod dir_handle;
+pub mod error;
+mod file_digest;
+mod fsync;
+pub mod gc;
+mod git_index;
+mod git_status;
 mod journal;
+mod journal_steps;
+mod json_files;
 mod layers;
-mod limits;
-mod list;
-mod listing;
 mod paths;
 pub mod patterns;
-mod plan;
-mod put;
-mod read;
+mod preconditions;
 pub mod recover;
+mod rename_detection;
 pub mod scratch;
 mod staging;
-mod standing;
-mod steps;
 pub mod store;
-pub mod tidy;
-mod tree;
+mod tree_copy;
 pub mod undo;
 mod whiteout;
+mod write_into_copy;
+mod xattrs;
 
-pub use commit::Committed;
-pub use copy::{Copy, Harvested};
-pub use fault::{Conflict, Fault, Texts};
-pub use layers::{Copied, Method, Source};
-pub use recover::{End, Recovered};
-pub use store::{Settings, State, Store};
-pub use tidy::{Dropped, Tidied};
-pub use undo::Since;
+pub use commit::CommitReport;
+pub use copy::{NewScratchDir, WorkspaceCopy};
+pub use error::{Conflict, ConflictTexts, Error};
+pub use gc::{DroppedCopy, GcReport};
+pub use layers::{CopiedDir, CopyMethod, MountSource};
+pub use recover::{RecoveryOutcome, RecoveryReport};
+pub use store::{CopySettings, CopyState, CopyStore};
+pub use undo::OnConflict;

@@ -14,9 +14,9 @@ const PATTERN_COST: usize = 8;
 
 /// How much may still be compiled.
 #[derive(Clone, Debug)]
-pub struct Budget(usize);
+pub struct PatternBudget(usize);
 
-impl Default for Budget {
+impl Default for PatternBudget {
     /// About five thousand ordinary patterns.
     fn default() -> Self {
         Self(64 << 10)
@@ -26,7 +26,7 @@ impl Default for Budget {
 /// Compiles the patterns of a file, which count from a directory. A line that is none counts for nothing. None where there are more than
 /// may be compiled, or a longer one: without some of its lines a file could say the opposite.
 #[expect(clippy::disallowed_methods, reason = "this is where the limits are")]
-pub fn compile(directory: &Path, text: &str, budget: &mut Budget) -> Option<Gitignore> {
+pub fn compile(directory: &Path, text: &str, budget: &mut PatternBudget) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(directory);
     let mut left = budget.0;
     let patterns =
@@ -48,7 +48,7 @@ pub fn compile(directory: &Path, text: &str, budget: &mut Budget) -> Option<Giti
 mod tests {
     use super::*;
 
-    fn is_compiled(text: &str, budget: &mut Budget) -> bool {
+    fn is_compiled(text: &str, budget: &mut PatternBudget) -> bool {
         compile(Path::new("/w"), text, budget).is_some()
     }
 
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn no_file_decides_how_much_is_compiled() {
         let ordinary: String = (0..1_000).map(|number| format!("/build-{number}/*.log\n")).collect();
-        let mut budget = Budget::default();
+        let mut budget = PatternBudget::default();
         assert!(is_compiled(&ordinary, &mut budget) && is_compiled(&ordinary, &mut budget));
         // All files of a listing together.
         assert!(!is_compiled(&ordinary, &mut budget) && is_compiled("a", &mut budget));
@@ -65,9 +65,9 @@ mod tests {
         // On its own this ends the process.
         let nested = "{".repeat(100_000) + &"}".repeat(100_000);
         for hostile in [many, long, nested, "a\n".repeat(500_000)] {
-            assert!(!is_compiled(&hostile, &mut Budget::default()));
+            assert!(!is_compiled(&hostile, &mut PatternBudget::default()));
         }
         let comments = format!("{}\na\n", format!("# {}\n", "-".repeat(2_000)).repeat(100));
-        assert!(is_compiled(&comments, &mut Budget::default()));
+        assert!(is_compiled(&comments, &mut PatternBudget::default()));
     }
 }

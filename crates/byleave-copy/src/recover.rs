@@ -3,26 +3,26 @@
 use uuid::Uuid;
 
 use crate::commit::{abandon, clear, finish, take_back, tidy_up};
-use crate::fault::Fault;
-use crate::files::read_json;
-use crate::journal::{Ground, Journal};
-use crate::layers::Root;
+use crate::error::Error;
+use crate::journal::{Journal, StepContext};
+use crate::journal_steps;
+use crate::json_files::read_json;
+use crate::layers::CopyRoot;
 use crate::staging::{OUTPOSTS, leave};
-use crate::steps;
-use crate::store::Store;
+use crate::store::CopyStore;
 
 /// What became of a commit that was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recovered {
+pub struct RecoveryReport {
     /// Which.
     pub id: Uuid,
     /// How it ended.
-    pub end: End,
+    pub end: RecoveryOutcome,
 }
 
 /// How an interrupted commit ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RecoveryOutcome {
     /// It is committed.
     Finished,
     /// Nothing of it remains; a copy waits again.
@@ -33,9 +33,9 @@ pub enum End {
     Lost(String),
 }
 
-impl Store {
+impl CopyStore {
     /// Ends every commit that was interrupted. What another process works with is left to it.
-    pub fn recover(&self) -> Result<Vec<Recovered>, Fault> {
+    pub fn recover(&self) -> Result<Vec<RecoveryReport>, Error> {
         let mut all = Vec::new();
         for id in self.ids()? {
             let at = self.directory(id);
@@ -43,7 +43,7 @@ impl Store {
                 continue;
             }
             let _lock = match self.lock(id) {
-                Err(Fault::Busy(_)) => continue,
+                Err(Error::Busy(_)) => continue,
                 other => other?,
             };
             // Asked again: whoever had the lock may have finished.
@@ -52,42 +52,42 @@ impl Store {
                 self.clear(id)?;
                 continue;
             };
-            all.push(Recovered { id, end: self.end(&journal)? });
+            all.push(RecoveryReport { id, end: self.end(&journal)? });
         }
         Ok(all)
     }
 
     /// Removes what a commit that has ended, or never began, left behind.
-    fn clear(&self, id: Uuid) -> Result<(), Fault> {
+    fn clear(&self, id: Uuid) -> Result<(), Error> {
         let at = self.directory(id);
-        if let Some(roots) = read_json::<Vec<Root>>(&at.join(OUTPOSTS))?
-            && let Ok(ground) = Ground::open(self, &roots)
+        if let Some(roots) = read_json::<Vec<CopyRoot>>(&at.join(OUTPOSTS))?
+            && let Ok(ground) = StepContext::open(self, &roots)
         {
             leave(self, id, &ground, &roots)?;
         }
         if at.join("done.json").exists() { tidy_up(self, id) } else { Ok(()) }
     }
 
-    fn end(&self, journal: &Journal) -> Result<End, Fault> {
-        let ground = match Ground::open(self, &journal.roots) {
+    fn end(&self, journal: &Journal) -> Result<RecoveryOutcome, Error> {
+        let ground = match StepContext::open(self, &journal.roots) {
             Ok(ground) => ground,
-            Err(fault) => return Ok(End::Lost(fault.to_string())),
+            Err(fault) => return Ok(RecoveryOutcome::Lost(fault.to_string())),
         };
         if self.directory(journal.id).join("abandoned.json").exists() {
             abandon(self, journal, &ground)?;
-            return Ok(End::TakenBack);
+            return Ok(RecoveryOutcome::TakenBack);
         }
-        if journal.steps.iter().all(|step| steps::forward(step, &ground).is_ok()) {
+        if journal.steps.iter().all(|step| journal_steps::forward(step, &ground).is_ok()) {
             finish(self, journal, &ground)?;
             clear(self, journal, &ground)?;
-            return Ok(End::Finished);
+            return Ok(RecoveryOutcome::Finished);
         }
         ground.copies.forget();
         let left = take_back(journal, journal.steps.len(), &ground);
         if !left.is_empty() {
-            return Ok(End::Stuck(left));
+            return Ok(RecoveryOutcome::Stuck(left));
         }
         abandon(self, journal, &ground)?;
-        Ok(End::TakenBack)
+        Ok(RecoveryOutcome::TakenBack)
     }
 }

@@ -16,9 +16,9 @@ use rustix::fs::{CWD, FlockOperation, RenameFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::disk;
-use crate::fault::{At as _, Fault};
-use crate::files::names;
+use crate::dir_handle;
+use crate::error::{Error, IoContext as _};
+use crate::json_files::names;
 
 /// How many layers a stack has at most: then it starts over, and the next build builds everything.
 pub const DEPTH_MAX: usize = 48;
@@ -30,14 +30,14 @@ const STEPS_DOWN_MAX: usize = 8;
 
 /// The name of a scratch directory, and what lies beside it where it is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct ScratchName {
     /// One name, or several with slashes between: the end of a path.
     pub ends: String,
     /// It counts only beside one of these; beside anything if there are none.
     pub beside: Vec<String>,
 }
 
-impl Name {
+impl ScratchName {
     /// A name that counts beside one of these.
     pub fn new(ends: &str, beside: &[&str]) -> Self {
         Self { ends: ends.into(), beside: beside.iter().map(|&name| name.into()).collect() }
@@ -78,24 +78,24 @@ impl Name {
 
 /// The scratch layers of one session.
 #[derive(Debug)]
-pub struct Scratch {
+pub struct ScratchLayers {
     at: PathBuf,
 }
 
 /// The layers of one directory, as they are now. They stay as long as this is held.
 #[derive(Debug)]
-pub struct Stack {
+pub struct LayerStack {
     at: PathBuf,
     layers: Vec<u32>,
     lock: File,
     /// What was granted, under what was rehearsed.
-    beneath: Option<Box<Stack>>,
+    beneath: Option<Box<LayerStack>>,
 }
 
 /// Who finds the scratch of a run again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kept {
+pub(crate) enum ScratchScope {
     /// Everything that runs later in the session.
     #[default]
     ForAll,
@@ -103,41 +103,41 @@ pub(crate) enum Kept {
     ForRehearsals,
 }
 
-impl Scratch {
+impl ScratchLayers {
     pub(crate) fn new(above: &Path, session: &str) -> Self {
         // A session is named by others: its name is no path.
         Self { at: above.join(Digest::of(session.as_bytes()).short()) }
     }
 
     /// The layers of a directory that everything in the session finds, held.
-    pub fn stack(&self, path: &Path) -> Result<Stack, Fault> {
+    pub fn stack(&self, path: &Path) -> Result<LayerStack, Error> {
         use std::os::unix::ffi::OsStrExt as _;
         let at = self.at.join(Digest::of(path.as_os_str().as_bytes()).short());
-        let stack = Stack::open(at)?;
+        let stack = LayerStack::open(at)?;
         fs::write(stack.at.join("path"), path.as_os_str().as_bytes()).at("write", &stack.at)?;
         Ok(stack)
     }
 
     /// The layers of a directory that such a run finds, held.
-    pub(crate) fn stack_for(&self, path: &Path, kept: Kept) -> Result<Stack, Fault> {
+    pub(crate) fn stack_for(&self, path: &Path, kept: ScratchScope) -> Result<LayerStack, Error> {
         let granted = self.stack(path)?;
         match kept {
-            Kept::ForAll => Ok(granted),
-            Kept::ForRehearsals => {
+            ScratchScope::ForAll => Ok(granted),
+            ScratchScope::ForRehearsals => {
                 let top = granted.layers.first().copied().unwrap_or_default();
-                let rehearsed = Stack::open(granted.at.join(format!("{ON}{top}")))?;
-                Ok(Stack { beneath: Some(Box::new(granted)), ..rehearsed })
+                let rehearsed = LayerStack::open(granted.at.join(format!("{ON}{top}")))?;
+                Ok(LayerStack { beneath: Some(Box::new(granted)), ..rehearsed })
             }
         }
     }
 
     /// The layers of a directory, topmost first.
-    pub fn lowers(&self, path: &Path) -> Result<Vec<PathBuf>, Fault> {
+    pub fn lowers(&self, path: &Path) -> Result<Vec<PathBuf>, Error> {
         Ok(self.stack(path)?.lowers())
     }
 
     /// The directories that have layers.
-    pub fn paths(&self) -> Result<Vec<PathBuf>, Fault> {
+    pub fn paths(&self) -> Result<Vec<PathBuf>, Error> {
         let mut all = Vec::new();
         for name in names(&self.at)? {
             let path = self.at.join(name).join("path");
@@ -151,13 +151,13 @@ impl Scratch {
     }
 
     /// Forgets all layers of the session.
-    pub fn drop(self) -> Result<(), Fault> {
-        disk::remove_path(&self.at).at("remove", &self.at)
+    pub fn drop(self) -> Result<(), Error> {
+        dir_handle::remove_path(&self.at).at("remove", &self.at)
     }
 }
 
-impl Stack {
-    fn open(at: PathBuf) -> Result<Self, Fault> {
+impl LayerStack {
+    fn open(at: PathBuf) -> Result<Self, Error> {
         DirBuilder::new().recursive(true).mode(0o711).create(&at).at("make", &at)?;
         let lock = File::create(at.join("lock")).at("open", at.join("lock"))?;
         rustix::fs::flock(&lock, FlockOperation::LockShared).at("lock", &at)?;
@@ -179,7 +179,7 @@ impl Stack {
 
     /// Puts a layer on top, if there is something in it and it was made on the layers as they are still; says whether it did. Too
     /// deep, it starts over.
-    pub(crate) fn push(self, layer: &Path, made_on: &[PathBuf]) -> Result<bool, Fault> {
+    pub(crate) fn push(self, layer: &Path, made_on: &[PathBuf]) -> Result<bool, Error> {
         // A run that left nothing changes nothing for others: most of those that were granted are such.
         if self.lowers() != made_on || names(layer)?.is_empty() {
             return Ok(false);
@@ -188,7 +188,7 @@ impl Stack {
             // Layers that somebody has mounted stay: deeper is slower, not wrong.
             if rustix::fs::flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
                 for layer in self.own() {
-                    disk::remove_path(&layer).at("remove", &layer)?;
+                    dir_handle::remove_path(&layer).at("remove", &layer)?;
                 }
                 return Ok(false);
             }
@@ -207,12 +207,12 @@ impl Stack {
     }
 
     /// Removes what rehearsals had put on layers that are not the topmost any more. What somebody has mounted goes the next time.
-    fn void_rehearsed(&self) -> Result<(), Fault> {
+    fn void_rehearsed(&self) -> Result<(), Error> {
         for name in names(&self.at)?.iter().filter(|name| name.starts_with(ON)) {
             let at = self.at.join(name);
             let lock = File::create(at.join("lock")).at("open", at.join("lock"))?;
             if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                disk::remove_path(&at).at("remove", &at)?;
+                dir_handle::remove_path(&at).at("remove", &at)?;
             }
         }
         Ok(())
@@ -220,7 +220,7 @@ impl Stack {
 }
 
 /// The scratch directories that are in a directory already: a bounded look, so some may be missed, and are then shown as changes.
-pub fn find(root: &Path, scratch: &[Name]) -> Result<Vec<PathBuf>, Fault> {
+pub fn find(root: &Path, scratch: &[ScratchName]) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     let mut looked_at = 0;
     let mut ahead = vec![(String::new(), 0)];

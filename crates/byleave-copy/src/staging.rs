@@ -7,32 +7,37 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use uuid::Uuid;
 
-use crate::attributes;
-use crate::disk::{self, Beneath, Ident, bits};
-use crate::fault::{At as _, Fault};
-use crate::files::write_json_durably;
-use crate::journal::{Act, Ground, Journal, Slot};
-use crate::layers::{self, Root};
-use crate::list::Item;
+use crate::commit_plan::SlotAllocator;
+use crate::diff_scan::ChangedPath;
+use crate::dir_handle::{self, DirHandle, FileIdentity, bits};
+use crate::error::{Error, IoContext as _};
+use crate::journal::{Journal, StepAction, StepContext, StorageSlot};
+use crate::json_files::write_json_durably;
+use crate::layers::{self, CopyRoot};
 use crate::paths;
-use crate::plan::Slots;
-use crate::store::Store;
-use crate::tree;
+use crate::store::CopyStore;
+use crate::tree_copy;
+use crate::xattrs;
 
 /// What is made ready for one commit.
-pub(crate) struct Staging<'a> {
+pub(crate) struct CommitStaging<'a> {
     pub id: Uuid,
-    pub ground: &'a Ground,
-    pub roots: &'a [Root],
+    pub ground: &'a StepContext,
+    pub roots: &'a [CopyRoot],
     is_far: Vec<bool>,
     count: usize,
     /// Directories of the layer that were opened, with the modes that they had.
     opened: Vec<(String, u32)>,
 }
 
-impl<'a> Staging<'a> {
+impl<'a> CommitStaging<'a> {
     /// Makes the places: in the store, and on the filesystem of every root that has another.
-    pub(crate) fn new(store: &Store, id: Uuid, ground: &'a Ground, roots: &'a [Root]) -> Result<Self, Fault> {
+    pub(crate) fn new(
+        store: &CopyStore,
+        id: Uuid,
+        ground: &'a StepContext,
+        roots: &'a [CopyRoot],
+    ) -> Result<Self, Error> {
         let home = mount(&ground.copies).at("look at", "the store")?;
         let mut is_far = Vec::new();
         for (within, root) in ground.roots.iter().zip(roots) {
@@ -64,17 +69,21 @@ impl<'a> Staging<'a> {
         self.is_far.get(root).copied().unwrap_or_default()
     }
 
-    fn slot(&mut self, root: usize, what: &str) -> Slot {
+    fn slot(&mut self, root: usize, what: &str) -> StorageSlot {
         self.count += 1;
         let number = self.count;
         if self.is_far(root) {
-            return Slot { root: Some(root), path: format!("{}/{what}/{number}", outpost(self.id)) };
+            return StorageSlot { root: Some(root), path: format!("{}/{what}/{number}", outpost(self.id)) };
         }
-        Slot { root: None, path: format!("{}/{what}/{number}", self.id) }
+        StorageSlot { root: None, path: format!("{}/{what}/{number}", self.id) }
     }
 
     /// Brings a thing from the store to the filesystem of a root: as it is where that is the same, else a copy of it.
-    pub(crate) fn bring(&mut self, root: usize, from: Slot) -> Result<(Slot, Ident), Fault> {
+    pub(crate) fn bring(
+        &mut self,
+        root: usize,
+        from: StorageSlot,
+    ) -> Result<(StorageSlot, FileIdentity), Error> {
         let at = from.path.clone();
         let from = if self.is_far(root) {
             let to = self.slot(root, "brought");
@@ -89,7 +98,7 @@ impl<'a> Staging<'a> {
     }
 
     /// Puts everything back as it was: the commit was not made.
-    pub(crate) fn restore(&self, store: &Store) -> Result<(), Fault> {
+    pub(crate) fn restore(&self, store: &CopyStore) -> Result<(), Error> {
         leave(store, self.id, self.ground, self.roots)?;
         for (path, mode) in self.opened.iter().rev() {
             if let Some(of) = self.ground.copies.ident(path).at("look at", path)? {
@@ -100,7 +109,7 @@ impl<'a> Staging<'a> {
     }
 
     /// Only who owns a directory that is closed for its owner needs this; root goes everywhere.
-    fn open_layer(&mut self, path: &str) -> Result<(), Fault> {
+    fn open_layer(&mut self, path: &str) -> Result<(), Error> {
         if rustix::process::geteuid().is_root() {
             return Ok(());
         }
@@ -115,10 +124,10 @@ impl<'a> Staging<'a> {
     }
 
     /// A new directory like one of the layer, open for its owner until it is filled.
-    fn directory(&mut self, root: usize, like: &str) -> Result<(Slot, Ident), Fault> {
+    fn directory(&mut self, root: usize, like: &str) -> Result<(StorageSlot, FileIdentity), Error> {
         let slot = self.slot(root, "in");
         let (within, path) = self.ground.slot(&slot).at("make", like)?;
-        let made = || -> Result<Ident, Errno> {
+        let made = || -> Result<FileIdentity, Errno> {
             make(within, path)?;
             let (source, target) = (
                 self.ground.copies.open_at(like, OFlags::RDONLY | OFlags::DIRECTORY)?,
@@ -129,18 +138,18 @@ impl<'a> Staging<'a> {
                 let owner = rustix::fs::Uid::from_raw(stat.st_uid);
                 rustix::fs::fchown(&target, Some(owner), Some(rustix::fs::Gid::from_raw(stat.st_gid)))?;
             }
-            attributes::copy(&source, &target)?;
+            xattrs::copy(&source, &target)?;
             rustix::fs::fchmod(&target, Mode::from_raw_mode(bits(stat.st_mode) | 0o700))?;
-            Ok(Ident::of(&rustix::fs::fstat(&target)?))
+            Ok(FileIdentity::of(&rustix::fs::fstat(&target)?))
         };
         let ident = made().at("make a directory like", like)?;
         Ok((slot, ident))
     }
 }
 
-impl Slots for Staging<'_> {
-    fn incoming(&mut self, item: &Item, inside: &str) -> Result<(Slot, Ident), Fault> {
-        let method = self.roots.get(item.root).map_or(layers::Method::Overlay, |root| root.method);
+impl SlotAllocator for CommitStaging<'_> {
+    fn incoming(&mut self, item: &ChangedPath, inside: &str) -> Result<(StorageSlot, FileIdentity), Error> {
+        let method = self.roots.get(item.root).map_or(layers::CopyMethod::Overlay, |root| root.method);
         let path = format!("{}/{}/{inside}", self.id, layers::changed(method, item.root));
         self.open_layer(&path)?;
         if item.is.is_some_and(|is| is.is_directory()) {
@@ -148,18 +157,19 @@ impl Slots for Staging<'_> {
         }
         let now = self.ground.copies.ident(&path).at("look at", &path)?;
         // What was shown is what is committed.
-        let same = |now: &Ident| item.is.is_some_and(|is| is.is_same(now) && bits(is.mode) == bits(now.mode));
+        let same =
+            |now: &FileIdentity| item.is.is_some_and(|is| is.is_same(now) && bits(is.mode) == bits(now.mode));
         if !now.as_ref().is_some_and(same) {
-            return Err(Fault::NotListed(item.change.path.clone()));
+            return Err(Error::NotListed(item.change.path.clone()));
         }
-        self.bring(item.root, Slot { root: None, path })
+        self.bring(item.root, StorageSlot { root: None, path })
     }
 
-    fn keep(&mut self, root: usize) -> Slot {
+    fn keep(&mut self, root: usize) -> StorageSlot {
         self.slot(root, "before")
     }
 
-    fn closed(&mut self, root: usize, inside: &str) -> Result<Option<Ident>, Fault> {
+    fn closed(&mut self, root: usize, inside: &str) -> Result<Option<FileIdentity>, Error> {
         if rustix::process::geteuid().is_root() {
             return Ok(None);
         }
@@ -170,15 +180,15 @@ impl Slots for Staging<'_> {
 }
 
 /// Copies what is kept on the filesystem of a root to the store. Can be done twice.
-pub(crate) fn settle(journal: &Journal, ground: &Ground) -> Result<(), Fault> {
+pub(crate) fn settle(journal: &Journal, ground: &StepContext) -> Result<(), Error> {
     for step in &journal.steps {
-        let (Act::Take { keep, .. } | Act::Swap { keep, .. }) = &step.act else { continue };
+        let (StepAction::Take { keep, .. } | StepAction::Swap { keep, .. }) = &step.act else { continue };
         if keep.root.is_some() {
             let to = keep.settled(journal.id);
             let (within, path) = ground.slot(&to).at("find", &to.path)?;
             let (above, name) = within.parent(path).at("find", path)?;
             let name = CString::new(name).map_err(std::io::Error::from).at("find", path)?;
-            disk::remove(above.as_fd(), &name).at("remove", path)?;
+            dir_handle::remove(above.as_fd(), &name).at("remove", path)?;
             copy(ground, keep, &to).at("copy to the store", paths::absolute(".", &step.inside))?;
         }
     }
@@ -189,7 +199,12 @@ pub(crate) fn settle(journal: &Journal, ground: &Ground) -> Result<(), Fault> {
 pub(crate) const OUTPOSTS: &str = "outposts.json";
 
 /// Removes the directories that were made in roots, and then what says so.
-pub(crate) fn leave(store: &Store, id: Uuid, ground: &Ground, roots: &[Root]) -> Result<(), Fault> {
+pub(crate) fn leave(
+    store: &CopyStore,
+    id: Uuid,
+    ground: &StepContext,
+    roots: &[CopyRoot],
+) -> Result<(), Error> {
     let mark = store.directory(id).join(OUTPOSTS);
     if !mark.exists() {
         return Ok(());
@@ -197,7 +212,7 @@ pub(crate) fn leave(store: &Store, id: Uuid, ground: &Ground, roots: &[Root]) ->
     let name = CString::new(outpost(id)).map_err(std::io::Error::from).at("remove from", "a root")?;
     for (within, root) in ground.roots.iter().zip(roots) {
         let (above, _) = within.parent("").at("open", &root.path)?;
-        disk::remove(above.as_fd(), &name).at("remove our directory from", &root.path)?;
+        dir_handle::remove(above.as_fd(), &name).at("remove our directory from", &root.path)?;
     }
     std::fs::remove_file(&mark).at("remove", &mark)
 }
@@ -207,28 +222,28 @@ fn outpost(id: Uuid) -> String {
     format!(".byleave-{id}")
 }
 
-fn copy(ground: &Ground, from: &Slot, to: &Slot) -> Result<(), Errno> {
+fn copy(ground: &StepContext, from: &StorageSlot, to: &StorageSlot) -> Result<(), Errno> {
     let ((source, from), (target, to)) = (ground.slot(from)?, ground.slot(to)?);
     let ((source, from), (target, to)) = (source.parent(from)?, target.parent(to)?);
     let named = |name: &str| CString::new(name).map_err(|_| Errno::INVAL);
-    tree::one((source.as_fd(), &named(from)?), (target.as_fd(), &named(to)?))
+    tree_copy::one((source.as_fd(), &named(from)?), (target.as_fd(), &named(to)?))
 }
 
-fn make(within: &Beneath, path: &str) -> Result<(), Errno> {
+fn make(within: &DirHandle, path: &str) -> Result<(), Errno> {
     let (above, name) = within.parent(path)?;
     rustix::fs::mkdirat(&*above, name, Mode::RWXU)
 }
 
 /// An empty directory, whatever was left there.
-fn afresh(within: &Beneath, above: &str, name: &str) -> Result<(), Errno> {
+fn afresh(within: &DirHandle, above: &str, name: &str) -> Result<(), Errno> {
     let path = format!("{above}/{name}");
     let (handle, _) = within.parent(&path)?;
-    disk::remove(handle.as_fd(), &CString::new(name).map_err(|_| Errno::INVAL)?)?;
+    dir_handle::remove(handle.as_fd(), &CString::new(name).map_err(|_| Errno::INVAL)?)?;
     make(within, &path)
 }
 
 /// Which mount a directory is on: a rename does not leave it, even within one filesystem.
-fn mount(within: &Beneath) -> Result<(u64, u32, u32), Errno> {
+fn mount(within: &DirHandle) -> Result<(u64, u32, u32), Errno> {
     let (handle, _) = within.parent("")?;
     let found =
         rustix::fs::statx(&*handle, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID | StatxFlags::BASIC_STATS)?;

@@ -22,14 +22,14 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::disk;
-use crate::fault::{At as _, Fault};
-use crate::files::{names, read_json};
-use crate::scratch::{Name, Scratch};
+use crate::dir_handle;
+use crate::error::{Error, IoContext as _};
+use crate::json_files::{names, read_json};
+use crate::scratch::{ScratchLayers, ScratchName};
 
 /// What may be kept, for how long, and what counts as scratch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct CopySettings {
     /// How many bytes the store may hold; beyond it, the oldest goes first.
     pub quota_bytes: u64,
     /// How long what was there before a commit is kept.
@@ -39,10 +39,10 @@ pub struct Settings {
     /// How large a tree may be that is copied as a whole.
     pub tree_bytes_max: u64,
     /// Directories that are made again by whoever needs them.
-    pub scratch: Vec<Name>,
+    pub scratch: Vec<ScratchName>,
 }
 
-impl Default for Settings {
+impl Default for CopySettings {
     fn default() -> Self {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         Self {
@@ -50,21 +50,21 @@ impl Default for Settings {
             keep_for: 30 * DAY,
             wait_for: DAY,
             tree_bytes_max: 512 << 20,
-            scratch: Name::usual(),
+            scratch: ScratchName::usual(),
         }
     }
 }
 
 /// The directory that holds copies and what was there before.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct CopyStore {
     pub(crate) at: PathBuf,
-    pub(crate) settings: Settings,
+    pub(crate) settings: CopySettings,
 }
 
 /// What became of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum CopyState {
     /// It is there, neither committed nor discarded.
     Open,
     /// A commit of it began and neither ended nor was recovered.
@@ -94,9 +94,9 @@ pub(crate) struct Tombstone {
 
 /// The lock of a copy.
 #[derive(Debug)]
-pub(crate) struct Lock(File);
+pub(crate) struct CopyLock(File);
 
-impl Drop for Lock {
+impl Drop for CopyLock {
     fn drop(&mut self) {
         // Said, not only closed: a process that is being started by another thread has the file as well, until it is another
         // program. Where it cannot be said, the closing that follows does it.
@@ -104,14 +104,14 @@ impl Drop for Lock {
     }
 }
 
-impl Store {
+impl CopyStore {
     /// Opens the store in a directory, which is made if it is not there. Only its owner can look into it.
-    pub fn open(directory: &Path, settings: Settings) -> Result<Self, Fault> {
+    pub fn open(directory: &Path, settings: CopySettings) -> Result<Self, Error> {
         fs::create_dir_all(directory).at("make", directory)?;
         let at = directory.canonicalize().at("find", directory)?;
         let metadata = fs::metadata(&at).at("look at", &at)?;
         if metadata.uid() != rustix::process::geteuid().as_raw() {
-            return Err(Fault::Root { path: at, why: "the store belongs to somebody else" });
+            return Err(Error::Root { path: at, why: "the store belongs to somebody else" });
         }
         // Entering without looking is for owners of roots who are not us: see `copy`.
         if metadata.mode() & 0o077 & !0o011 != 0 {
@@ -133,7 +133,7 @@ impl Store {
     }
 
     /// An empty directory under this name, and its lock.
-    pub(crate) fn begin(&self, id: Uuid) -> Result<(PathBuf, Lock), Fault> {
+    pub(crate) fn begin(&self, id: Uuid) -> Result<(PathBuf, CopyLock), Error> {
         let at = self.directory(id);
         match DirBuilder::new().mode(0o700).create(&at) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -141,36 +141,36 @@ impl Store {
         }
         let lock = self.lock(id)?;
         if at.join("journal.json").exists() || at.join("done.json").exists() || self.tombstone(id).exists() {
-            return Err(Fault::Exists(id));
+            return Err(Error::Exists(id));
         }
         for name in names(&at)?.iter().filter(|name| *name != "lock") {
-            disk::remove_path(&at.join(name)).at("remove", at.join(name))?;
+            dir_handle::remove_path(&at.join(name)).at("remove", at.join(name))?;
         }
         Ok((at, lock))
     }
 
     /// The scratch layers of a session.
-    pub fn scratch(&self, session: &str) -> Scratch {
-        Scratch::new(&self.at.join("scratch"), session)
+    pub fn scratch(&self, session: &str) -> ScratchLayers {
+        ScratchLayers::new(&self.at.join("scratch"), session)
     }
 
     /// What became of a copy.
-    pub fn state(&self, id: Uuid) -> Result<State, Fault> {
+    pub fn state(&self, id: Uuid) -> Result<CopyState, Error> {
         let at = self.directory(id);
         if let Some(dropped) = read_json::<Tombstone>(&self.tombstone(id))? {
-            return Ok(State::Dropped { why: dropped.why });
+            return Ok(CopyState::Dropped { why: dropped.why });
         }
         if let Some(by) = read_json(&at.join("undone.json"))? {
-            return Ok(State::Undone { by });
+            return Ok(CopyState::Undone { by });
         }
         Ok(if at.join("done.json").exists() {
-            State::Committed
+            CopyState::Committed
         } else if at.join("journal.json").exists() {
-            State::Interrupted
+            CopyState::Interrupted
         } else if at.join("copy.json").exists() {
-            State::Open
+            CopyState::Open
         } else {
-            State::Missing
+            CopyState::Missing
         })
     }
 
@@ -179,10 +179,10 @@ impl Store {
     }
 
     /// Why a copy is not there.
-    pub(crate) fn missing(&self, id: Uuid) -> Fault {
+    pub(crate) fn missing(&self, id: Uuid) -> Error {
         match read_json::<Tombstone>(&self.tombstone(id)) {
-            Ok(Some(stone)) => Fault::Dropped { id, at: stone.at, why: stone.why },
-            Ok(None) => Fault::Missing(id),
+            Ok(Some(stone)) => Error::Dropped { id, at: stone.at, why: stone.why },
+            Ok(None) => Error::Missing(id),
             Err(fault) => fault,
         }
     }
@@ -192,23 +192,23 @@ impl Store {
     }
 
     /// Takes the lock of a copy; it is given back when the file is closed, also by a crash.
-    pub(crate) fn lock(&self, id: Uuid) -> Result<Lock, Fault> {
+    pub(crate) fn lock(&self, id: Uuid) -> Result<CopyLock, Error> {
         let path = self.directory(id).join("lock");
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
         let file = file.at("open", &path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => Err(Fault::Busy(id)),
-            other => other.at("lock", &path).map(|()| Lock(file)),
+            Err(Errno::WOULDBLOCK) => Err(Error::Busy(id)),
+            other => other.at("lock", &path).map(|()| CopyLock(file)),
         }
     }
 
     /// The ids of all copies that are there.
-    pub(crate) fn ids(&self) -> Result<Vec<Uuid>, Fault> {
+    pub(crate) fn ids(&self) -> Result<Vec<Uuid>, Error> {
         Ok(names(&self.at.join("copies"))?.iter().filter_map(|name| Uuid::parse_str(name).ok()).collect())
     }
 
     /// The time as the filesystem tells it, which is coarser than the clock: what is compared with times of files.
-    pub(crate) fn now(&self, at: &Path) -> Result<i64, Fault> {
+    pub(crate) fn now(&self, at: &Path) -> Result<i64, Error> {
         let path = at.join("now");
         File::create(&path).at("make", &path)?;
         let metadata = fs::metadata(&path).at("look at", &path)?;

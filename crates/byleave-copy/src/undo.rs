@@ -5,77 +5,82 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use byleave_core::change::{Change, Changes, Node, NodeKind};
 use byleave_core::digest::Digest;
+use byleave_core::file_change::{FileChange, FileChanges, FileNode, FileNodeKind};
 use rustix::fs::OFlags;
 use uuid::Uuid;
 
-use crate::check;
-use crate::commit::{Committed, carry_out, clear};
+use crate::before_images::{CompletedCommit, image};
+use crate::change_list::content;
+use crate::commit::{CommitReport, carry_out, clear};
+use crate::commit_plan::SlotAllocator as _;
 use crate::diff;
-use crate::disk::{self, Beneath, Ident};
-use crate::fault::{At as _, Conflict, Fault, Texts};
-use crate::images::{Ended, image};
-use crate::journal::{Act, Ground, Journal, Slot, Step};
-use crate::list::is_directory;
-use crate::listing::content;
+use crate::diff_scan::is_directory;
+use crate::dir_handle::{self, DirHandle, FileIdentity};
+use crate::error::{Conflict, ConflictTexts, Error, IoContext as _};
+use crate::file_digest::FileReader;
+use crate::journal::{Journal, JournalStep, StepAction, StepContext, StorageSlot};
 use crate::paths::{self, ancestors};
-use crate::plan::Slots as _;
-use crate::read::Reader;
-use crate::staging::Staging;
-use crate::store::{State, Store};
+use crate::preconditions;
+use crate::staging::CommitStaging;
+use crate::store::{CopyState, CopyStore};
 
 /// What to do with what was changed since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Since {
+pub enum OnConflict {
     /// Nothing is undone, and every conflict is told.
     Refuse,
     /// It goes to the store, and what was there before the commit comes back.
     Overwrite,
 }
 
-impl Store {
+impl CopyStore {
     /// Takes a commit back, as a commit under the name `by`. Nothing is done if anything was changed since, unless that is wanted.
-    pub fn undo(&self, id: Uuid, by: Uuid, since: Since) -> Result<Committed, Fault> {
+    pub fn undo(&self, id: Uuid, by: Uuid, since: OnConflict) -> Result<CommitReport, Error> {
         let id = self.in_effect(id)?;
         let ended = self.ended(id)?;
         let _of = self.lock(id)?;
         // Asked again: whoever had the lock may have done it.
-        if let State::Undone { by } = self.state(id)? {
-            return Err(Fault::Undone { id, by });
+        if let CopyState::Undone { by } = self.state(id)? {
+            return Err(Error::Undone { id, by });
         }
         let (at, _lock) = self.begin(by)?;
         let result = self.try_undo(ended, by, since);
         if result.is_err() && !at.join("journal.json").exists() {
-            disk::remove_path(&at).at("remove", &at)?;
+            dir_handle::remove_path(&at).at("remove", &at)?;
         }
         result
     }
 
     /// The commit by which the changes of this one are there: itself, or the undo of its undo.
-    fn in_effect(&self, mut id: Uuid) -> Result<Uuid, Fault> {
-        while let State::Undone { by } = self.state(id)? {
+    fn in_effect(&self, mut id: Uuid) -> Result<Uuid, Error> {
+        while let CopyState::Undone { by } = self.state(id)? {
             match self.state(by)? {
-                State::Undone { by: again } => id = again,
-                _ => return Err(Fault::Undone { id, by }),
+                CopyState::Undone { by: again } => id = again,
+                _ => return Err(Error::Undone { id, by }),
             }
         }
         Ok(id)
     }
 
-    fn try_undo(&self, mut ended: Ended, by: Uuid, since: Since) -> Result<Committed, Fault> {
+    fn try_undo(
+        &self,
+        mut ended: CompletedCommit,
+        by: Uuid,
+        since: OnConflict,
+    ) -> Result<CommitReport, Error> {
         let id = ended.journal.id;
-        let ground = Ground::open(self, &ended.journal.roots)?;
+        let ground = StepContext::open(self, &ended.journal.roots)?;
         self.fill_digests(&mut ended, &ground)?;
         let conflicts = self.changed_since(&ended)?;
         // What it would lie in must be there, wanted or not.
         let hopeless = conflicts.iter().any(|conflict| conflict.why == NOWHERE);
-        if hopeless || (since == Since::Refuse && !conflicts.is_empty()) {
-            return Err(Fault::Conflicts(conflicts));
+        if hopeless || (since == OnConflict::Refuse && !conflicts.is_empty()) {
+            return Err(Error::Conflicts(conflicts));
         }
         let changes = inverse(&ended.changes, conflicts);
         let roots = ended.journal.roots.clone();
-        let mut staging = Staging::new(self, by, &ground, &roots)?;
+        let mut staging = CommitStaging::new(self, by, &ground, &roots)?;
         let inverse = |step| inverted(step, id, &mut staging).transpose();
         let steps: Result<Vec<_>, _> = ended.journal.steps.iter().rev().filter_map(inverse).collect();
         let result = steps.and_then(|steps| {
@@ -86,15 +91,16 @@ impl Store {
         if result.is_err() && !self.directory(by).join("journal.json").exists() {
             staging.restore(self)?;
         }
-        Ok(Committed { id: by, changes, untidy: result? })
+        Ok(CommitReport { id: by, changes, untidy: result? })
     }
 
     /// What comes back is known by its content as well: later undos compare it.
-    fn fill_digests(&self, ended: &mut Ended, ground: &Ground) -> Result<(), Fault> {
+    fn fill_digests(&self, ended: &mut CompletedCommit, ground: &StepContext) -> Result<(), Error> {
         let images = ended.images();
-        let mut reader = Reader::new();
+        let mut reader = FileReader::new();
         for change in &mut ended.changes.list {
-            let Some(Node { kind: NodeKind::File { digest: digest @ None, .. }, .. }) = &mut change.before
+            let Some(FileNode { kind: FileNodeKind::File { digest: digest @ None, .. }, .. }) =
+                &mut change.before
             else {
                 continue;
             };
@@ -106,9 +112,9 @@ impl Store {
         Ok(())
     }
 
-    fn changed_since(&self, ended: &Ended) -> Result<Vec<Conflict>, Fault> {
-        let disk = Beneath::open(Path::new("/")).at("open", "/")?;
-        let mut reader = Reader::new();
+    fn changed_since(&self, ended: &CompletedCommit) -> Result<Vec<Conflict>, Error> {
+        let disk = DirHandle::open(Path::new("/")).at("open", "/")?;
+        let mut reader = FileReader::new();
         let images = ended.images();
         let changes = &ended.changes.list;
         let left: HashSet<&str> = changes
@@ -125,9 +131,9 @@ impl Store {
         for change in changes {
             let inside = change.path.trim_start_matches('/');
             let made = change.before.is_none() && is_directory(change.after.as_ref());
-            let why = if !check::is_as_left(&disk, change, ended.done.at, &mut reader)? {
+            let why = if !preconditions::is_as_left(&disk, change, ended.done.at, &mut reader)? {
                 "it was changed since"
-            } else if made && check::holds_more(&disk, inside, &left).at("list", &change.path)? {
+            } else if made && preconditions::holds_more(&disk, inside, &left).at("list", &change.path)? {
                 "something was put into it since"
             } else {
                 let above = ancestors(&change.path).next().unwrap_or_default();
@@ -140,15 +146,19 @@ impl Store {
                 }
                 NOWHERE
             };
-            let is = check::look(&disk, inside)?;
-            let mut conflict = check::met(change.after.clone(), change, is, why);
+            let is = preconditions::look(&disk, inside)?;
+            let mut conflict = preconditions::met(change.after.clone(), change, is, why);
             conflict.texts = self.texts(change, &images)?;
             conflicts.push(conflict);
         }
         Ok(conflicts)
     }
 
-    fn texts(&self, change: &Change, images: &HashMap<String, String>) -> Result<Option<Texts>, Fault> {
+    fn texts(
+        &self,
+        change: &FileChange,
+        images: &HashMap<String, String>,
+    ) -> Result<Option<ConflictTexts>, Error> {
         let text = |bytes: Option<Vec<u8>>| bytes.as_deref().and_then(diff::text).map(str::to_owned);
         let theirs = match image(images, &change.path) {
             Some(at) => text(content(&self.at.join("copies"), &at)?),
@@ -159,20 +169,20 @@ impl Store {
         // What the commit left is not kept; what was there before and how it was changed say the same.
         let base = change.diff.as_ref().and_then(|diff| diff::apply(&theirs, diff));
         let base = base.filter(|base| match change.after.as_ref().map(|node| &node.kind) {
-            Some(NodeKind::File { digest, .. }) => *digest == Some(Digest::of(base.as_bytes())),
+            Some(FileNodeKind::File { digest, .. }) => *digest == Some(Digest::of(base.as_bytes())),
             _ => false,
         });
-        Ok(Some(Texts { base, ours, theirs }))
+        Ok(Some(ConflictTexts { base, ours, theirs }))
     }
 }
 
 const NOWHERE: &str = "the directory that it was in is gone";
 
 /// The inverse of what was committed: what was left becomes what was there before, which is what is there now where that is another.
-fn inverse(changes: &Changes, conflicts: Vec<Conflict>) -> Changes {
-    let mut now: HashMap<String, Option<Node>> =
+fn inverse(changes: &FileChanges, conflicts: Vec<Conflict>) -> FileChanges {
+    let mut now: HashMap<String, Option<FileNode>> =
         conflicts.into_iter().map(|conflict| (conflict.path, conflict.is)).collect();
-    let mut inverse = Changes { limits: Vec::new(), ..changes.clone() };
+    let mut inverse = FileChanges { limits: Vec::new(), ..changes.clone() };
     for change in &mut inverse.list {
         std::mem::swap(&mut change.before, &mut change.after);
         change.diff = None;
@@ -187,9 +197,13 @@ fn inverse(changes: &Changes, conflicts: Vec<Conflict>) -> Changes {
 }
 
 /// The step that takes a step back, with what is there now; none where there is nothing to do.
-fn inverted(step: &Step, id: Uuid, staging: &mut Staging<'_>) -> Result<Option<Step>, Fault> {
+fn inverted(
+    step: &JournalStep,
+    id: Uuid,
+    staging: &mut CommitStaging<'_>,
+) -> Result<Option<JournalStep>, Error> {
     let (root, inside) = (step.root, &step.inside);
-    let now = |staging: &Staging<'_>| -> Result<Option<Ident>, Fault> {
+    let now = |staging: &CommitStaging<'_>| -> Result<Option<FileIdentity>, Error> {
         let found = staging.ground.place(step).and_then(|(within, path)| within.ident(path));
         // A link where a directory will be by then: nothing is in that one yet.
         if matches!(found, Err(rustix::io::Errno::LOOP)) {
@@ -198,16 +212,16 @@ fn inverted(step: &Step, id: Uuid, staging: &mut Staging<'_>) -> Result<Option<S
         found.at("look at", paths::absolute(".", inside))
     };
     let act = match &step.act {
-        Act::Mode { of, was, is } => Some(Act::Mode { of: *of, was: *is, is: *was }),
-        Act::Put { .. } => now(staging)?.map(|old| Act::Take { old, keep: staging.keep(root) }),
-        Act::Take { keep, .. } | Act::Swap { keep, .. } => {
-            let settled: Slot = keep.settled(id);
+        StepAction::Mode { of, was, is } => Some(StepAction::Mode { of: *of, was: *is, is: *was }),
+        StepAction::Put { .. } => now(staging)?.map(|old| StepAction::Take { old, keep: staging.keep(root) }),
+        StepAction::Take { keep, .. } | StepAction::Swap { keep, .. } => {
+            let settled: StorageSlot = keep.settled(id);
             let (from, new) = staging.bring(root, settled)?;
             Some(match now(staging)? {
-                None => Act::Put { new, from },
-                Some(old) => Act::Swap { old, new, from, keep: staging.keep(root) },
+                None => StepAction::Put { new, from },
+                Some(old) => StepAction::Swap { old, new, from, keep: staging.keep(root) },
             })
         }
     };
-    Ok(act.map(|act| Step { root, inside: inside.clone(), act }))
+    Ok(act.map(|act| JournalStep { root, inside: inside.clone(), act }))
 }

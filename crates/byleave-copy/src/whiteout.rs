@@ -5,11 +5,11 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{FileType, Stat};
 use rustix::io::{Errno, Result};
 
-use crate::attributes;
+use crate::xattrs;
 
 /// What the marks of a directory say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
+pub(crate) struct WhiteoutMarks {
     /// Nothing of the lower directory is seen through it.
     pub is_opaque: bool,
     /// Empty files in it may be marks of removal.
@@ -23,13 +23,13 @@ pub(crate) fn is_whiteout(stat: &Stat) -> bool {
 
 /// Whether an empty file says that something was removed: the other way, where devices cannot be made.
 pub(crate) fn is_whiteout_file(file: &OwnedFd) -> Result<bool> {
-    Ok(attributes::names(file)?.iter().any(|name| name == "user.overlay.whiteout"))
+    Ok(xattrs::names(file)?.iter().any(|name| name == "user.overlay.whiteout"))
 }
 
 /// The marks of a directory, or the name of one that no layer of ours has.
-pub(crate) fn marks(directory: &OwnedFd) -> Result<std::result::Result<Marks, String>> {
-    let mut marks = Marks::default();
-    for (name, value) in allowed(directory, || attributes::list(directory))? {
+pub(crate) fn marks(directory: &OwnedFd) -> Result<std::result::Result<WhiteoutMarks, String>> {
+    let mut marks = WhiteoutMarks::default();
+    for (name, value) in allowed(directory, || xattrs::list(directory))? {
         match name.as_str() {
             "user.overlay.opaque" => {
                 marks.is_opaque |= value == b"y";
@@ -45,7 +45,7 @@ pub(crate) fn marks(directory: &OwnedFd) -> Result<std::result::Result<Marks, St
 
 /// Takes the marks of the layer off a file; or gives the name of one that no layer of ours has.
 pub(crate) fn take_marks_off(file: &OwnedFd) -> Result<Option<String>> {
-    for name in attributes::names(file)? {
+    for name in xattrs::names(file)? {
         if matches!(name.as_str(), "user.overlay.redirect" | "user.overlay.metacopy") {
             return Ok(Some(name));
         }
@@ -58,8 +58,8 @@ pub(crate) fn take_marks_off(file: &OwnedFd) -> Result<Option<String>> {
 }
 
 /// The attributes of a file of the layer.
-pub(crate) fn attributes(file: &OwnedFd) -> Result<attributes::Attributes> {
-    allowed(file, || attributes::list(file))
+pub(crate) fn attributes(file: &OwnedFd) -> Result<xattrs::ExtendedAttributes> {
+    allowed(file, || xattrs::list(file))
 }
 
 /// Does something with the attributes of a thing of ours, for which its mode counts even when it is open: allowed for that moment.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::digest::Held;
+use crate::digest::ContentRef;
 
 /// How a challenge came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,9 +39,9 @@ impl Challenge {
 /// What the record keeps of a challenge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ChallengeHead {
+pub struct ChallengeSummary {
     /// The whole of it, kept under the record's key.
-    pub challenge: Held,
+    pub challenge: ContentRef,
     /// How it came out.
     pub verdict: ChallengeVerdict,
 }
@@ -49,7 +49,7 @@ pub struct ChallengeHead {
 /// When a challenge is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ChallengeWhen {
+pub enum ChallengeTiming {
     /// Before the question, so that the person reads it. The default.
     #[default]
     BeforeQuestion,

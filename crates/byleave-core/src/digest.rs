@@ -112,8 +112,8 @@ impl RecordKey {
     }
 
     /// What the record keeps of a content: its digest and its size.
-    pub fn hold(&self, content: &[u8]) -> Held {
-        Held { digest: self.digest(content), bytes: content.len() as u64 }
+    pub fn hold(&self, content: &[u8]) -> ContentRef {
+        ContentRef { digest: self.digest(content), bytes: content.len() as u64 }
     }
 }
 
@@ -132,7 +132,7 @@ impl fmt::Debug for RecordKey {
 /// A content that is kept elsewhere, under the record's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Held {
+pub struct ContentRef {
     /// Its keyed digest.
     pub digest: Digest,
     /// Its size.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::digest::{Digest, Held, RecordKey};
+use crate::digest::{ContentRef, Digest, RecordKey};
 
 /// One thing a call would do to one target. Paths are absolute and resolved.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -143,17 +143,17 @@ pub fn is_resolved(path: &str) -> bool {
 /// Something outside the arguments that an approval depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Bound {
+pub struct Binding {
     /// Where it is.
     pub path: String,
     /// What it was when the plan was made.
-    pub state: BoundState,
+    pub state: BindingState,
 }
 
 /// What a bound path was when the plan was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum BoundState {
+pub enum BindingState {
     /// Not there.
     Missing,
     /// A file with this content.
@@ -179,7 +179,7 @@ pub struct Plan {
     pub beneath: Vec<Effect>,
     /// The working directory, programs, scripts and edited files as they were when the plan was made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub bound: Vec<Bound>,
+    pub bound: Vec<Binding>,
     /// No effect but reads, by the account of the class and not of the tool.
     #[serde(default)]
     pub reads_only: bool,
@@ -206,10 +206,10 @@ pub struct Danger {
 
 impl Plan {
     /// What the record keeps of a plan whose content it holds.
-    pub fn head(&self, key: &RecordKey, held: Held) -> PlanHead {
-        PlanHead {
+    pub fn head(&self, key: &RecordKey, held: ContentRef) -> PlanSummary {
+        PlanSummary {
             plan: held,
-            effects: self.effects.iter().map(|effect| EffectMark::of(effect, key)).collect(),
+            effects: self.effects.iter().map(|effect| EffectDigest::of(effect, key)).collect(),
             reads_only: self.reads_only,
             irreversible: self.irreversible,
         }
@@ -229,9 +229,9 @@ impl Plan {
 /// One effect, as the record knows it: enough to tell whether a person saw it, and nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct EffectMark(uuid::Uuid);
+pub struct EffectDigest(uuid::Uuid);
 
-impl EffectMark {
+impl EffectDigest {
     /// The mark of an effect under the record's key: 128 bits of a keyed digest.
     pub fn of(effect: &Effect, key: &RecordKey) -> Self {
         let text = serde_json::to_vec(effect).unwrap_or_default();
@@ -249,11 +249,11 @@ impl EffectMark {
 /// What the record keeps of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PlanHead {
+pub struct PlanSummary {
     /// The whole plan, kept under the record's key.
-    pub plan: Held,
+    pub plan: ContentRef,
     /// Its effects, one mark each.
-    pub effects: Vec<EffectMark>,
+    pub effects: Vec<EffectDigest>,
     /// No effect but reads.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reads_only: bool,
@@ -262,7 +262,7 @@ pub struct PlanHead {
     pub irreversible: bool,
 }
 
-impl PlanHead {
+impl PlanSummary {
     /// Whether every effect of this plan was among those of the other.
     pub fn within(&self, seen: &Self) -> bool {
         self.effects.iter().all(|mark| seen.effects.contains(mark)) && self.irreversible <= seen.irreversible

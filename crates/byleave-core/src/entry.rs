@@ -3,18 +3,18 @@
 use serde::{Deserialize, Serialize};
 
 use crate::call::{Millis, Mode};
-use crate::challenge::{ChallengeHead, ChallengeWhen};
-use crate::digest::{Digest, Held};
-use crate::effect::PlanHead;
+use crate::challenge::{ChallengeSummary, ChallengeTiming};
+use crate::decision::PolicyDecision;
+use crate::digest::{ContentRef, Digest};
+use crate::effect::PlanSummary;
 use crate::grant::Claim;
 use crate::id::{AgentId, AttemptId, QuestionId, SessionId, TenantId};
-use crate::outcome::{End, Outcome};
-use crate::question::{Answered, Question};
-use crate::refusal::{Refusal, Step};
-use crate::rehearsal::{RehearsalTerms, Rehearsed};
+use crate::outcome::{ExecutionEnd, Outcome};
+use crate::question::{Question, RecordedAnswer};
+use crate::refusal::{Refusal, StageResult};
+use crate::rehearsal::{RehearsalOutcome, RehearsalSettings};
 use crate::review::Review;
-use crate::ruling::Ruling;
-use crate::session::{Opening, caller};
+use crate::session::{SessionNode, caller};
 
 /// One entry: a fact and when it was written down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub struct Entry {
     /// When, by the clock of who wrote it.
     pub at: Millis,
     /// What.
-    pub fact: Fact,
+    pub fact: RecordEvent,
 }
 
 impl Entry {
@@ -40,37 +40,37 @@ impl Entry {
 /// What can be written down of a call, in the order in which it comes up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fact {
+pub enum RecordEvent {
     /// The call came in.
-    Received(Heading),
+    Received(CallHeader),
     /// Which tool, and under which terms.
-    Resolved(Step<Terms>),
+    Resolved(StageResult<ResolvedTool>),
     /// The draft fits the schema.
-    Validated(Step<Valid>),
+    Validated(StageResult<ValidDraft>),
     /// What the draft would do.
-    Planned(Step<PlanHead>),
+    Planned(StageResult<PlanSummary>),
     /// What the policy says of it.
-    Permitted(Step<Ruling>),
+    Permitted(StageResult<PolicyDecision>),
     /// What the reviewers say of it; a change is a new draft.
-    Reviewed(Step<Review>),
+    Reviewed(StageResult<Review>),
     /// The case against it.
-    Challenged(Step<ChallengeHead>),
+    Challenged(StageResult<ChallengeSummary>),
     /// It is about to run on a copy, under this binding and no other.
     Rehearsing {
         /// The exact plan.
         binding: Digest,
     },
     /// What came of the run on a copy.
-    Rehearsed(Rehearsed),
+    Rehearsed(RehearsalOutcome),
     /// The copy is gone: everything about this draft is found out again.
     RehearsalLost {
         /// The rehearsal that it was.
         rehearsal: Digest,
     },
     /// A person is asked.
-    Asked(Step<Question>),
+    Asked(StageResult<Question>),
     /// A person answered; an edit is a new draft.
-    Answered(Answered),
+    Answered(RecordedAnswer),
     /// Nobody answered in time.
     Expired {
         /// The question.
@@ -89,7 +89,7 @@ pub enum Fact {
         by: String,
     },
     /// An attempt holds the claim to execute.
-    Begun(Step<Claim>),
+    Begun(StageResult<Claim>),
     /// The attempt's owner is gone; nobody can say how far it came.
     Interrupted {
         /// The attempt.
@@ -100,15 +100,15 @@ pub enum Fact {
         /// The attempt.
         attempt: AttemptId,
         /// How.
-        end: End,
+        end: ExecutionEnd,
     },
     /// What the reviewers say of the result.
-    OutputReviewed(Step<Review>),
+    OutputReviewed(StageResult<Review>),
     /// What came of it.
     Settled(Outcome),
 }
 
-impl Fact {
+impl RecordEvent {
     /// The word for this kind of fact.
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -139,12 +139,12 @@ impl Fact {
 /// The draft fits the tool's schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Valid {}
+pub struct ValidDraft {}
 
 /// What the record keeps of a call as it came in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Heading {
+pub struct CallHeader {
     /// The walk that opened the record; it is walked by that one to its end.
     pub walk: u16,
     /// Whose book it belongs to.
@@ -155,14 +155,14 @@ pub struct Heading {
     pub agent: AgentId,
     /// The session as it was opened, and those above it, up to the top; empty where nobody opened it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lineage: Vec<Opening>,
+    pub lineage: Vec<SessionNode>,
     /// The tool's name as the model wrote it.
     pub tool: String,
     /// The first draft.
-    pub arguments: Held,
+    pub arguments: ContentRef,
     /// The model's own words on why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Held>,
+    pub reason: Option<ContentRef>,
     /// The directory it works in.
     pub cwd: String,
     /// How much is asked.
@@ -172,7 +172,7 @@ pub struct Heading {
     pub dry_run: bool,
 }
 
-impl Heading {
+impl CallHeader {
     /// Who asks, in words: an agent, or whose sub-agent it is.
     pub fn caller(&self) -> String {
         caller(&self.agent, &self.lineage)
@@ -182,7 +182,7 @@ impl Heading {
 /// The terms of a call, pinned when its tool is resolved: what the walk needs to know of the manifest and the settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Terms {
+pub struct ResolvedTool {
     /// The tool's own name.
     pub tool: String,
     /// The digest of its manifest.
@@ -206,10 +206,10 @@ pub struct Terms {
     pub checkpoint: bool,
     /// Must be challenged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub challenge: Option<ChallengeTerms>,
+    pub challenge: Option<ChallengeRequirement>,
     /// Is run on a copy first, where a person would be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rehearsal: Option<RehearsalTerms>,
+    pub rehearsal: Option<RehearsalSettings>,
     /// Bounds on how often and how long.
     pub limits: Limits,
 }
@@ -217,9 +217,9 @@ pub struct Terms {
 /// How a call is challenged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ChallengeTerms {
+pub struct ChallengeRequirement {
     /// Before the question or after the answer.
-    pub when: ChallengeWhen,
+    pub when: ChallengeTiming,
     /// The operator's settings say, by this tool's name, that it stands in for the checkpoint.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stands_in: bool,

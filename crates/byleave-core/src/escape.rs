@@ -14,18 +14,18 @@
 //! Unicode (UTS 39) and a few letters of ours; a pair that is in neither is not marked, but is never drawn as its ASCII twin's
 //! code point either.
 
-mod alike;
-mod fate;
-mod glyph;
+mod classify;
+mod homoglyphs;
+mod unicode;
 
 use std::fmt::Write as _;
 
 use unicode_properties::UnicodeEmoji as _;
 
-pub use fate::Care;
-use fate::{Fate, Unit};
-use glyph::Lookup;
-pub use glyph::{CLOSE, OPEN, TAB, is_mark, is_printable};
+pub use classify::EscapeLevel;
+use classify::{CharTreatment, ClassifiedChar};
+use unicode::CharPropertyCache;
+pub use unicode::{CLOSE, OPEN, TAB, is_mark, is_printable};
 
 /// Spaces in a row before they are counted instead of shown: at the start of a line.
 const INDENT_MAX: usize = 64;
@@ -38,7 +38,7 @@ const RTL_RUN: usize = 200;
 
 /// What was met on the way, so that a screen can warn of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct EscapeCounts {
     /// Characters that cannot be seen or that move others about. Tabs, ends of lines and emoji are not counted.
     pub hidden: usize,
     /// The first of them.
@@ -52,7 +52,7 @@ pub struct Tally {
 }
 
 /// The text with everything in it visible, on one line.
-pub fn visible(text: &str, care: Care) -> String {
+pub fn visible(text: &str, care: EscapeLevel) -> String {
     let mut out = String::with_capacity(text.len());
     Escaper::default().write(text, care, &mut out);
     out
@@ -78,27 +78,28 @@ pub fn spelled(json: &str) -> String {
 /// Makes many texts visible, and counts what was met in all of them.
 #[derive(Default)]
 pub struct Escaper {
-    tally: Tally,
-    lookup: Lookup,
+    tally: EscapeCounts,
+    lookup: CharPropertyCache,
 }
 
 impl Escaper {
     /// What was met so far.
-    pub const fn tally(&self) -> &Tally {
+    pub const fn tally(&self) -> &EscapeCounts {
         &self.tally
     }
 
     /// Writes the text with everything in it visible, on one line.
-    pub fn write(&mut self, text: &str, care: Care, out: &mut String) {
+    pub fn write(&mut self, text: &str, care: EscapeLevel, out: &mut String) {
         if is_plain_ascii(text) {
             out.push_str(text);
             return;
         }
-        let mut units: Vec<Unit> = text.chars().map(|c| Unit::new(c, self.lookup.of(c))).collect();
+        let mut units: Vec<ClassifiedChar> =
+            text.chars().map(|c| ClassifiedChar::new(c, self.lookup.of(c))).collect();
         if !text.is_ascii() {
-            fate::settle_clusters(&mut units);
-            alike::mark(&mut units, care);
-            fate::fence_rtl(&mut units, care);
+            classify::settle_clusters(&mut units);
+            homoglyphs::mark(&mut units, care);
+            classify::fence_rtl(&mut units, care);
         }
         count(&units, &mut self.tally);
         write_units(&units, out);
@@ -121,28 +122,28 @@ fn is_plain_ascii(text: &str) -> bool {
     spaces == 0
 }
 
-fn count(units: &[Unit], tally: &mut Tally) {
+fn count(units: &[ClassifiedChar], tally: &mut EscapeCounts) {
     let mut before: Option<char> = None;
     tally.rtl += units.chunk_by(|a, b| a.fate == b.fate).filter(|run| is_fenced(run)).count();
     for (place, unit) in units.iter().enumerate() {
         match unit.fate {
-            Fate::Hidden if is_expected(before, unit.c, place + 1 == units.len()) => {}
-            Fate::Hidden => {
+            CharTreatment::Hidden if is_expected(before, unit.c, place + 1 == units.len()) => {}
+            CharTreatment::Hidden => {
                 tally.hidden += 1;
                 tally.first_hidden.get_or_insert(unit.c);
             }
-            Fate::Alike => {
+            CharTreatment::Alike => {
                 tally.alike += 1;
                 tally.first_alike.get_or_insert(unit.c);
             }
-            Fate::Plain | Fate::Rtl => {}
+            CharTreatment::Plain | CharTreatment::Rtl => {}
         }
         before = Some(unit.c);
     }
 }
 
-fn is_fenced(run: &[Unit]) -> bool {
-    run.first().is_some_and(|unit| unit.fate == Fate::Rtl)
+fn is_fenced(run: &[ClassifiedChar]) -> bool {
+    run.first().is_some_and(|unit| unit.fate == CharTreatment::Rtl)
 }
 
 /// Whether an escaped character is where honest text has it: shown all the same, but nothing to warn of.
@@ -151,17 +152,17 @@ fn is_expected(before: Option<char>, c: char, is_last: bool) -> bool {
         '\t' | '\n' | TAB => true,
         '\r' => is_last,
         '\u{200d}' | '\u{fe0f}' | '\u{20e3}' => before.is_some_and(|b| b.is_emoji_char() || b == '\u{fe0f}'),
-        other => glyph::is_bracket(other),
+        other => unicode::is_bracket(other),
     }
 }
 
-fn write_units(units: &[Unit], out: &mut String) {
-    let alike = |a: &Unit, b: &Unit| {
+fn write_units(units: &[ClassifiedChar], out: &mut String) {
+    let alike = |a: &ClassifiedChar, b: &ClassifiedChar| {
         a.fate == b.fate
             && match a.fate {
-                Fate::Plain => (a.c == ' ') == (b.c == ' '),
-                Fate::Hidden => a.c == b.c,
-                Fate::Alike | Fate::Rtl => true,
+                CharTreatment::Plain => (a.c == ' ') == (b.c == ' '),
+                CharTreatment::Hidden => a.c == b.c,
+                CharTreatment::Alike | CharTreatment::Rtl => true,
             }
     };
     let mut done = 0;
@@ -171,7 +172,7 @@ fn write_units(units: &[Unit], out: &mut String) {
         let is_last = done == units.len();
         let Some(first) = group.first() else { continue };
         match first.fate {
-            Fate::Plain if first.c == ' ' => {
+            CharTreatment::Plain if first.c == ' ' => {
                 let most = if is_first { INDENT_MAX } else { BLANKS_MAX };
                 if is_last || group.len() > most {
                     write_counted("space", group.len(), out);
@@ -179,17 +180,17 @@ fn write_units(units: &[Unit], out: &mut String) {
                     out.extend(group.iter().map(|unit| unit.c));
                 }
             }
-            Fate::Plain => out.extend(group.iter().map(|unit| unit.c)),
-            Fate::Hidden if first.c == '\t' && group.len() <= BLANKS_MAX => {
+            CharTreatment::Plain => out.extend(group.iter().map(|unit| unit.c)),
+            CharTreatment::Hidden if first.c == '\t' && group.len() <= BLANKS_MAX => {
                 out.extend(group.iter().map(|_| TAB));
             }
-            Fate::Hidden => write_counted(&name(first.c), group.len(), out),
-            Fate::Alike => {
+            CharTreatment::Hidden => write_counted(&name(first.c), group.len(), out),
+            CharTreatment::Alike => {
                 for run in runs(group, ALIKE_RUN) {
                     write_alike(run, out);
                 }
             }
-            Fate::Rtl => {
+            CharTreatment::Rtl => {
                 for run in runs(group, RTL_RUN) {
                     out.push_str("⟨rtl ");
                     out.extend(run.iter().map(|unit| unit.c));
@@ -224,7 +225,7 @@ fn write_counted(name: &str, times: usize, out: &mut String) {
     out.push(CLOSE);
 }
 
-fn write_alike(run: &[Unit], out: &mut String) {
+fn write_alike(run: &[ClassifiedChar], out: &mut String) {
     out.push(OPEN);
     out.extend(run.iter().map(|unit| unit.c));
     for unit in run {
@@ -234,7 +235,7 @@ fn write_alike(run: &[Unit], out: &mut String) {
 }
 
 /// Pieces of at most about `most` characters, none of which begins with a mark that belongs to the one before.
-fn runs(mut group: &[Unit], most: usize) -> Vec<&[Unit]> {
+fn runs(mut group: &[ClassifiedChar], most: usize) -> Vec<&[ClassifiedChar]> {
     let mut pieces = Vec::new();
     while group.len() > most {
         let extra = group.iter().skip(most).take_while(|unit| unit.traits.mark).count();
@@ -327,8 +328,8 @@ mod tests {
     #[test]
     fn what_is_shown_for_what() {
         let check = |text: &str, name: &str, prose: &str| {
-            assert_eq!(visible(text, Care::Name), name, "{text:?} as a name");
-            assert_eq!(visible(text, Care::Text), prose, "{text:?} as text");
+            assert_eq!(visible(text, EscapeLevel::Name), name, "{text:?} as a name");
+            assert_eq!(visible(text, EscapeLevel::Text), prose, "{text:?} as text");
             assert_eq!(read_back(name), text);
             assert_eq!(read_back(prose), text);
         };
@@ -403,7 +404,7 @@ mod tests {
     #[test]
     fn stacked_marks_are_bounded_and_named() {
         let text = format!("a{}", "\u{300}".repeat(40));
-        let shown = visible(&text, Care::Text);
+        let shown = visible(&text, EscapeLevel::Text);
         assert!(shown.ends_with("⟨U+0300 ×36⟩"), "{shown}");
         assert_eq!(read_back(&shown), text);
     }
@@ -431,7 +432,7 @@ mod tests {
         #[test]
         fn what_is_shown_can_be_read_back(chars in prop::collection::vec(telling(), 0..40)) {
             let text: String = chars.into_iter().collect();
-            for care in [Care::Name, Care::Text] {
+            for care in [EscapeLevel::Name, EscapeLevel::Text] {
                 let shown = visible(&text, care);
                 prop_assert_eq!(&read_back(&shown), &text, "{}", shown);
                 prop_assert!(shown.chars().all(is_printable), "{:?}", shown);
@@ -441,7 +442,7 @@ mod tests {
         #[test]
         fn a_quote_of_ours_never_occurs_in_a_name(chars in prop::collection::vec(telling(), 0..40)) {
             let text: String = chars.into_iter().chain("“”".chars()).collect();
-            let shown = visible(&text, Care::Name);
+            let shown = visible(&text, EscapeLevel::Name);
             let outside: String = shown.split(OPEN).map(|part| part.rsplit(CLOSE).next().unwrap()).collect();
             prop_assert!(!outside.contains(['“', '”']), "{}", shown);
         }
@@ -450,7 +451,7 @@ mod tests {
         #[test]
         fn what_is_plain_is_normal(chars in prop::collection::vec(telling(), 0..40)) {
             let text: String = chars.into_iter().collect();
-            let shown = visible(&text, Care::Text);
+            let shown = visible(&text, EscapeLevel::Text);
             for part in shown.split(OPEN) {
                 let plain = part.split_once(CLOSE).map_or(part, |(_, plain)| plain);
                 prop_assert!(unicode_normalization::is_nfc(plain), "{:?} in {:?}", plain, shown);

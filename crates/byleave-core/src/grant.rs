@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::Millis;
 use crate::digest::Digest;
-use crate::id::{AttemptId, LeaveId, OwnerId, QuestionId};
+use crate::id::{AttemptId, OwnerId, QuestionId, StandingApprovalId};
 
 /// What a grant rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,7 +13,7 @@ pub enum GrantedBy {
     /// The policy allows it.
     Rule,
     /// A standing leave covers it.
-    Leave(LeaveId),
+    Leave(StandingApprovalId),
     /// A person answered this question.
     Answer(QuestionId),
     /// A rehearsal spared the question: on a copy it did nothing, and it was merely not understood or failed to change files.

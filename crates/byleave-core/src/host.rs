@@ -8,17 +8,17 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr as _;
 
 /// An address as a number; IPv4 addresses lie in `::ffff:0:0/96`.
-pub(crate) type Address = u128;
+pub(crate) type AddressNumber = u128;
 
 /// A host, read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Host {
+pub(crate) struct ParsedHost {
     /// Its name: lower case, in punycode, without a dot at the end; an address in its usual spelling.
     pub(crate) name: String,
     /// The address that it is, where its spelling leaves no doubt.
-    pub(crate) surely: Option<Address>,
+    pub(crate) surely: Option<AddressNumber>,
     /// Every address that it could be, or that is carried inside it.
-    pub(crate) possibly: Vec<Address>,
+    pub(crate) possibly: Vec<AddressNumber>,
 }
 
 /// A pattern over hosts.
@@ -33,7 +33,7 @@ pub(crate) enum HostPattern {
     /// The addresses that begin with these bits.
     Net {
         /// The first address.
-        base: Address,
+        base: AddressNumber,
         /// How many bits count.
         bits: u32,
     },
@@ -41,7 +41,7 @@ pub(crate) enum HostPattern {
 
 /// Which ports of a host a pattern is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Ports {
+pub(crate) enum PortPattern {
     /// Nothing was said: what is allowed is the web, what is denied is everything.
     Unsaid,
     /// All, in so many words.
@@ -50,7 +50,7 @@ pub(crate) enum Ports {
     One(u16),
 }
 
-impl Ports {
+impl PortPattern {
     /// Whether the port surely is among them. Port 0 is one that is not known.
     pub(crate) const fn fit(self, port: u16) -> bool {
         match self {
@@ -72,10 +72,10 @@ impl Ports {
 /// A host as effects name it: lower case, in punycode, without brackets, zone, or a dot at the end; an address in its
 /// usual spelling. `None` for what can be no host.
 pub fn normal(host: &str) -> Option<String> {
-    Host::read(host).map(|host| host.name)
+    ParsedHost::read(host).map(|host| host.name)
 }
 
-impl Host {
+impl ParsedHost {
     /// Reads a host; `None` for what can be no host.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
@@ -94,7 +94,7 @@ impl Host {
         if name.split('.').any(str::is_empty) {
             return None;
         }
-        let possibly: Vec<Address> = every_v4(&name).into_iter().map(mapped).collect();
+        let possibly: Vec<AddressNumber> = every_v4(&name).into_iter().map(mapped).collect();
         let surely = Ipv4Addr::from_str(&name).ok().map(mapped);
         // Where all readers agree, the usual spelling takes the place of the odd one.
         let name = match possibly.as_slice() {
@@ -115,7 +115,7 @@ impl Host {
 
 impl HostPattern {
     /// Reads a pattern and its ports: `host`, `host:443`, `host:*`; an IPv6 address with a port is in brackets.
-    pub(crate) fn with_ports(text: &str) -> Option<(Self, Ports)> {
+    pub(crate) fn with_ports(text: &str) -> Option<(Self, PortPattern)> {
         let split = match text.rfind(']') {
             Some(end) => {
                 text.get(end.saturating_add(1)..)?.strip_prefix(':').map(|port| (text.get(..=end), port))
@@ -125,10 +125,10 @@ impl HostPattern {
                 .filter(|(_, port)| !port.contains(':'))
                 .map(|(host, port)| (Some(host), port)),
         };
-        let Some((host, port)) = split else { return Some((Self::read(text)?, Ports::Unsaid)) };
+        let Some((host, port)) = split else { return Some((Self::read(text)?, PortPattern::Unsaid)) };
         let ports = match port {
-            "*" => Ports::All,
-            port if port.bytes().all(|byte| byte.is_ascii_digit()) => Ports::One(port.parse().ok()?),
+            "*" => PortPattern::All,
+            port if port.bytes().all(|byte| byte.is_ascii_digit()) => PortPattern::One(port.parse().ok()?),
             _ => return None,
         };
         Some((Self::read(host?)?, ports))
@@ -144,11 +144,11 @@ impl HostPattern {
         }
         if let Some(domain) = text.strip_prefix("*.") {
             let host =
-                Host::read(domain).filter(|host| host.possibly.is_empty() && !domain.ends_with('.'))?;
+                ParsedHost::read(domain).filter(|host| host.possibly.is_empty() && !domain.ends_with('.'))?;
             return Some(Self::Beneath(host.name));
         }
         // `evil.example.` and `evil.example` are one host, but who writes the dot may think they are not.
-        let host = Host::read(text).filter(|_| !text.ends_with('.'))?;
+        let host = ParsedHost::read(text).filter(|_| !text.ends_with('.'))?;
         match host.surely {
             Some(base) => Some(Self::Net { base, bits: 128 }),
             None if host.possibly.is_empty() => Some(Self::Name(host.name)),
@@ -167,7 +167,7 @@ impl HostPattern {
     }
 
     /// Whether the host surely fits.
-    pub(crate) fn fits(&self, host: &Host) -> bool {
+    pub(crate) fn fits(&self, host: &ParsedHost) -> bool {
         match self {
             Self::Net { base, bits } => {
                 host.surely.is_some_and(|address| first_bits(address, *bits) == *base)
@@ -177,7 +177,7 @@ impl HostPattern {
     }
 
     /// Whether the host could fit.
-    pub(crate) fn could_fit(&self, host: &Host) -> bool {
+    pub(crate) fn could_fit(&self, host: &ParsedHost) -> bool {
         match self {
             Self::Net { base, bits } => {
                 host.possibly.iter().any(|address| first_bits(*address, *bits) == *base)
@@ -186,7 +186,7 @@ impl HostPattern {
         }
     }
 
-    fn fits_name(&self, host: &Host) -> bool {
+    fn fits_name(&self, host: &ParsedHost) -> bool {
         match self {
             Self::Any => true,
             Self::Name(name) => host.name == *name,
@@ -200,16 +200,16 @@ impl HostPattern {
 }
 
 /// The address with all but its first bits taken away.
-pub(crate) fn first_bits(address: Address, bits: u32) -> Address {
-    let mask = Address::MAX.checked_shl(128_u32.saturating_sub(bits)).unwrap_or(0);
+pub(crate) fn first_bits(address: AddressNumber, bits: u32) -> AddressNumber {
+    let mask = AddressNumber::MAX.checked_shl(128_u32.saturating_sub(bits)).unwrap_or(0);
     address & mask
 }
 
-fn mapped(address: Ipv4Addr) -> Address {
+fn mapped(address: Ipv4Addr) -> AddressNumber {
     address.to_ipv6_mapped().to_bits()
 }
 
-fn spelled(number: Address) -> String {
+fn spelled(number: AddressNumber) -> String {
     let address = Ipv6Addr::from_bits(number);
     address.to_ipv4_mapped().map_or_else(|| address.to_string(), |address| address.to_string())
 }
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn a_net_sees_every_address_that_a_host_could_be_and_allows_only_what_it_is() {
         let check = |pattern: &str, host: &str, surely: bool, possibly: bool| {
-            let (net, host) = (HostPattern::read(pattern).unwrap(), Host::read(host).unwrap());
+            let (net, host) = (HostPattern::read(pattern).unwrap(), ParsedHost::read(host).unwrap());
             assert_eq!((net.fits(&host), net.could_fit(&host)), (surely, possibly), "{pattern} {host:?}");
         };
         check("127.0.0.0/8", "127.9.9.9", true, true);

@@ -56,17 +56,17 @@ uuid_id! {
     /// One attempt at executing a call.
     AttemptId;
     /// One standing leave.
-    LeaveId;
+    StandingApprovalId;
     /// One driver that may hold claims; it is alive as long as its kernel lock is held.
     OwnerId;
     /// One act of an administrator: a halt, its lifting, a revocation, the opening of a session, a forgetting, a waiver.
-    ActId;
+    AdminActionId;
 }
 
 /// Why a name was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {what} has 1 to 128 visible characters, got {got}")]
-pub struct BadName {
+pub struct InvalidNameError {
     what: &'static str,
     got: String,
 }
@@ -80,11 +80,11 @@ macro_rules! text_id {
 
         impl $name {
             /// Accepts 1 to 128 visible characters without spaces.
-            pub fn new(text: impl Into<String>) -> Result<Self, BadName> {
+            pub fn new(text: impl Into<String>) -> Result<Self, InvalidNameError> {
                 let text = text.into();
                 let visible = text.chars().all(|c| !c.is_control() && !c.is_whitespace());
                 if text.is_empty() || text.chars().count() > 128 || !visible {
-                    return Err(BadName { what: $what, got: text.escape_debug().to_string() });
+                    return Err(InvalidNameError { what: $what, got: text.escape_debug().to_string() });
                 }
                 Ok(Self(text))
             }
@@ -94,14 +94,14 @@ macro_rules! text_id {
             }
         }
         impl TryFrom<String> for $name {
-            type Error = BadName;
-            fn try_from(text: String) -> Result<Self, BadName> {
+            type Error = InvalidNameError;
+            fn try_from(text: String) -> Result<Self, InvalidNameError> {
                 Self::new(text)
             }
         }
         impl FromStr for $name {
-            type Err = BadName;
-            fn from_str(text: &str) -> Result<Self, BadName> {
+            type Err = InvalidNameError;
+            fn from_str(text: &str) -> Result<Self, InvalidNameError> {
                 Self::new(text)
             }
         }

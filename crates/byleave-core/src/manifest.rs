@@ -10,7 +10,7 @@ use crate::digest::{Digest, canonical};
 /// Which checks a tool's arguments get (T6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Class {
+pub enum PermissionClass {
     /// The command is read as shell.
     Bash,
     /// Every path is judged.
@@ -29,7 +29,7 @@ pub enum Class {
 /// What an argument means, so that it can be judged as an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Role {
+pub enum ArgumentRole {
     /// A path that is read.
     ReadPath,
     /// A path that is written.
@@ -49,7 +49,7 @@ pub enum Role {
 /// Whether calls of a tool need an approval (T8). It can only tighten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum NeedsApproval {
+pub enum ApprovalRequirement {
     /// Not by the tool's own word.
     #[default]
     Never,
@@ -77,16 +77,16 @@ pub struct Manifest {
     pub search_hint: Option<String>,
     /// Which checks its arguments get.
     #[serde(default)]
-    pub permission_class: Class,
+    pub permission_class: PermissionClass,
     /// What single arguments mean, by JSON pointer; beside what the class says.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub roles: BTreeMap<String, Role>,
+    pub roles: BTreeMap<String, ArgumentRole>,
     /// The word for it in the book: write, edit, read, execute, delete, invoke, or the author's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit_operation: Option<String>,
     /// Whether calls need an approval by the tool's own word.
     #[serde(default)]
-    pub needs_approval: NeedsApproval,
+    pub needs_approval: ApprovalRequirement,
     /// May run beside others of the same turn.
     #[serde(default)]
     pub concurrency_safe: bool,
@@ -124,7 +124,7 @@ impl Manifest {
     pub fn of_commands(name: impl Into<String>) -> Self {
         let schema = serde_json::json!({ "type": "object" });
         let manifest = Self::new(name, "Runs a shell command.", schema);
-        Self { permission_class: Class::Bash, sensitive: Some(false), ..manifest }
+        Self { permission_class: PermissionClass::Bash, sensitive: Some(false), ..manifest }
     }
 
     /// A manifest with nothing declared beyond the name, the description and the schema.
@@ -135,10 +135,10 @@ impl Manifest {
             input_schema,
             aliases: Vec::new(),
             search_hint: None,
-            permission_class: Class::Undeclared,
+            permission_class: PermissionClass::Undeclared,
             roles: BTreeMap::new(),
             audit_operation: None,
-            needs_approval: NeedsApproval::Never,
+            needs_approval: ApprovalRequirement::Never,
             concurrency_safe: false,
             read_only: false,
             destructive: false,
@@ -198,7 +198,7 @@ mod tests {
                 && !manifest.repeatable
         );
         assert_eq!(manifest.sensitive, None, "undeclared, which policy counts as sensitive");
-        assert_eq!(manifest.permission_class, Class::Undeclared);
+        assert_eq!(manifest.permission_class, PermissionClass::Undeclared);
         let bare: Manifest =
             serde_json::from_value(json!({"name":"x","description":"","input_schema":{}})).unwrap();
         assert_eq!(bare, manifest);

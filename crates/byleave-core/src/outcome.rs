@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::digest::Held;
+use crate::digest::ContentRef;
 use crate::refusal::Refusal;
 
 /// What a tool returns (T4).
@@ -59,7 +59,7 @@ impl Output {
 /// How an execution ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum EndStatus {
+pub enum ExecutionStatus {
     /// The tool says that it worked.
     Done,
     /// The tool says that it failed.
@@ -77,11 +77,11 @@ pub enum EndStatus {
 /// How an execution ended, on the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct End {
+pub struct ExecutionEnd {
     /// In a word.
-    pub status: EndStatus,
+    pub status: ExecutionStatus,
     /// The whole [`Output`], kept under the record's key.
-    pub output: Held,
+    pub output: ContentRef,
     /// How long it took.
     pub ran_ms: u64,
     /// Something was cut away.
@@ -99,12 +99,12 @@ pub enum Outcome {
     /// Ran and says that it worked.
     Completed {
         /// What is released to the model.
-        output: Held,
+        output: ContentRef,
     },
     /// Ran and says that it did not work.
     Failed {
         /// What is released to the model.
-        output: Held,
+        output: ContentRef,
     },
     /// Ran; its output is not released.
     Withheld(Refusal),
@@ -113,7 +113,7 @@ pub enum Outcome {
     /// Did not run; this is what would have.
     Rehearsed {
         /// The plan.
-        plan: Held,
+        plan: ContentRef,
     },
     /// May have run; nobody can say.
     Unknown(Refusal),

@@ -10,10 +10,10 @@ use globset::GlobMatcher;
 use serde::{Deserialize, Serialize};
 
 use crate::effect::Effect;
-use crate::host::{Host, HostPattern, Ports};
+use crate::host::{HostPattern, ParsedHost, PortPattern};
 
 pub use path::literal;
-pub(crate) use path::{Wide, folded, glob_of, holders, place_of};
+pub(crate) use path::{FoldedGlob, folded, glob_of, holders, place_of};
 pub(crate) use program::last_step;
 pub use program::stands_in;
 
@@ -43,7 +43,7 @@ pub enum Pattern {
 
 /// A pattern that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadPattern {
+pub enum PatternError {
     /// The glob does not parse.
     #[error("cannot use glob `{glob}`: {why}")]
     Glob {
@@ -70,7 +70,7 @@ pub enum BadPattern {
 
 /// How sure it must be that an effect fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Sense {
+pub enum MatchCertainty {
     /// It fits, whoever looks: what an allow, a leave and an exception from a deny need.
     Surely,
     /// It could fit: what a deny, an ask and an exception from an allow see.
@@ -89,15 +89,15 @@ impl Pattern {
     }
 
     /// What is wrong with it, if anything.
-    pub fn check(&self) -> Result<(), BadPattern> {
+    pub fn check(&self) -> Result<(), PatternError> {
         match self {
             Self::Read(glob) | Self::Write(glob) | Self::Delete(glob) | Self::Invoke(glob) => {
                 glob_of(glob).map(|_| ())
             }
             Self::Run(words) | Self::Exactly(words) if words.first().is_none_or(String::is_empty) => {
-                Err(BadPattern::EmptyRun)
+                Err(PatternError::EmptyRun)
             }
-            Self::Plan(effects) if effects.is_empty() => Err(BadPattern::EmptyPlan),
+            Self::Plan(effects) if effects.is_empty() => Err(PatternError::EmptyPlan),
             Self::Run(_) | Self::Exactly(_) | Self::Plan(_) => Ok(()),
             Self::Reach(host) => host_pattern(host).map(|_| ()),
         }
@@ -119,39 +119,42 @@ impl Pattern {
 
 /// A pattern made ready to match in one sense.
 #[derive(Clone, Debug)]
-pub struct Matcher {
+pub struct PatternMatcher {
     pattern: Pattern,
-    sense: Sense,
+    sense: MatchCertainty,
     exact: Vec<GlobMatcher>,
     folded: Vec<GlobMatcher>,
     holders: Vec<String>,
-    host: Option<(HostPattern, Ports)>,
+    host: Option<(HostPattern, PortPattern)>,
 }
 
-impl Matcher {
+impl PatternMatcher {
     /// Makes a pattern ready that effects must surely fit, or says what is wrong with it.
-    pub fn new(pattern: Pattern) -> Result<Self, BadPattern> {
-        Self::in_sense(pattern, Sense::Surely)
+    pub fn new(pattern: Pattern) -> Result<Self, PatternError> {
+        Self::in_sense(pattern, MatchCertainty::Surely)
     }
 
     /// Makes a pattern ready in this sense, or says what is wrong with it.
-    pub fn in_sense(pattern: Pattern, sense: Sense) -> Result<Self, BadPattern> {
+    pub fn in_sense(pattern: Pattern, sense: MatchCertainty) -> Result<Self, PatternError> {
         pattern.check()?;
         let (mut exact, mut folded, mut above, mut host) = (Vec::new(), Vec::new(), Vec::new(), None);
         match (&pattern, sense) {
-            (Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob), Sense::Possibly) => {
-                let wide = Wide::new(glob)?;
+            (
+                Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob),
+                MatchCertainty::Possibly,
+            ) => {
+                let wide = FoldedGlob::new(glob)?;
                 exact = wide.exact.iter().map(globset::Glob::compile_matcher).collect();
                 folded = wide.folded.iter().map(globset::Glob::compile_matcher).collect();
                 above = holders(glob);
             }
-            (Pattern::Invoke(glob), Sense::Possibly) => {
+            (Pattern::Invoke(glob), MatchCertainty::Possibly) => {
                 folded.push(glob_of(&path::folded(glob))?.compile_matcher());
                 exact.push(glob_of(glob)?.compile_matcher());
             }
             (
                 Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob) | Pattern::Invoke(glob),
-                Sense::Surely,
+                MatchCertainty::Surely,
             ) => exact.push(glob_of(glob)?.compile_matcher()),
             (Pattern::Reach(text), _) => host = Some(host_pattern(text)?),
             (Pattern::Run(_) | Pattern::Exactly(_) | Pattern::Plan(_), _) => {}
@@ -202,35 +205,35 @@ impl Matcher {
 
     fn hosts(&self, host: &str, port: u16) -> bool {
         let Some((pattern, ports)) = &self.host else { return false };
-        match (Host::read(host), self.sense) {
-            (Some(host), Sense::Surely) => pattern.fits(&host) && ports.fit(port),
-            (Some(host), Sense::Possibly) => pattern.could_fit(&host) && ports.could_fit(port),
+        match (ParsedHost::read(host), self.sense) {
+            (Some(host), MatchCertainty::Surely) => pattern.fits(&host) && ports.fit(port),
+            (Some(host), MatchCertainty::Possibly) => pattern.could_fit(&host) && ports.could_fit(port),
             // What can be no host is denied with every host.
-            (None, Sense::Possibly) => *pattern == HostPattern::Any && ports.could_fit(port),
-            (None, Sense::Surely) => false,
+            (None, MatchCertainty::Possibly) => *pattern == HostPattern::Any && ports.could_fit(port),
+            (None, MatchCertainty::Surely) => false,
         }
     }
 }
 
 /// Whether a run fits program and words, in this sense.
-pub(crate) fn run_fits(sense: Sense, words: &[String], program: &str, argv: &[String]) -> bool {
+pub(crate) fn run_fits(sense: MatchCertainty, words: &[String], program: &str, argv: &[String]) -> bool {
     match sense {
-        Sense::Surely => program::fits(words, program, argv),
-        Sense::Possibly => program::could_fit(words, program, argv),
+        MatchCertainty::Surely => program::fits(words, program, argv),
+        MatchCertainty::Possibly => program::could_fit(words, program, argv),
     }
 }
 
 /// Whether a run is this program with these words and no others. What could be it is whatever begins so.
-pub(crate) fn exactly_fits(sense: Sense, words: &[String], program: &str, argv: &[String]) -> bool {
+pub(crate) fn exactly_fits(sense: MatchCertainty, words: &[String], program: &str, argv: &[String]) -> bool {
     match sense {
-        Sense::Surely => program::is_exactly(words, program, argv),
-        Sense::Possibly => program::could_fit(words, program, argv),
+        MatchCertainty::Surely => program::is_exactly(words, program, argv),
+        MatchCertainty::Possibly => program::could_fit(words, program, argv),
     }
 }
 
 /// A pattern over hosts and their ports, read.
-pub(crate) fn host_pattern(text: &str) -> Result<(HostPattern, Ports), BadPattern> {
-    HostPattern::with_ports(text).ok_or_else(|| BadPattern::Host(text.to_owned()))
+pub(crate) fn host_pattern(text: &str) -> Result<(HostPattern, PortPattern), PatternError> {
+    HostPattern::with_ports(text).ok_or_else(|| PatternError::Host(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -240,7 +243,7 @@ mod tests {
     #[test]
     fn effects_fit_by_kind_and_target() {
         let check = |pattern: Pattern, effect: &Effect, fits: bool| {
-            let matcher = Matcher::new(pattern.clone()).unwrap();
+            let matcher = PatternMatcher::new(pattern.clone()).unwrap();
             assert_eq!(matcher.fits(effect), fits, "{pattern:?} / {effect}");
         };
         let read = |path: &str| Effect::Read { path: path.into() };
@@ -268,11 +271,14 @@ mod tests {
 
     #[test]
     fn bad_patterns_are_said() {
-        assert!(matches!(Matcher::new(Pattern::Read("[".into())), Err(BadPattern::Glob { .. })));
-        assert!(matches!(Matcher::new(Pattern::Reach("http://x".into())), Err(BadPattern::Host(_))));
+        assert!(matches!(PatternMatcher::new(Pattern::Read("[".into())), Err(PatternError::Glob { .. })));
+        assert!(matches!(PatternMatcher::new(Pattern::Reach("http://x".into())), Err(PatternError::Host(_))));
         for host in ["", "*.", "**", "example.org.", ".example.org", "*..org"] {
-            assert!(matches!(Matcher::new(Pattern::Reach(host.into())), Err(BadPattern::Host(_))), "{host}");
+            assert!(
+                matches!(PatternMatcher::new(Pattern::Reach(host.into())), Err(PatternError::Host(_))),
+                "{host}"
+            );
         }
-        assert!(matches!(Matcher::new(Pattern::Run(vec![])), Err(BadPattern::EmptyRun)));
+        assert!(matches!(PatternMatcher::new(Pattern::Run(vec![])), Err(PatternError::EmptyRun)));
     }
 }

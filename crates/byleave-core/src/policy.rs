@@ -9,27 +9,27 @@
 //! into less, and adding a deny, an ask or a rule of a project never allows more.
 
 mod builtin;
-mod checked;
 mod compile;
+mod condition;
+mod delegation;
+mod evaluate;
 mod example;
-mod file;
 mod index;
-mod judge;
-mod level;
-mod places;
+mod load;
+mod parser;
+mod path_variables;
 mod request;
 mod rule;
 #[cfg(test)]
 mod tests;
-mod when;
 
 pub use builtin::{BUILTIN, builtin};
-pub use checked::{ReadFile, read};
 pub use compile::Policy;
-pub use example::{Examples, NotRead, Unchecked};
-pub use file::{FileFault, Flaw, RuleFile, judged_by_effects};
-pub use judge::{Considered, is_stricter};
-pub use places::Places;
-pub use request::Request;
-pub use rule::{Example, Layer, PolicyFault, Rule, RuleFault};
-pub use when::When;
+pub use condition::RuleCondition;
+pub use evaluate::{MatchedRule, is_stricter};
+pub use example::{ExampleChecker, SkipExamples, UncheckedExample};
+pub use load::{LoadedRules, read};
+pub use parser::{Diagnostic, PolicyFileError, RuleFile, judged_by_effects};
+pub use path_variables::PathVariables;
+pub use request::PolicyRequest;
+pub use rule::{Example, Layer, PolicyError, Rule, RuleError};

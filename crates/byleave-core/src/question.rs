@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::call::Millis;
-use crate::digest::{Digest, Held};
+use crate::digest::{ContentRef, Digest};
 use crate::id::QuestionId;
-use crate::leave::Leave;
+use crate::standing_approval::StandingApproval;
 
 /// What a question is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ impl Question {
 /// How sure we are who answered; recorded with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Grade {
+pub enum Assurance {
     /// A person at this terminal.
     Terminal,
     /// A person authenticated on the web.
@@ -60,11 +60,11 @@ pub enum Grade {
 /// Who answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Approver {
+pub struct ApproverIdentity {
     /// A name for people.
     pub name: String,
     /// How sure we are.
-    pub grade: Grade,
+    pub grade: Assurance,
 }
 
 /// What a person says. True contents are kept under the record's key.
@@ -86,7 +86,7 @@ pub enum Answer {
     /// With these arguments, or this result, instead.
     Edit {
         /// The whole of the new arguments or result.
-        content: Held,
+        content: ContentRef,
         /// Something for the model to know.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
@@ -94,13 +94,13 @@ pub enum Answer {
     /// Go ahead with a part of what the rehearsal changed.
     Part {
         /// The paths that are committed, with everything beneath them; kept under the record's key.
-        paths: Held,
+        paths: ContentRef,
         /// Something for the model to know.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
     /// Go ahead, now and in future within this scope.
-    Leave(Leave),
+    Leave(StandingApproval),
     /// Stop everything.
     Abort,
 }
@@ -108,7 +108,7 @@ pub enum Answer {
 /// An answer on the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Answered {
+pub struct RecordedAnswer {
     /// The question it answers.
     pub question: QuestionId,
     /// [`Question::digest`] of that question.
@@ -116,5 +116,5 @@ pub struct Answered {
     /// What was said.
     pub answer: Answer,
     /// Who said it.
-    pub by: Approver,
+    pub by: ApproverIdentity,
 }

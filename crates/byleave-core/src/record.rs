@@ -1,21 +1,21 @@
 //! The record: the entries of one call, in order, and how to read the stages back from it.
 //!
-//! What may be written on it is said in [`crate::admit`]; there is no other way to add an entry.
+//! What may be written on it is said in [`crate::transition`]; there is no other way to add an entry.
 
 use crate::call::Millis;
-use crate::chain::{Damage, GENESIS};
-use crate::challenge::ChallengeHead;
-use crate::digest::{Digest, Held};
-use crate::effect::PlanHead;
-use crate::entry::{Entry, Fact, Heading, Terms, Valid};
+use crate::challenge::ChallengeSummary;
+use crate::decision::PolicyDecision;
+use crate::digest::{ContentRef, Digest};
+use crate::effect::PlanSummary;
+use crate::entry::{CallHeader, Entry, RecordEvent, ResolvedTool, ValidDraft};
 use crate::grant::Claim;
+use crate::hash_chain::{ChainDamage, GENESIS};
 use crate::id::{AttemptId, CallId, QuestionId};
-use crate::outcome::{End, Outcome};
-use crate::question::{Answer, Answered, Question, QuestionKind};
-use crate::refusal::{Refusal, Step};
-use crate::rehearsal::{RehearsalHead, Rehearsed};
+use crate::outcome::{ExecutionEnd, Outcome};
+use crate::question::{Answer, Question, QuestionKind, RecordedAnswer};
+use crate::refusal::{Refusal, StageResult};
+use crate::rehearsal::{RehearsalOutcome, RehearsalSummary};
 use crate::review::Review;
-use crate::ruling::Ruling;
 
 /// The entries of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Record {
     call: CallId,
     entries: Vec<Entry>,
     head: Digest,
-    damage: Option<Damage>,
+    damage: Option<ChainDamage>,
 }
 
 impl Record {
@@ -41,7 +41,7 @@ impl Record {
         self.head = link;
     }
 
-    pub(crate) fn break_at(&mut self, damage: Damage) {
+    pub(crate) fn break_at(&mut self, damage: ChainDamage) {
         self.damage = Some(damage);
     }
 
@@ -71,22 +71,22 @@ impl Record {
     }
 
     /// Where it is broken, if it is.
-    pub const fn damage(&self) -> Option<&Damage> {
+    pub const fn damage(&self) -> Option<&ChainDamage> {
         self.damage.as_ref()
     }
 
     /// The call as it came in.
-    pub fn heading(&self) -> Option<&Heading> {
+    pub fn heading(&self) -> Option<&CallHeader> {
         match self.entries.first().map(|entry| &entry.fact) {
-            Some(Fact::Received(heading)) => Some(heading),
+            Some(RecordEvent::Received(heading)) => Some(heading),
             _ => None,
         }
     }
 
     /// Its tool and terms.
-    pub fn resolved(&self) -> Option<&Step<Terms>> {
+    pub fn resolved(&self) -> Option<&StageResult<ResolvedTool>> {
         find(&self.entries, |fact| match fact {
-            Fact::Resolved(step) => Some(step),
+            RecordEvent::Resolved(step) => Some(step),
             _ => None,
         })
     }
@@ -99,18 +99,20 @@ impl Record {
         let mut rest = self.entries.as_slice();
         while let Some((entry, after)) = rest.split_first() {
             let begun_here = match &entry.fact {
-                Fact::Received(heading) => Some((heading.arguments, DraftBy::Model)),
-                Fact::Reviewed(Ok(Review { change: Some(content), .. })) => {
-                    Some((*content, DraftBy::Reviewer))
+                RecordEvent::Received(heading) => Some((heading.arguments, DraftAuthor::Model)),
+                RecordEvent::Reviewed(Ok(Review { change: Some(content), .. })) => {
+                    Some((*content, DraftAuthor::Reviewer))
                 }
-                Fact::Answered(Answered { question, answer: Answer::Edit { content, .. }, .. })
-                    if !self.is_release(*question) =>
-                {
-                    Some((*content, DraftBy::Person { question: *question, at: entry.at }))
+                RecordEvent::Answered(RecordedAnswer {
+                    question,
+                    answer: Answer::Edit { content, .. },
+                    ..
+                }) if !self.is_release(*question) => {
+                    Some((*content, DraftAuthor::Person { question: *question, at: entry.at }))
                 }
                 // The same arguments once more. What was said of them no longer holds, not even a person's own edit: they count as
                 // the model's, so that they are asked about again.
-                Fact::RehearsalLost { .. } => latest.map(|content| (content, DraftBy::Model)),
+                RecordEvent::RehearsalLost { .. } => latest.map(|content| (content, DraftAuthor::Model)),
                 _ => None,
             };
             if let Some((content, by)) = begun_here {
@@ -126,19 +128,19 @@ impl Record {
     /// A question by its id.
     pub fn question(&self, id: QuestionId) -> Option<&Question> {
         find(&self.entries, |fact| match fact {
-            Fact::Asked(Ok(question)) if question.id == id => Some(question),
+            RecordEvent::Asked(Ok(question)) if question.id == id => Some(question),
             _ => None,
         })
     }
 
     /// The plan and the ruling that stood when a question was asked.
-    pub fn shown(&self, id: QuestionId) -> Option<(&PlanHead, &Ruling)> {
+    pub fn shown(&self, id: QuestionId) -> Option<(&PlanSummary, &PolicyDecision)> {
         let (mut plan, mut ruling) = (None, None);
         for entry in &self.entries {
             match &entry.fact {
-                Fact::Planned(Ok(head)) => plan = Some(head),
-                Fact::Permitted(Ok(one)) => ruling = Some(one),
-                Fact::Asked(Ok(question)) if question.id == id => return plan.zip(ruling),
+                RecordEvent::Planned(Ok(head)) => plan = Some(head),
+                RecordEvent::Permitted(Ok(one)) => ruling = Some(one),
+                RecordEvent::Asked(Ok(question)) if question.id == id => return plan.zip(ruling),
                 _ => {}
             }
         }
@@ -146,13 +148,15 @@ impl Record {
     }
 
     /// How a question was closed.
-    pub fn closing(&self, id: QuestionId) -> Option<Closing<'_>> {
+    pub fn closing(&self, id: QuestionId) -> Option<QuestionClosure<'_>> {
         self.entries.iter().find_map(|entry| match &entry.fact {
-            Fact::Answered(answered) if answered.question == id => {
-                Some(Closing::Answered { answered, at: entry.at })
+            RecordEvent::Answered(answered) if answered.question == id => {
+                Some(QuestionClosure::Answered { answered, at: entry.at })
             }
-            Fact::Expired { question } if *question == id => Some(Closing::Expired),
-            Fact::Unasked { question, refusal } if *question == id => Some(Closing::Unasked(refusal)),
+            RecordEvent::Expired { question } if *question == id => Some(QuestionClosure::Expired),
+            RecordEvent::Unasked { question, refusal } if *question == id => {
+                Some(QuestionClosure::Unasked(refusal))
+            }
             _ => None,
         })
     }
@@ -162,9 +166,9 @@ impl Record {
         let mut attempt = None;
         for entry in &self.entries {
             match &entry.fact {
-                Fact::Begun(Ok(claim)) => attempt = Some(Attempt::Open(claim)),
-                Fact::Interrupted { .. } => attempt = Some(Attempt::Interrupted),
-                Fact::Ended { end, .. } => attempt = Some(Attempt::Ended(end)),
+                RecordEvent::Begun(Ok(claim)) => attempt = Some(Attempt::Open(claim)),
+                RecordEvent::Interrupted { .. } => attempt = Some(Attempt::Interrupted),
+                RecordEvent::Ended { end, .. } => attempt = Some(Attempt::Ended(end)),
                 _ => {}
             }
         }
@@ -173,18 +177,20 @@ impl Record {
 
     /// How many attempts have begun.
     pub fn attempts(&self) -> usize {
-        self.entries.iter().filter(|entry| matches!(&entry.fact, Fact::Begun(Ok(_)))).count()
+        self.entries.iter().filter(|entry| matches!(&entry.fact, RecordEvent::Begun(Ok(_)))).count()
     }
 
     /// Whether an attempt with this id has begun.
     pub fn has_attempt(&self, id: AttemptId) -> bool {
-        self.entries.iter().any(|entry| matches!(&entry.fact, Fact::Begun(Ok(claim)) if claim.attempt == id))
+        self.entries
+            .iter()
+            .any(|entry| matches!(&entry.fact, RecordEvent::Begun(Ok(claim)) if claim.attempt == id))
     }
 
     /// Why the last attempt to begin was refused.
     pub fn begin_refused(&self) -> Option<&Refusal> {
         find(&self.entries, |fact| match fact {
-            Fact::Begun(Err(refusal)) => Some(refusal),
+            RecordEvent::Begun(Err(refusal)) => Some(refusal),
             _ => None,
         })
     }
@@ -192,24 +198,25 @@ impl Record {
     /// Who called it off.
     pub fn cancelled(&self) -> Option<&str> {
         find(&self.entries, |fact| match fact {
-            Fact::Cancelled { by } => Some(by.as_str()),
+            RecordEvent::Cancelled { by } => Some(by.as_str()),
             _ => None,
         })
     }
 
     /// What the reviewers said of the result.
-    pub fn output_reviewed(&self) -> Option<&Step<Review>> {
+    pub fn output_reviewed(&self) -> Option<&StageResult<Review>> {
         find(&self.entries, |fact| match fact {
-            Fact::OutputReviewed(step) => Some(step),
+            RecordEvent::OutputReviewed(step) => Some(step),
             _ => None,
         })
     }
 
     /// The question whether a held result may be released.
-    pub fn release_asked(&self) -> Option<&Step<Question>> {
-        let place = self.entries.iter().position(|entry| matches!(entry.fact, Fact::OutputReviewed(_)))?;
+    pub fn release_asked(&self) -> Option<&StageResult<Question>> {
+        let place =
+            self.entries.iter().position(|entry| matches!(entry.fact, RecordEvent::OutputReviewed(_)))?;
         find(self.entries.get(place..)?, |fact| match fact {
-            Fact::Asked(step) => Some(step),
+            RecordEvent::Asked(step) => Some(step),
             _ => None,
         })
     }
@@ -217,7 +224,7 @@ impl Record {
     /// What came of it.
     pub fn settled(&self) -> Option<&Outcome> {
         match self.entries.last().map(|entry| &entry.fact) {
-            Some(Fact::Settled(outcome)) => Some(outcome),
+            Some(RecordEvent::Settled(outcome)) => Some(outcome),
             _ => None,
         }
     }
@@ -233,15 +240,15 @@ pub struct Draft<'a> {
     /// From 1.
     pub number: u8,
     /// The arguments.
-    pub content: Held,
+    pub content: ContentRef,
     /// Whose.
-    pub by: DraftBy,
+    pub by: DraftAuthor,
     since: &'a [Entry],
 }
 
 /// Whose draft it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DraftBy {
+pub enum DraftAuthor {
     /// The model's.
     Model,
     /// A reviewer's.
@@ -258,9 +265,9 @@ pub enum DraftBy {
 macro_rules! stages {
     ($($(#[$doc:meta])* $name:ident, $variant:ident, $value:ty;)*) => {$(
         $(#[$doc])*
-        pub fn $name(&self) -> Option<&'a Step<$value>> {
+        pub fn $name(&self) -> Option<&'a StageResult<$value>> {
             find(self.since, |fact| match fact {
-                Fact::$variant(step) => Some(step),
+                RecordEvent::$variant(step) => Some(step),
                 _ => None,
             })
         }
@@ -270,15 +277,15 @@ macro_rules! stages {
 impl<'a> Draft<'a> {
     stages! {
         /// Whether it fits the schema.
-        validated, Validated, Valid;
+        validated, Validated, ValidDraft;
         /// What it would do.
-        planned, Planned, PlanHead;
+        planned, Planned, PlanSummary;
         /// What the policy says of it.
-        permitted, Permitted, Ruling;
+        permitted, Permitted, PolicyDecision;
         /// What the reviewers say of it.
         reviewed, Reviewed, Review;
         /// The case against it.
-        challenged, Challenged, ChallengeHead;
+        challenged, Challenged, ChallengeSummary;
         /// The question about it.
         asked, Asked, Question;
     }
@@ -286,35 +293,35 @@ impl<'a> Draft<'a> {
     /// The binding under which it is run on a copy.
     pub fn rehearsing(&self) -> Option<Digest> {
         self.since.iter().find_map(|entry| match &entry.fact {
-            Fact::Rehearsing { binding } => Some(*binding),
+            RecordEvent::Rehearsing { binding } => Some(*binding),
             _ => None,
         })
     }
 
     /// What came of the run on a copy.
-    pub fn rehearsed(&self) -> Option<&'a Rehearsed> {
+    pub fn rehearsed(&self) -> Option<&'a RehearsalOutcome> {
         find(self.since, |fact| match fact {
-            Fact::Rehearsed(rehearsed) => Some(rehearsed),
+            RecordEvent::Rehearsed(rehearsed) => Some(rehearsed),
             _ => None,
         })
     }
 
     /// The run on a copy, if there was one.
-    pub fn rehearsal(&self) -> Option<&'a RehearsalHead> {
+    pub fn rehearsal(&self) -> Option<&'a RehearsalSummary> {
         match self.rehearsed()? {
-            Rehearsed::Ran(head) => Some(head),
-            Rehearsed::Not { .. } => None,
+            RehearsalOutcome::Ran(head) => Some(head),
+            RehearsalOutcome::Not { .. } => None,
         }
     }
 }
 
 /// How a question was closed.
 #[derive(Clone, Copy, Debug)]
-pub enum Closing<'a> {
+pub enum QuestionClosure<'a> {
     /// By an answer.
     Answered {
         /// Which.
-        answered: &'a Answered,
+        answered: &'a RecordedAnswer,
         /// When.
         at: Millis,
     },
@@ -332,9 +339,12 @@ pub enum Attempt<'a> {
     /// Its owner is gone.
     Interrupted,
     /// Ended.
-    Ended(&'a End),
+    Ended(&'a ExecutionEnd),
 }
 
-fn find<'a, T: ?Sized>(entries: &'a [Entry], pick: impl Fn(&'a Fact) -> Option<&'a T>) -> Option<&'a T> {
+fn find<'a, T: ?Sized>(
+    entries: &'a [Entry],
+    pick: impl Fn(&'a RecordEvent) -> Option<&'a T>,
+) -> Option<&'a T> {
     entries.iter().find_map(|entry| pick(&entry.fact))
 }

@@ -180,12 +180,16 @@ impl fmt::Display for Code {
 /// A text that is no code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a refusal code")]
-pub struct UnknownCode(String);
+pub struct UnknownCodeError(String);
 
 impl FromStr for Code {
-    type Err = UnknownCode;
-    fn from_str(text: &str) -> Result<Self, UnknownCode> {
-        Self::ALL.iter().copied().find(|code| code.as_str() == text).ok_or_else(|| UnknownCode(text.into()))
+    type Err = UnknownCodeError;
+    fn from_str(text: &str) -> Result<Self, UnknownCodeError> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|code| code.as_str() == text)
+            .ok_or_else(|| UnknownCodeError(text.into()))
     }
 }
 
@@ -233,4 +237,4 @@ impl fmt::Display for Refusal {
 }
 
 /// A stage passed with a value, or refused. A stage that broke refused.
-pub type Step<T> = Result<T, Refusal>;
+pub type StageResult<T> = Result<T, Refusal>;

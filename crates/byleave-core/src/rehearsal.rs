@@ -6,16 +6,16 @@
 use serde::{Deserialize, Serialize};
 
 use crate::call::Mode;
-use crate::change::Changes;
-use crate::digest::{Digest, Held};
+use crate::decision::{AskCause, PolicyDecision, Verdict};
+use crate::digest::{ContentRef, Digest};
 use crate::effect::{Effect, Plan};
-use crate::outcome::{EndStatus, Output};
-use crate::ruling::{Cause, Ruling, Verdict};
+use crate::file_change::FileChanges;
+use crate::outcome::{ExecutionStatus, Output};
 
 /// How a call is rehearsed, pinned with its terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RehearsalTerms {
+pub struct RehearsalSettings {
     /// A command that did nothing on the copy, and was merely not understood or failed to change files, is not asked about.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spares: bool,
@@ -26,13 +26,13 @@ pub struct RehearsalTerms {
 #[serde(deny_unknown_fields)]
 pub struct Rehearsal {
     /// What it changed, outside scratch.
-    pub changes: Changes,
+    pub changes: FileChanges,
     /// How many files it changed in scratch, which is the session's own.
     #[serde(default)]
     pub scratch: u64,
     /// What it wanted of the network, and did not get.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub wanted: Vec<Want>,
+    pub wanted: Vec<BlockedHost>,
     /// How many processes it left running, at least; they were ended. Only zero is exact.
     #[serde(default)]
     pub left_running: u32,
@@ -40,7 +40,7 @@ pub struct Rehearsal {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weaker: Vec<String>,
     /// How it ended.
-    pub status: EndStatus,
+    pub status: ExecutionStatus,
     /// What it put out. Released when it is committed, and not before.
     pub output: Output,
 }
@@ -48,7 +48,7 @@ pub struct Rehearsal {
 /// Something that a rehearsal wanted of the network.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Want {
+pub struct BlockedHost {
     /// The name or the address; absent where it is only known that there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
@@ -60,9 +60,9 @@ pub struct Want {
 /// What the record keeps of a rehearsal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Rehearsed {
+pub enum RehearsalOutcome {
     /// It ran on a copy.
-    Ran(RehearsalHead),
+    Ran(RehearsalSummary),
     /// It could not be run on a copy; the question says so.
     Not {
         /// Why, in our words.
@@ -73,12 +73,12 @@ pub enum Rehearsed {
 /// What the record keeps of a rehearsal that ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RehearsalHead {
+pub struct RehearsalSummary {
     /// The whole [`Rehearsal`], kept under the record's key. Its digest is what a grant binds.
-    pub rehearsal: Held,
+    pub rehearsal: ContentRef,
     /// What the rules say of what it did. Absent where it did nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ruling: Option<Ruling>,
+    pub ruling: Option<PolicyDecision>,
     /// A yes commits this very run. Otherwise it wanted the network, and a yes runs it on a copy that has one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stands: bool,
@@ -101,7 +101,7 @@ impl Rehearsal {
             && self.wanted.is_empty()
             && self.left_running == 0
             && self.weaker.is_empty()
-            && matches!(self.status, EndStatus::Done | EndStatus::Failed)
+            && matches!(self.status, ExecutionStatus::Done | ExecutionStatus::Failed)
     }
 
     /// Whether a yes commits this very run.
@@ -131,13 +131,21 @@ impl Rehearsal {
     }
 
     /// What the record keeps of it.
-    pub fn head(&self, held: Held, plan: &Plan, asked: &Ruling, observed: Option<Ruling>) -> RehearsalHead {
-        RehearsalHead {
+    pub fn head(
+        &self,
+        held: ContentRef,
+        plan: &Plan,
+        asked: &PolicyDecision,
+        observed: Option<PolicyDecision>,
+    ) -> RehearsalSummary {
+        RehearsalSummary {
             rehearsal: held,
             stands: self.stands(),
             quiet: self.is_quiet(),
             unclear: is_merely_unclear(plan, asked),
-            vain: self.is_quiet() && self.status == EndStatus::Failed && asks_only_of_changes(plan, asked),
+            vain: self.is_quiet()
+                && self.status == ExecutionStatus::Failed
+                && asks_only_of_changes(plan, asked),
             ruling: observed,
         }
     }
@@ -147,7 +155,7 @@ impl Rehearsal {
 ///
 /// Known effects are no riddle: what would be written, removed or reached by the account of the text is asked about, whatever
 /// the copy shows. So is what leaves the sandbox, and what only a tool knows.
-pub fn is_merely_unclear(plan: &Plan, ruling: &Ruling) -> bool {
+pub fn is_merely_unclear(plan: &Plan, ruling: &PolicyDecision) -> bool {
     let riddle = |effect: &Effect| matches!(effect, Effect::Run { .. } | Effect::Unknown { .. });
     let at = |place: &u32| usize::try_from(*place).ok().and_then(|place| plan.effects.get(place));
     let asks = ruling.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
@@ -160,7 +168,7 @@ pub fn is_merely_unclear(plan: &Plan, ruling: &Ruling) -> bool {
         && plan.dangers.is_empty()
         && !plan.effects.iter().any(outward)
         && asks.all(|reason| {
-            matches!(reason.cause, Some(Cause::Default | Cause::NotUnderstood))
+            matches!(reason.cause, Some(AskCause::Default | AskCause::NotUnderstood))
                 && !reason.effects.is_empty()
                 && reason.effects.iter().all(|place| at(place).is_some_and(riddle))
         })
@@ -169,7 +177,7 @@ pub fn is_merely_unclear(plan: &Plan, ruling: &Ruling) -> bool {
 /// Whether a plan only reads and changes files, and a ruling asks about nothing but the changes.
 ///
 /// Who was asked whether such a call may fail would have nothing to decide: what it read it may read, and it changes nothing.
-pub fn asks_only_of_changes(plan: &Plan, ruling: &Ruling) -> bool {
+pub fn asks_only_of_changes(plan: &Plan, ruling: &PolicyDecision) -> bool {
     let changes = |effect: &Effect| matches!(effect, Effect::Write { .. } | Effect::Delete { .. });
     let at = |place: &u32| usize::try_from(*place).ok().and_then(|place| plan.effects.get(place));
     let mut asks = ruling.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask).peekable();
@@ -181,11 +189,11 @@ pub fn asks_only_of_changes(plan: &Plan, ruling: &Ruling) -> bool {
         })
 }
 
-impl RehearsalHead {
+impl RehearsalSummary {
     /// Whether it makes the question unnecessary. Every condition of the relaxation that is not the place itself is here.
-    pub fn spares(&self, terms: RehearsalTerms, mode: Mode, asked: &Ruling) -> bool {
+    pub fn spares(&self, terms: RehearsalSettings, mode: Mode, asked: &PolicyDecision) -> bool {
         let causes = asked.causes();
-        let merely = |cause: &Cause| matches!(cause, Cause::Default | Cause::NotUnderstood);
+        let merely = |cause: &AskCause| matches!(cause, AskCause::Default | AskCause::NotUnderstood);
         terms.spares
             && mode != Mode::ConfirmAll
             && asked.verdict == Verdict::Ask
@@ -205,24 +213,24 @@ impl RehearsalHead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::Change;
+    use crate::decision::DecisionReason;
     use crate::effect::Danger;
-    use crate::ruling::Reason;
+    use crate::file_change::FileChange;
 
     fn quiet() -> Rehearsal {
         Rehearsal {
-            changes: Changes::default(),
+            changes: FileChanges::default(),
             scratch: 3,
             wanted: Vec::new(),
             left_running: 0,
             weaker: Vec::new(),
-            status: EndStatus::Failed,
+            status: ExecutionStatus::Failed,
             output: Output::text("no"),
         }
     }
 
-    fn asks(reasons: &[(Cause, &[u32])]) -> Ruling {
-        let reason = |(cause, effects): &(Cause, &[u32])| Reason {
+    fn asks(reasons: &[(AskCause, &[u32])]) -> PolicyDecision {
+        let reason = |(cause, effects): &(AskCause, &[u32])| DecisionReason {
             verdict: Verdict::Ask,
             cause: Some(*cause),
             rule: None,
@@ -232,7 +240,14 @@ mod tests {
         };
         let reasons = reasons.iter().map(reason).collect();
         let policy = Digest::of(b"");
-        Ruling { verdict: Verdict::Ask, reasons, policy, leave: None, guarantees: vec![], cached: false }
+        PolicyDecision {
+            verdict: Verdict::Ask,
+            reasons,
+            policy,
+            leave: None,
+            guarantees: vec![],
+            cached: false,
+        }
     }
 
     fn plan() -> Plan {
@@ -245,26 +260,32 @@ mod tests {
         Plan { effects, ..Plan::default() }
     }
 
-    fn spared(rehearsal: &Rehearsal, plan: &Plan, asked: &Ruling, mode: Mode, terms: RehearsalTerms) -> bool {
-        let held = Held { digest: Digest::of(b"r"), bytes: 1 };
+    fn spared(
+        rehearsal: &Rehearsal,
+        plan: &Plan,
+        asked: &PolicyDecision,
+        mode: Mode,
+        terms: RehearsalSettings,
+    ) -> bool {
+        let held = ContentRef { digest: Digest::of(b"r"), bytes: 1 };
         rehearsal.head(held, plan, asked, None).spares(terms, mode, asked)
     }
 
-    const ON: RehearsalTerms = RehearsalTerms { spares: true };
+    const ON: RehearsalSettings = RehearsalSettings { spares: true };
 
     // req: E5
     #[test]
     fn a_change_that_fails_is_not_asked_about() {
         let effects = vec![Effect::Read { path: "/w/a".into() }, Effect::Write { path: "/w/a".into() }];
         let (plan, mode) = (Plan { effects, ..Plan::default() }, Mode::ConfirmSensitive);
-        let asked = asks(&[(Cause::Default, &[1])]);
+        let asked = asks(&[(AskCause::Default, &[1])]);
         assert!(spared(&quiet(), &plan, &asked, mode, ON));
         assert!(!spared(&quiet(), &plan, &asked, Mode::ConfirmAll, ON), "everything is to be asked");
-        assert!(!spared(&quiet(), &plan, &asked, mode, RehearsalTerms { spares: false }), "turned off");
-        let done = Rehearsal { status: EndStatus::Done, ..quiet() };
+        assert!(!spared(&quiet(), &plan, &asked, mode, RehearsalSettings { spares: false }), "turned off");
+        let done = Rehearsal { status: ExecutionStatus::Done, ..quiet() };
         assert!(!spared(&done, &plan, &asked, mode, ON), "it did not fail");
         assert!(
-            !spared(&quiet(), &plan, &asks(&[(Cause::Default, &[0, 1])]), mode, ON),
+            !spared(&quiet(), &plan, &asks(&[(AskCause::Default, &[0, 1])]), mode, ON),
             "what it reads is asked about"
         );
         let mut runs = plan.clone();
@@ -275,21 +296,21 @@ mod tests {
     // req: E5
     #[test]
     fn only_what_is_merely_unclear_and_did_nothing_is_spared() {
-        let riddles: &[(Cause, &[u32])] = &[(Cause::Default, &[0]), (Cause::NotUnderstood, &[1])];
+        let riddles: &[(AskCause, &[u32])] = &[(AskCause::Default, &[0]), (AskCause::NotUnderstood, &[1])];
         let (asked, mode) = (asks(riddles), Mode::ConfirmSensitive);
         assert!(spared(&quiet(), &plan(), &asked, mode, ON));
         assert!(spared(&quiet(), &plan(), &asked, Mode::ReadOnly, ON));
         // Each by itself is enough to ask.
-        assert!(!spared(&quiet(), &plan(), &asked, mode, RehearsalTerms { spares: false }), "turned off");
+        assert!(!spared(&quiet(), &plan(), &asked, mode, RehearsalSettings { spares: false }), "turned off");
         assert!(!spared(&quiet(), &plan(), &asked, Mode::ConfirmAll, ON), "everything is to be asked");
-        let change = Change {
+        let change = FileChange {
             path: "/w/a".into(),
             before: None,
             after: None,
             standing: Default::default(),
             diff: None,
         };
-        let want = Want { host: None, port: 0 };
+        let want = BlockedHost { host: None, port: 0 };
         let mut changed = quiet();
         changed.changes.list.push(change);
         let mut limited = quiet();
@@ -300,21 +321,25 @@ mod tests {
             ("the network", Rehearsal { wanted: vec![want], ..quiet() }),
             ("background", Rehearsal { left_running: 1, ..quiet() }),
             ("weaker", Rehearsal { weaker: vec!["no masks".into()], ..quiet() }),
-            ("time", Rehearsal { status: EndStatus::TimedOut, ..quiet() }),
-            ("stopped", Rehearsal { status: EndStatus::Stopped, ..quiet() }),
+            ("time", Rehearsal { status: ExecutionStatus::TimedOut, ..quiet() }),
+            ("stopped", Rehearsal { status: ExecutionStatus::Stopped, ..quiet() }),
         ];
         for (what, rehearsal) in loud {
             assert!(!spared(&rehearsal, &plan(), &asked, mode, ON), "{what}");
         }
-        for cause in
-            Cause::ALL.into_iter().filter(|one| !matches!(one, Cause::Default | Cause::NotUnderstood))
+        for cause in AskCause::ALL
+            .into_iter()
+            .filter(|one| !matches!(one, AskCause::Default | AskCause::NotUnderstood))
         {
             assert!(!spared(&quiet(), &plan(), &asks(&[(cause, &[0])]), mode, ON), "{cause:?}");
-            assert!(!spared(&quiet(), &plan(), &asks(&[(Cause::Default, &[0]), (cause, &[1])]), mode, ON));
+            assert!(!spared(&quiet(), &plan(), &asks(&[(AskCause::Default, &[0]), (cause, &[1])]), mode, ON));
         }
-        assert!(!spared(&quiet(), &plan(), &asks(&[(Cause::Default, &[2])]), mode, ON), "a known write");
-        assert!(!spared(&quiet(), &plan(), &asks(&[(Cause::Default, &[])]), mode, ON), "the call as a whole");
-        assert!(!spared(&quiet(), &plan(), &asks(&[(Cause::Default, &[9])]), mode, ON), "no such effect");
+        assert!(!spared(&quiet(), &plan(), &asks(&[(AskCause::Default, &[2])]), mode, ON), "a known write");
+        assert!(
+            !spared(&quiet(), &plan(), &asks(&[(AskCause::Default, &[])]), mode, ON),
+            "the call as a whole"
+        );
+        assert!(!spared(&quiet(), &plan(), &asks(&[(AskCause::Default, &[9])]), mode, ON), "no such effect");
         let danger = Danger { id: "d".into(), why: "w".into(), denied: false };
         let outward = Effect::Reach { host: "h".into(), port: 1 };
         let mut reaching = plan();
@@ -326,7 +351,7 @@ mod tests {
         ] {
             assert!(!spared(&quiet(), &plan, &asked, mode, ON), "{what}");
         }
-        let held = Held { digest: Digest::of(b"r"), bytes: 1 };
+        let held = ContentRef { digest: Digest::of(b"r"), bytes: 1 };
         let stricter = quiet().head(held, &plan(), &asked, Some(asks(riddles)));
         assert!(!stricter.spares(ON, mode, &asked), "what it did is asked about");
     }
@@ -334,7 +359,8 @@ mod tests {
     #[test]
     fn what_it_did_is_a_plan() {
         let mut rehearsal = quiet();
-        rehearsal.wanted = vec![Want { host: Some("h".into()), port: 443 }, Want { host: None, port: 0 }];
+        rehearsal.wanted =
+            vec![BlockedHost { host: Some("h".into()), port: 443 }, BlockedHost { host: None, port: 0 }];
         assert!(!rehearsal.stands());
         let effects: Vec<String> = rehearsal.observed().effects.iter().map(ToString::to_string).collect();
         assert_eq!(effects, ["reach h:443"]);

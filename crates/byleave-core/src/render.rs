@@ -11,36 +11,36 @@
 mod change;
 mod effect;
 mod line;
-mod page;
-mod part;
 mod rehearsal;
+mod sections;
 mod value;
+mod writer;
 
 pub use line::{LineRole, RenderLine, Rendering};
-pub use part::is_cut;
 pub use rehearsal::summary;
+pub use sections::is_cut;
 
 use crate::question::QuestionKind;
-use crate::sheet::Sheet;
-use page::Page;
+use crate::question_view::QuestionView;
+use writer::RenderingBuilder;
 
 /// Turns a question into lines.
-pub fn render(sheet: &Sheet) -> Rendering {
-    let mut page = Page::default();
-    part::title(&mut page, sheet);
+pub fn render(sheet: &QuestionView) -> Rendering {
+    let mut page = RenderingBuilder::default();
+    sections::title(&mut page, sheet);
     page.leave_room_for_warnings();
     rehearsal::write(&mut page, sheet);
-    part::effects(&mut page, sheet);
-    part::reasons(&mut page, sheet);
-    part::arguments(&mut page, sheet);
-    part::changes(&mut page, sheet);
-    part::challenge(&mut page, sheet);
-    part::notes(&mut page, sheet);
+    sections::effects(&mut page, sheet);
+    sections::reasons(&mut page, sheet);
+    sections::arguments(&mut page, sheet);
+    sections::changes(&mut page, sheet);
+    sections::challenge(&mut page, sheet);
+    sections::notes(&mut page, sheet);
     if sheet.question.kind == QuestionKind::Release || sheet.output.is_some() {
-        part::output(&mut page, sheet);
+        sections::output(&mut page, sheet);
     }
-    part::model(&mut page, sheet);
+    sections::model(&mut page, sheet);
     page.open_reserve();
-    part::details(&mut page, sheet);
+    sections::details(&mut page, sheet);
     page.finish()
 }

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::digest::Held;
+use crate::digest::ContentRef;
 
 /// What one reviewer said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Said {
+pub enum ReviewOutcome {
     /// Nothing to object.
     Pass,
     /// Changed it.
@@ -23,7 +23,7 @@ pub struct ReviewNote {
     /// Who.
     pub reviewer: String,
     /// What.
-    pub said: Said,
+    pub said: ReviewOutcome,
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -41,12 +41,12 @@ pub struct Review {
     pub notes: Vec<ReviewNote>,
     /// The content in place of the one reviewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub change: Option<Held>,
+    pub change: Option<ContentRef>,
 }
 
 impl Review {
     /// Whether some reviewer wants a person to look.
     pub fn holds(&self) -> bool {
-        self.notes.iter().any(|note| note.said == Said::Held)
+        self.notes.iter().any(|note| note.said == ReviewOutcome::Held)
     }
 }

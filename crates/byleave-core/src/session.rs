@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::Mode;
 use crate::digest::Digest;
-use crate::id::{ActId, AgentId, SessionId, TenantId};
-use crate::pattern::{BadPattern, Pattern};
+use crate::id::{AdminActionId, AgentId, SessionId, TenantId};
+use crate::pattern::{Pattern, PatternError};
 
 /// How many there may be above one another: more is a mistake, or a way to make judging slow.
 pub const DEPTH_MAX: usize = 16;
@@ -16,7 +16,7 @@ pub const DEPTH_MAX: usize = 16;
 /// A session that was opened: its place in the tree, and how far it may go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Opening {
+pub struct SessionNode {
     /// The session.
     pub session: SessionId,
     /// Whose sub-agent it is; none at the top of a tree.
@@ -49,23 +49,23 @@ impl Ceiling {
     }
 
     /// Whether every pattern can be used.
-    pub fn check(&self) -> Result<(), BadPattern> {
+    pub fn check(&self) -> Result<(), PatternError> {
         self.deny.iter().chain(&self.ask).try_for_each(Pattern::check)
     }
 }
 
 /// The modes of a call and of everyone above it, met: asks as much as the one that asks most, and reads only if one does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Met {
+pub struct EffectiveMode {
     /// How much is asked.
     pub asking: Mode,
     /// Nothing may be changed.
     pub read_only: bool,
 }
 
-impl Met {
+impl EffectiveMode {
     /// The mode of a call, met with those above it.
-    pub fn new(mode: Mode, lineage: &[Opening]) -> Self {
+    pub fn new(mode: Mode, lineage: &[SessionNode]) -> Self {
         let modes = || lineage.iter().map(|opening| opening.ceiling.mode).chain([mode]);
         let asks_most = |asking: &Mode| modes().any(|mode| mode.asking() == *asking);
         Self {
@@ -85,16 +85,16 @@ impl Met {
 }
 
 /// The act with which a session is opened. There is one id for each, so that there can be one opening only.
-pub fn act_of(tenant: &TenantId, session: &SessionId) -> ActId {
+pub fn act_of(tenant: &TenantId, session: &SessionId) -> AdminActionId {
     let parts = [tenant.as_str().as_bytes(), session.as_str().as_bytes()];
     let digest = Digest::of_parts("byleave.session", &parts);
     let mut id = [0; 16];
     id.iter_mut().zip(digest.as_bytes()).for_each(|(to, from)| *to = *from);
-    ActId::new(uuid::Builder::from_custom_bytes(id).into_uuid())
+    AdminActionId::new(uuid::Builder::from_custom_bytes(id).into_uuid())
 }
 
 /// Who makes a call, in words: an agent, or whose sub-agent it is. The lineage begins with the session itself.
-pub fn caller(agent: &AgentId, lineage: &[Opening]) -> String {
+pub fn caller(agent: &AgentId, lineage: &[SessionNode]) -> String {
     let (Some(own), Some(parent)) = (lineage.first(), lineage.get(1)) else { return agent.to_string() };
     // Names of agents say more, but not where both have the same.
     if own.agent == parent.agent {

@@ -2,10 +2,10 @@
 //!
 //! The gate reads some of them in its own process, outside every limit of the sandbox: git's index, ignore files, scripts, settings of
 //! a project. A pipe there would hold the gate for ever, a device or a huge file would fill its memory, and a link would show it the
-//! file of somebody else. So every such file is read by [`read`], [`read_text`] or [`open`] with an [`Opened::read`] after it:
+//! file of somebody else. So every such file is read by [`read`], [`read_text`] or [`open`] with an [`OpenedFile::read`] after it:
 //!
 //! - it is opened once, without waiting for anybody, and what is checked is the descriptor, not the name;
-//! - it must be a regular file, on the way to which there is no link that [`Links`] does not allow;
+//! - it must be a regular file, on the way to which there is no link that [`LinkPolicy`] does not allow;
 //! - at most the given number of bytes is read, even if the file grows meanwhile.
 //!
 //! Files that no agent can write are read by [`own`]. `clippy.toml` forbids the other ways to read a file.
@@ -26,7 +26,7 @@ use rustix::io::Errno;
 
 /// Which symbolic links may be followed on the way to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Links {
+pub enum LinkPolicy {
     /// None, on no step. For a path that is already resolved: a link that is there now was put there since.
     Never,
     /// Those among the directories above it; the file itself must not be one.
@@ -74,18 +74,18 @@ impl From<Errno> for ReadError {
 }
 
 /// Reads a file of at most `max` bytes.
-pub fn read(path: &Path, links: Links, max: u64) -> Result<Vec<u8>, ReadError> {
+pub fn read(path: &Path, links: LinkPolicy, max: u64) -> Result<Vec<u8>, ReadError> {
     open(path, links)?.read(max)
 }
 
 /// Reads a file of at most `max` bytes that is text.
-pub fn read_text(path: &Path, links: Links, max: u64) -> Result<String, ReadError> {
+pub fn read_text(path: &Path, links: LinkPolicy, max: u64) -> Result<String, ReadError> {
     open(path, links)?.read_text(max)
 }
 
 /// A regular file, open to be read.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedFile {
     /// The file itself.
     pub file: File,
     /// What it was when it was opened.
@@ -93,15 +93,15 @@ pub struct Opened {
 }
 
 /// Opens a regular file to read it, without waiting for anybody.
-pub fn open(path: &Path, links: Links) -> Result<Opened, ReadError> {
+pub fn open(path: &Path, links: LinkPolicy) -> Result<OpenedFile, ReadError> {
     open_at(CWD, path, links)
 }
 
 /// Does the same from a directory that is open.
-pub fn open_at(directory: impl AsFd, path: &Path, links: Links) -> Result<Opened, ReadError> {
+pub fn open_at(directory: impl AsFd, path: &Path, links: LinkPolicy) -> Result<OpenedFile, ReadError> {
     let directory = directory.as_fd();
     let handle = match links {
-        Links::Never => {
+        LinkPolicy::Never => {
             let no_links = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
             match openat2(directory, path, READ | OFlags::NOFOLLOW, Mode::empty(), no_links) {
                 // Inside a sandbox there is no such call.
@@ -109,10 +109,10 @@ pub fn open_at(directory: impl AsFd, path: &Path, links: Links) -> Result<Opened
                 other => other,
             }
         }
-        Links::Above => openat(directory, path, READ | OFlags::NOFOLLOW, Mode::empty()),
-        Links::Follow => openat(directory, path, READ, Mode::empty()),
+        LinkPolicy::Above => openat(directory, path, READ | OFlags::NOFOLLOW, Mode::empty()),
+        LinkPolicy::Follow => openat(directory, path, READ, Mode::empty()),
     }?;
-    Opened::regular(handle)
+    OpenedFile::regular(handle)
 }
 
 /// Without `NONBLOCK` a pipe without a writer holds whoever opens it, and so does a file on which somebody has a lease.
@@ -134,7 +134,7 @@ fn open_step_by_step(directory: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, 
     openat(above, name, READ | OFlags::NOFOLLOW, Mode::empty())
 }
 
-impl Opened {
+impl OpenedFile {
     /// Takes a handle that was opened elsewhere, if it is of a regular file.
     pub fn regular(handle: OwnedFd) -> Result<Self, ReadError> {
         let file = File::from(handle);

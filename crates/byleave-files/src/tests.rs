@@ -7,7 +7,7 @@ use super::*;
 
 const MAX: u64 = 1_000;
 
-fn why(path: &Path, links: Links) -> String {
+fn why(path: &Path, links: LinkPolicy) -> String {
     read(path, links, MAX).unwrap_err().to_string()
 }
 
@@ -29,7 +29,7 @@ fn only_a_regular_file_is_read_and_nobody_is_waited_for() {
     let _listener = UnixListener::bind(at("socket")).unwrap();
     symlink("/dev/zero", at("zero")).unwrap();
     symlink("pipe", at("to-pipe")).unwrap();
-    for links in [Links::Never, Links::Above, Links::Follow] {
+    for links in [LinkPolicy::Never, LinkPolicy::Above, LinkPolicy::Follow] {
         assert_eq!(read(&at("file"), links, MAX).unwrap(), b"text");
         for name in ["directory", "pipe", "socket"] {
             assert_eq!(why(&at(name), links), "it is not a file", "{name}");
@@ -37,8 +37,8 @@ fn only_a_regular_file_is_read_and_nobody_is_waited_for() {
         assert!(read(&at("nothing"), links, MAX).unwrap_err().is_missing());
     }
     for name in ["zero", "to-pipe"] {
-        assert_eq!(why(&at(name), Links::Follow), "it is not a file", "{name}");
-        for links in [Links::Never, Links::Above] {
+        assert_eq!(why(&at(name), LinkPolicy::Follow), "it is not a file", "{name}");
+        for links in [LinkPolicy::Never, LinkPolicy::Above] {
             assert_eq!(why(&at(name), links), "it is a link", "{name}");
         }
     }
@@ -50,18 +50,18 @@ fn no_more_is_read_than_was_said() {
     let (_folder, place) = place();
     let path = place.join("file");
     fs::write(&path, vec![b'a'; 1_000]).unwrap();
-    assert_eq!(read(&path, Links::Never, MAX).unwrap().len(), 1_000);
+    assert_eq!(read(&path, LinkPolicy::Never, MAX).unwrap().len(), 1_000);
     fs::write(&path, vec![b'a'; 1_001]).unwrap();
-    assert_eq!(why(&path, Links::Never), "it has more than 1000 bytes");
+    assert_eq!(why(&path, LinkPolicy::Never), "it has more than 1000 bytes");
     File::options().write(true).open(&path).unwrap().set_len(900 << 20).unwrap();
-    assert_eq!(why(&path, Links::Never), "it has more than 1000 bytes");
+    assert_eq!(why(&path, LinkPolicy::Never), "it has more than 1000 bytes");
     // It grew after it was opened.
     fs::write(&path, "a").unwrap();
-    let opened = open(&path, Links::Never).unwrap();
+    let opened = open(&path, LinkPolicy::Never).unwrap();
     File::options().write(true).open(&path).unwrap().set_len(900 << 20).unwrap();
     assert_eq!(opened.read(MAX).unwrap_err().to_string(), "it has more than 1000 bytes");
     fs::write(&path, [0xff]).unwrap();
-    assert_eq!(read_text(&path, Links::Never, MAX).unwrap_err().to_string(), "it is not text in UTF-8");
+    assert_eq!(read_text(&path, LinkPolicy::Never, MAX).unwrap_err().to_string(), "it is not text in UTF-8");
 }
 
 // req: B7
@@ -73,15 +73,15 @@ fn links_above_are_followed_only_where_that_was_said() {
     fs::write(at("real/file"), "text").unwrap();
     symlink("real", at("linked")).unwrap();
     symlink("real/file", at("to-file")).unwrap();
-    let read = |name: &str, links: Links| read(&at(name), links, MAX).is_ok();
-    assert!(!read("linked/file", Links::Never) && !read("to-file", Links::Never));
-    assert!(read("linked/file", Links::Above) && !read("to-file", Links::Above));
-    assert!(read("linked/file", Links::Follow) && read("to-file", Links::Follow));
+    let read = |name: &str, links: LinkPolicy| read(&at(name), links, MAX).is_ok();
+    assert!(!read("linked/file", LinkPolicy::Never) && !read("to-file", LinkPolicy::Never));
+    assert!(read("linked/file", LinkPolicy::Above) && !read("to-file", LinkPolicy::Above));
+    assert!(read("linked/file", LinkPolicy::Follow) && read("to-file", LinkPolicy::Follow));
     // Where the kernel's call for it is not to be had, it is the same.
     let steps = |path: &Path| open_step_by_step(CWD, path).is_ok();
     assert!(steps(&at("real/file")) && steps(&at("real/../real/./file")));
     assert!(!steps(&at("linked/file")) && !steps(&at("to-file")) && !steps(&at("nothing/file")));
     let directory = own::open(at("real")).unwrap();
-    assert!(open_at(&directory, Path::new("file"), Links::Never).is_ok());
+    assert!(open_at(&directory, Path::new("file"), LinkPolicy::Never).is_ok());
     assert!(open_step_by_step(directory.as_fd(), Path::new("file")).is_ok());
 }

@@ -7,11 +7,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use byleave::ledger::LedgerFault;
-use byleave_core::act::Act;
+use byleave::ledger::LedgerError;
+use byleave_core::admin_action::AdminAction;
 use byleave_core::id::{SessionId, TenantId};
-use byleave_core::leave::Leave;
-use byleave_core::session::Opening;
+use byleave_core::session::SessionNode;
+use byleave_core::standing_approval::StandingApproval;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared, try_join_all};
 use lru::LruCache;
@@ -37,7 +37,7 @@ struct WaitingRoom {
     next: Option<(Arc<Mutex<Wanted>>, Look)>,
 }
 
-type Look = Shared<BoxFuture<'static, Result<Arc<Seen>, Arc<LedgerFault>>>>;
+type Look = Shared<BoxFuture<'static, Result<Arc<Seen>, Arc<LedgerError>>>>;
 
 /// What those want to know who share a look.
 #[derive(Default)]
@@ -48,25 +48,25 @@ struct Wanted {
 
 /// What was seen for all of them.
 pub(crate) struct Seen {
-    pub(crate) halt: Option<Act>,
-    sessions: HashMap<SessionId, (Vec<Opening>, bool)>,
-    leaves: HashMap<String, Vec<Arc<Leave>>>,
+    pub(crate) halt: Option<AdminAction>,
+    sessions: HashMap<SessionId, (Vec<SessionNode>, bool)>,
+    leaves: HashMap<String, Vec<Arc<StandingApproval>>>,
 }
 
 impl Seen {
     /// Those above a session, and whether someone waits in it.
-    pub(crate) fn of_session(&self, session: &SessionId) -> Result<(Vec<Opening>, bool), LedgerFault> {
+    pub(crate) fn of_session(&self, session: &SessionId) -> Result<(Vec<SessionNode>, bool), LedgerError> {
         self.sessions.get(session).cloned().ok_or_else(unseen)
     }
 
     /// The leaves for a tool.
-    pub(crate) fn leaves(&self, tool: &str) -> Result<&[Arc<Leave>], LedgerFault> {
+    pub(crate) fn leaves(&self, tool: &str) -> Result<&[Arc<StandingApproval>], LedgerError> {
         self.leaves.get(tool).map(Vec::as_slice).ok_or_else(unseen)
     }
 }
 
-fn unseen() -> LedgerFault {
-    LedgerFault::new("cannot look around for a call", "what was asked for was not answered")
+fn unseen() -> LedgerError {
+    LedgerError::new("cannot look around for a call", "what was asked for was not answered")
 }
 
 impl Looks {
@@ -80,7 +80,7 @@ impl Looks {
         engine: &Arc<Engine>,
         ledger: &str,
         (tenant, session, tool): (&TenantId, &SessionId, &str),
-    ) -> Result<Arc<Seen>, LedgerFault> {
+    ) -> Result<Arc<Seen>, LedgerError> {
         let look = {
             let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
             let room = rooms.get_or_insert_mut(tenant.clone(), WaitingRoom::default);
@@ -98,7 +98,7 @@ impl Looks {
             wanted.tools.insert(tool.to_owned());
             look.clone()
         };
-        look.await.map_err(|fault| LedgerFault::new(fault.what.clone(), &fault.why))
+        look.await.map_err(|fault| LedgerError::new(fault.what.clone(), &fault.why))
     }
 
     /// Waits for the look before it, and then looks for all who have come meanwhile.
@@ -107,7 +107,7 @@ impl Looks {
         (engine, ledger, tenant): (Arc<Engine>, String, TenantId),
         turn: Arc<tokio::sync::Mutex<()>>,
         wanted: Arc<Mutex<Wanted>>,
-    ) -> Result<Arc<Seen>, Arc<LedgerFault>> {
+    ) -> Result<Arc<Seen>, Arc<LedgerError>> {
         let _turn = turn.lock().await;
         let wanted = {
             // Under the lock: who comes from now on must not join what has begun.
@@ -124,7 +124,7 @@ impl Looks {
 }
 
 /// Looks at everything at once, so that it takes no longer than one of them.
-async fn see(engine: &Engine, ledger: &str, tenant: &TenantId, wanted: Wanted) -> Result<Seen, LedgerFault> {
+async fn see(engine: &Engine, ledger: &str, tenant: &TenantId, wanted: Wanted) -> Result<Seen, LedgerError> {
     let sessions: Vec<SessionId> = wanted.sessions.into_iter().collect();
     let mut parts: HashMap<String, Vec<&SessionId>> = HashMap::new();
     for session in &sessions {
@@ -142,7 +142,7 @@ async fn see(engine: &Engine, ledger: &str, tenant: &TenantId, wanted: Wanted) -
     let leaves = wanted.tools.into_iter().map(|tool| {
         let key = keys::leaves(ledger, tenant, &tool);
         async move {
-            let leaves: Vec<Leave> = engine.ask("Leaves", &key, "list", &()).await?;
+            let leaves: Vec<StandingApproval> = engine.ask("Leaves", &key, "list", &()).await?;
             Ok((tool, leaves.into_iter().map(Arc::new).collect()))
         }
     });
@@ -155,10 +155,10 @@ async fn see(engine: &Engine, ledger: &str, tenant: &TenantId, wanted: Wanted) -
         return Err(unseen());
     }
     let crowded: HashMap<&SessionId, bool> = crowds.into_iter().flatten().collect();
-    let stand = |(session, lineage): (&SessionId, Vec<Opening>)| {
+    let stand = |(session, lineage): (&SessionId, Vec<SessionNode>)| {
         let is_crowded = crowded.get(session).copied().ok_or_else(unseen)?;
         Ok((session.clone(), (lineage, is_crowded)))
     };
-    let sessions = sessions.iter().zip(looked.lineages).map(stand).collect::<Result<_, LedgerFault>>()?;
+    let sessions = sessions.iter().zip(looked.lineages).map(stand).collect::<Result<_, LedgerError>>()?;
     Ok(Seen { halt: looked.halt, sessions, leaves: leaves.into_iter().collect() })
 }

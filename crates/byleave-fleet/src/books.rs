@@ -7,9 +7,9 @@ use std::num::NonZeroUsize;
 use std::str::FromStr as _;
 use std::sync::Arc;
 
-use byleave::ledger::LedgerFault;
+use byleave::ledger::LedgerError;
 use byleave_core::digest::Digest;
-use byleave_postgres::{PgConnectOptions, SealedBook};
+use byleave_postgres::{PgConnectOptions, SealedAuditLog};
 use lru::LruCache;
 use tokio::sync::Mutex;
 
@@ -21,7 +21,7 @@ const READERS_MAX: u32 = 4;
 /// Where the books of ledgers are.
 pub struct Books {
     connect: PgConnectOptions,
-    open: Mutex<LruCache<String, Arc<SealedBook>>>,
+    open: Mutex<LruCache<String, Arc<SealedAuditLog>>>,
 }
 
 impl Books {
@@ -31,8 +31,8 @@ impl Books {
     }
 
     /// The same, from its address.
-    pub fn parse(url: &str) -> Result<Self, LedgerFault> {
-        let cannot = |why: String| LedgerFault::new("cannot read the address of the books", why);
+    pub fn parse(url: &str) -> Result<Self, LedgerError> {
+        let cannot = |why: String| LedgerError::new("cannot read the address of the books", why);
         // Whoever reads it takes any beginning for this one.
         if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
             return Err(cannot("it does not begin with postgres://".to_owned()));
@@ -52,12 +52,12 @@ impl Books {
     }
 
     /// The book of a ledger; made where it is not there.
-    pub async fn of(&self, ledger: &str) -> Result<Arc<SealedBook>, LedgerFault> {
+    pub async fn of(&self, ledger: &str) -> Result<Arc<SealedAuditLog>, LedgerError> {
         if let Some(book) = self.open.lock().await.get(ledger) {
             return Ok(Arc::clone(book));
         }
         // Not under the lock: one that does not answer must not keep the others from being opened.
-        let book = Arc::new(SealedBook::open(self.connect_to(ledger), READERS_MAX).await?);
+        let book = Arc::new(SealedAuditLog::open(self.connect_to(ledger), READERS_MAX).await?);
         let mut open = self.open.lock().await;
         Ok(Arc::clone(open.get_or_insert(ledger.to_owned(), || book)))
     }

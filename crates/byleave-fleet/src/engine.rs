@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use byleave::ledger::LedgerFault;
+use byleave::ledger::LedgerError;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::header::{ACCEPT, CONTENT_TYPE};
@@ -69,9 +69,9 @@ impl Engine {
         key: &str,
         handler: &str,
         question: &impl Serialize,
-    ) -> Result<A, LedgerFault> {
+    ) -> Result<A, LedgerError> {
         let cannot = |why: String| {
-            LedgerFault::new(
+            LedgerError::new(
                 format!("cannot ask the engine at `{}` for {entity}/{handler}", self.addresses.join("`, `")),
                 why,
             )
@@ -114,9 +114,9 @@ impl Engine {
         entity: &str,
         name: &str,
         prefix: &str,
-    ) -> Result<Vec<String>, LedgerFault> {
+    ) -> Result<Vec<String>, LedgerError> {
         let cannot = |why: String| {
-            LedgerFault::new(format!("cannot ask the engine at `{admin}` which entities there are"), why)
+            LedgerError::new(format!("cannot ask the engine at `{admin}` which entities there are"), why)
         };
         let quoted = |text: &str| text.replace('\'', "''");
         let sql = format!(

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use byleave::ledger::LedgerFault;
+use byleave::ledger::LedgerError;
 use byleave_worker::uptime;
 use uuid::Uuid;
 
@@ -41,7 +41,7 @@ pub enum Awaited<'a> {
     /// Another is the gateway.
     Place,
     /// The engine does not answer, and why.
-    Engine(&'a LedgerFault),
+    Engine(&'a LedgerError),
 }
 
 /// When the engine was last told, and heard it. Cheap to clone; all clones are one.
@@ -57,9 +57,9 @@ impl Held {
 }
 
 impl Gateway {
-    pub(crate) fn new(engine: Engine, name: String, dir: &Path) -> Result<Self, LedgerFault> {
+    pub(crate) fn new(engine: Engine, name: String, dir: &Path) -> Result<Self, LedgerError> {
         let (place, file) =
-            place(dir).map_err(|error| LedgerFault::new(format!("cannot use `{}`", dir.display()), error))?;
+            place(dir).map_err(|error| LedgerError::new(format!("cannot use `{}`", dir.display()), error))?;
         let me = Candidate { id: Uuid::now_v7(), place, over: None };
         Ok(Self { engine, name, me, held: Held(Arc::default()), _place: file })
     }
@@ -70,7 +70,7 @@ impl Gateway {
     }
 
     /// Becomes the gateway, once nobody else is. Says once what it waits for.
-    pub async fn take(&self, wait: impl FnOnce(Awaited<'_>)) -> Result<(), LedgerFault> {
+    pub async fn take(&self, wait: impl FnOnce(Awaited<'_>)) -> Result<(), LedgerError> {
         let mut wait = Some(wait);
         let since = uptime();
         let mut watched: Option<(Holder, Duration)> = None;
@@ -109,14 +109,14 @@ impl Gateway {
     }
 
     /// Stays the gateway; comes back when another is.
-    pub async fn keep(&self) -> LedgerFault {
+    pub async fn keep(&self) -> LedgerError {
         loop {
             tokio::time::sleep(BEAT).await;
             match self.hold(None).await {
                 Ok(None) => {}
                 Ok(Some(_)) => {
                     let why = "this one was not heard for too long, and another has taken its place";
-                    return LedgerFault::new("cannot go on as the gateway of the fleet", why);
+                    return LedgerError::new("cannot go on as the gateway of the fleet", why);
                 }
                 // The engine is away, for others as for us.
                 Err(fault) => tracing::warn!(%fault, "the engine does not hear that the gateway is there"),
@@ -125,13 +125,13 @@ impl Gateway {
     }
 
     /// Gives the place up, so that nobody waits for it.
-    pub async fn leave(self) -> Result<(), LedgerFault> {
+    pub async fn leave(self) -> Result<(), LedgerError> {
         *self.held.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.engine.ask("Gateway", &self.name, "leave", &self.me.id).await
     }
 
     /// Holds the place; says whose it is where it is another's.
-    async fn hold(&self, over: Option<Holder>) -> Result<Option<Holder>, LedgerFault> {
+    async fn hold(&self, over: Option<Holder>) -> Result<Option<Holder>, LedgerError> {
         // Before it is said: it may take a while to be heard.
         let at = uptime();
         let hold = Candidate { over, ..self.me.clone() };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use byleave::ledger::LedgerFault;
+use byleave::ledger::LedgerError;
 use byleave_core::call::Millis;
 use byleave_core::id::TenantId;
 use byleave_postgres::Backlog;
@@ -78,7 +78,7 @@ impl Fleet {
             let looked = async {
                 let lag = upkeep::lag(&engine, &name, now).await?;
                 let backlog = self.books.of(&name).await?.backlog().await?;
-                Ok::<_, LedgerFault>(BookHealth { lag, backlog })
+                Ok::<_, LedgerError>(BookHealth { lag, backlog })
             };
             let looked = tokio::time::timeout(PATIENCE, looked).await;
             let looked = looked.map_err(|_| "it does not answer".to_owned());
@@ -88,14 +88,14 @@ impl Fleet {
     }
 
     /// Has everything of a tenant sent to its book once more that the engine still holds, as [`crate::RestateLedger::send_again`] says.
-    pub async fn send_again(&self, tenant: &TenantId) -> Result<u64, LedgerFault> {
-        let unknown = || LedgerFault::new("cannot find out what the engine holds", "`admin` is not set");
+    pub async fn send_again(&self, tenant: &TenantId) -> Result<u64, LedgerError> {
+        let unknown = || LedgerError::new("cannot find out what the engine holds", "`admin` is not set");
         let admin = self.admin.as_deref().ok_or_else(unknown)?;
         upkeep::send_again(&Engine::at(&self.engine, PATIENCE), admin, &self.ledger_of(tenant)).await
     }
 
     async fn holder(&self, engine: &Engine) -> Result<Option<Holder>, String> {
         let asked = engine.ask("Gateway", &self.name, "look", &()).await;
-        asked.map_err(|fault: LedgerFault| fault.to_string())
+        asked.map_err(|fault: LedgerError| fault.to_string())
     }
 }

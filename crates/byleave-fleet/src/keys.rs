@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use byleave_core::digest::Digest;
-use byleave_core::id::{CallId, LeaveId, QuestionId, SessionId, TenantId};
+use byleave_core::id::{CallId, QuestionId, SessionId, StandingApprovalId, TenantId};
 use uuid::Uuid;
 
 /// Over how many objects the unsettled calls of a ledger are spread, and the sessions of a tenant.
@@ -64,7 +64,7 @@ pub(crate) fn holds(ledger: &str, tenant: &TenantId, session: &SessionId) -> Str
     join(&[ledger, tenant.as_str(), &(first % SHARDS).to_string()])
 }
 
-pub(crate) fn leave(ledger: &str, tenant: &TenantId, leave: LeaveId) -> String {
+pub(crate) fn leave(ledger: &str, tenant: &TenantId, leave: StandingApprovalId) -> String {
     join(&[ledger, tenant.as_str(), &short(&leave.uuid())])
 }
 

@@ -9,26 +9,26 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use byleave::book::marks::Note;
-use byleave::book::vault::Vault;
-use byleave::ledger::floor;
-use byleave::ledger::owners::{self, OwnerLock};
-use byleave::ledger::starts::{self, Starts};
+use byleave::audit_log::encryption::KeyVault;
+use byleave::audit_log::index_fields::ListNote;
+use byleave::boxed::BoxFuture;
+use byleave::ledger::invariants;
+use byleave::ledger::owner_locks::{self, OwnerLock};
+use byleave::ledger::start_markers::{self, StartMarkers};
 use byleave::ledger::{
-    AppendFault, Around, Arrival, Batch, Comer, ContentFault, Hindrance, Interruption, Ledger, LedgerFault,
-    Loaded,
+    AppendError, Batch, ContentError, IncomingCall, IncomingState, Interruption, Ledger, LedgerError,
+    LoadedRecord, SessionContext, StartBlocked,
 };
-use byleave::pending::Pending;
-use byleave_core::act::{Act, Deed};
+use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::call::Millis;
-use byleave_core::digest::{Held, RecordKey};
+use byleave_core::digest::{ContentRef, RecordKey};
 use byleave_core::effect::Plan;
 use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
-use byleave_core::leave::Leave;
 use byleave_core::record::Record;
-use byleave_core::session::Opening;
-use byleave_postgres::{SealedBook, SealedRecord, TakeFault};
-use byleave_worker::{Deputy, IsAlive};
+use byleave_core::session::SessionNode;
+use byleave_core::standing_approval::StandingApproval;
+use byleave_postgres::{IngestError, SealedAuditLog, SealedRecord};
+use byleave_worker::{OwnerBackend, OwnerLiveness};
 use futures::future::try_join_all;
 use lru::LruCache;
 use tokio::time::Instant;
@@ -90,38 +90,38 @@ struct Shared {
     patience: Duration,
     looks: Arc<Looks>,
     name: String,
-    vault: Vault,
+    vault: KeyVault,
     workers: PathBuf,
     books: Option<Arc<Books>>,
     keys: Mutex<LruCache<CallId, RecordKey>>,
     /// Which calls questions belong to, which never changes.
     questions: Mutex<LruCache<QuestionId, CallId>>,
     /// Says which owners live elsewhere.
-    others: OnceLock<IsAlive>,
+    others: OnceLock<OwnerLiveness>,
 }
 
 struct Here {
-    starts: Starts,
+    starts: StartMarkers,
     _lock: OwnerLock,
 }
 
 impl RestateLedger {
     /// Becomes an owner on a ledger. Asks the engine nothing yet.
-    pub fn open(options: Options) -> Result<Self, LedgerFault> {
+    pub fn open(options: Options) -> Result<Self, LedgerError> {
         let Options { ingress, name, workers, master, patience, books } = options;
-        let cannot = |error| LedgerFault::new(format!("cannot use `{}`", workers.display()), error);
+        let cannot = |error| LedgerError::new(format!("cannot use `{}`", workers.display()), error);
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&workers).map_err(cannot)?;
         let owner = OwnerId::new(Uuid::now_v7());
-        let lock = owners::take(&workers, owner)
+        let lock = owner_locks::take(&workers, owner)
             .map_err(cannot)?
-            .ok_or_else(|| LedgerFault::new("cannot become an owner", "the id is taken"))?;
-        let starts = Starts::open(&workers, owner).map_err(cannot)?;
+            .ok_or_else(|| LedgerError::new("cannot become an owner", "the id is taken"))?;
+        let starts = StartMarkers::open(&workers, owner).map_err(cannot)?;
         let shared = Shared {
             engine: Arc::new(Engine::at(&ingress, patience)),
             patience,
             looks: Looks::new(),
             name,
-            vault: Vault::new(master),
+            vault: KeyVault::new(master),
             workers,
             books,
             keys: Mutex::new(LruCache::new(KEYS_MAX)),
@@ -132,20 +132,20 @@ impl RestateLedger {
     }
 
     /// Writes for owners who are elsewhere, and whom this process answers while it is sure that no other does.
-    pub fn deputy(&self, is_sure: impl Fn() -> bool + Send + Sync + 'static) -> impl Deputy {
+    pub fn deputy(&self, is_sure: impl Fn() -> bool + Send + Sync + 'static) -> impl OwnerBackend {
         RestateDeputy { shared: Arc::clone(&self.shared), is_sure: Box::new(is_sure) }
     }
 
     /// Whether the worker that held a claim ever started it, by that worker's own disk; `None` where it is not this one.
     ///
     /// For whoever must decide about a call whose outcome is unknown: what was never started did nothing.
-    pub fn was_started(&self, owner: OwnerId, attempt: AttemptId) -> Result<Option<bool>, LedgerFault> {
-        starts::was_started(&self.shared.workers, owner, attempt)
-            .map_err(|error| LedgerFault::new("cannot read what a worker has started", error))
+    pub fn was_started(&self, owner: OwnerId, attempt: AttemptId) -> Result<Option<bool>, LedgerError> {
+        start_markers::was_started(&self.shared.workers, owner, attempt)
+            .map_err(|error| LedgerError::new("cannot read what a worker has started", error))
     }
 
     /// How far the book is behind what was written by now.
-    pub async fn book_lag(&self, now: Millis) -> Result<BookLag, LedgerFault> {
+    pub async fn book_lag(&self, now: Millis) -> Result<BookLag, LedgerError> {
         upkeep::lag(&self.shared.engine, &self.shared.name, now).await
     }
 
@@ -153,11 +153,11 @@ impl RestateLedger {
     /// Returns how many calls and acts that are. `admin` is the engine's port for administrators, as `host:port`.
     ///
     /// What the engine has given up to the book is not among it: a copy must be newer than the oldest call that may be lost.
-    pub async fn send_again(&self, admin: &str) -> Result<u64, LedgerFault> {
+    pub async fn send_again(&self, admin: &str) -> Result<u64, LedgerError> {
         upkeep::send_again(&self.shared.engine, admin, &self.shared.name).await
     }
 
-    async fn load_call(&self, call: CallId) -> Result<Option<Loaded>, LedgerFault> {
+    async fn load_call(&self, call: CallId) -> Result<Option<LoadedRecord>, LedgerError> {
         let key = keys::call(&self.shared.name, call);
         let found: Found<wire::Kept> = self.shared.engine.ask("Call", &key, "load", &()).await?;
         let (record, key) = match found {
@@ -172,11 +172,11 @@ impl RestateLedger {
         };
         let key = key.and_then(|wrapped| self.shared.vault.unwrap(call, &wrapped.0));
         self.remember_key(call, key.as_ref(), record.settled().is_some());
-        Ok(Some(Loaded { record, key }))
+        Ok(Some(LoadedRecord { record, key }))
     }
 
-    async fn append_batch(&self, batch: Batch) -> Result<(), AppendFault> {
-        let asks = floor::moves(&batch, self.owner)?.asks;
+    async fn append_batch(&self, batch: Batch) -> Result<(), AppendError> {
+        let asks = invariants::moves(&batch, self.owner)?.asks;
         let append = self.prepare(&batch).await?;
         let key = keys::call(&self.shared.name, batch.call);
         let appended: Appended = self.shared.engine.ask("Call", &key, "append", &append).await?;
@@ -189,16 +189,18 @@ impl RestateLedger {
                 }
                 Ok(())
             }
-            Appended::Stale => Err(AppendFault::Stale),
-            Appended::Halted { why } => Err(Hindrance::Halted { why }.into()),
-            Appended::LeaveSpent => Err(Hindrance::LeaveSpent.into()),
-            Appended::SessionBusy { call, attempt } => Err(Hindrance::SessionBusy { call, attempt }.into()),
+            Appended::Stale => Err(AppendError::Stale),
+            Appended::Halted { why } => Err(StartBlocked::Halted { why }.into()),
+            Appended::LeaveSpent => Err(StartBlocked::LeaveSpent.into()),
+            Appended::SessionBusy { call, attempt } => {
+                Err(StartBlocked::SessionBusy { call, attempt }.into())
+            }
             Appended::Refused { why } => Err(refused(why).into()),
         }
     }
 
     /// Turns a batch into what is sent: without contents in the clear, and without what can be worked out there.
-    async fn prepare(&self, batch: &Batch) -> Result<Append, AppendFault> {
+    async fn prepare(&self, batch: &Batch) -> Result<Append, AppendError> {
         let head = batch.lines.last().map(|line| line.link()).ok_or_else(|| refused("it has no lines"))?;
         let opens = batch.at_len == 0;
         let wrapped = match &batch.key {
@@ -211,8 +213,8 @@ impl RestateLedger {
         let mut contents = Blob::default();
         let key = if opens { batch.key.clone() } else { self.key_of(batch).await? };
         if let Some(key) = key {
-            floor::check_contents(&batch.contents, &key)?;
-            let note = Note::text(&batch.listing);
+            invariants::check_contents(&batch.contents, &key)?;
+            let note = ListNote::text(&batch.listing);
             let sealed = sealing::pack(&key, batch.call, batch.at_len, &note, &batch.contents);
             contents.0 = sealed.map_err(refused)?;
         }
@@ -242,14 +244,14 @@ impl RestateLedger {
     }
 
     /// The book that the engine gives settled calls up to.
-    async fn book(&self) -> Result<Arc<SealedBook>, LedgerFault> {
-        let none = || LedgerFault::new("cannot read the book", "this ledger was opened without one");
+    async fn book(&self) -> Result<Arc<SealedAuditLog>, LedgerError> {
+        let none = || LedgerError::new("cannot read the book", "this ledger was opened without one");
         self.shared.books.as_ref().ok_or_else(none)?.of(&self.shared.name).await
     }
 
     /// A record that the engine has given up. A book that is away for a moment is waited for, as the engine is: whoever asks for
     /// what is settled must not be told something else instead.
-    async fn read_back(&self, call: CallId, wanted: Wanted) -> Result<SealedRecord, LedgerFault> {
+    async fn read_back(&self, call: CallId, wanted: Wanted) -> Result<SealedRecord, LedgerError> {
         let until = Instant::now() + self.shared.patience;
         loop {
             let read = async {
@@ -269,7 +271,7 @@ impl RestateLedger {
     }
 
     /// The key of a record, as far as it is still there.
-    async fn key_of(&self, batch: &Batch) -> Result<Option<RecordKey>, AppendFault> {
+    async fn key_of(&self, batch: &Batch) -> Result<Option<RecordKey>, AppendError> {
         if let Some(key) = &batch.key {
             return Ok(Some(key.clone()));
         }
@@ -277,7 +279,7 @@ impl RestateLedger {
             return Ok(Some(key.clone()));
         }
         // No record, no key: someone is far ahead of what is there.
-        let loaded = self.load_call(batch.call).await?.ok_or(AppendFault::Stale)?;
+        let loaded = self.load_call(batch.call).await?.ok_or(AppendError::Stale)?;
         Ok(loaded.key)
     }
 
@@ -298,11 +300,11 @@ impl RestateLedger {
         }
     }
 
-    async fn content_of(&self, call: CallId, held: Held) -> Result<Vec<u8>, ContentFault> {
+    async fn content_of(&self, call: CallId, held: ContentRef) -> Result<Vec<u8>, ContentError> {
         let key = keys::call(&self.shared.name, call);
         let found: Found<Contents> = self.shared.engine.ask("Call", &key, "contents", &()).await?;
         let Contents { key, sealed } = match found {
-            Found::Nowhere => return Err(ContentFault::Missing),
+            Found::Nowhere => return Err(ContentError::Missing),
             Found::Here(contents) => contents,
             Found::InBook => {
                 let record = self.read_back(call, Wanted::Contents).await?;
@@ -310,15 +312,15 @@ impl RestateLedger {
                 Contents { key: record.key.map(Blob), sealed: sealed.collect() }
             }
         };
-        let key = key.ok_or(ContentFault::Forgotten)?;
-        let key = self.shared.vault.unwrap(call, &key.0).ok_or(ContentFault::Changed)?;
+        let key = key.ok_or(ContentError::Forgotten)?;
+        let key = self.shared.vault.unwrap(call, &key.0).ok_or(ContentError::Changed)?;
         for (seq, sealed) in sealed {
             let unpacked = sealing::unpack(&key, call, seq, &sealed.0)?;
             if let Some(content) = unpacked.contents.into_iter().find(|content| content.held == held) {
                 return Ok(content.bytes);
             }
         }
-        Err(ContentFault::Missing)
+        Err(ContentError::Missing)
     }
 
     async fn interrupt_call(
@@ -326,9 +328,9 @@ impl RestateLedger {
         call: CallId,
         attempt: AttemptId,
         at: Millis,
-    ) -> Result<Interruption, LedgerFault> {
+    ) -> Result<Interruption, LedgerError> {
         let Some(loaded) = self.load_call(call).await? else { return Ok(Interruption::NotOpen) };
-        let owner = match floor::open_attempt(&loaded.record) {
+        let owner = match invariants::open_attempt(&loaded.record) {
             Some((open, owner)) if open == attempt => owner,
             _ => return Ok(Interruption::NotOpen),
         };
@@ -339,8 +341,8 @@ impl RestateLedger {
             if self.shared.others.get().is_some_and(|is_alive| is_alive(owner)) {
                 return Ok(Interruption::OwnerAlive);
             }
-            let lock = owners::bury(&self.shared.workers, owner)
-                .map_err(|error| LedgerFault::new("cannot look at the lock of an owner", error))?;
+            let lock = owner_locks::bury(&self.shared.workers, owner)
+                .map_err(|error| LedgerError::new("cannot look at the lock of an owner", error))?;
             match lock {
                 Some(lock) => Some(lock),
                 None => return Ok(Interruption::OwnerAlive),
@@ -366,30 +368,30 @@ impl Ledger for RestateLedger {
         self.owner
     }
 
-    fn load(&self, call: CallId) -> Pending<'_, Result<Option<Loaded>, LedgerFault>> {
+    fn load(&self, call: CallId) -> BoxFuture<'_, Result<Option<LoadedRecord>, LedgerError>> {
         Box::pin(self.load_call(call))
     }
 
-    fn arrive<'a>(&'a self, comer: Comer<'a>) -> Pending<'a, Result<Arrival, LedgerFault>> {
+    fn arrive<'a>(&'a self, comer: IncomingCall<'a>) -> BoxFuture<'a, Result<IncomingState, LedgerError>> {
         Box::pin(async move {
-            let Comer { call, tenant, session, tool, now } = comer;
+            let IncomingCall { call, tenant, session, tool, now } = comer;
             let Shared { looks, engine, name, .. } = &*self.shared;
             // Beside each other, so that it takes no longer than one of them.
             let look = looks.look(engine, name, (tenant, session, tool));
             let (loaded, seen) = tokio::try_join!(self.load_call(call), look)?;
             let (lineage, is_crowded) = seen.of_session(session)?;
             let leaves =
-                seen.leaves(tool)?.iter().filter(|leave| floor::in_time(leave, now)).cloned().collect();
-            let around = Around { leaves, halt: seen.halt.clone(), is_crowded };
-            Ok(Arrival { loaded, lineage, around: Some(around) })
+                seen.leaves(tool)?.iter().filter(|leave| invariants::in_time(leave, now)).cloned().collect();
+            let around = SessionContext { leaves, halt: seen.halt.clone(), is_crowded };
+            Ok(IncomingState { loaded, lineage, around: Some(around) })
         })
     }
 
-    fn append(&self, batch: Batch) -> Pending<'_, Result<(), AppendFault>> {
+    fn append(&self, batch: Batch) -> BoxFuture<'_, Result<(), AppendError>> {
         Box::pin(self.append_batch(batch))
     }
 
-    fn content(&self, call: CallId, held: Held) -> Pending<'_, Result<Vec<u8>, ContentFault>> {
+    fn content(&self, call: CallId, held: ContentRef) -> BoxFuture<'_, Result<Vec<u8>, ContentError>> {
         Box::pin(self.content_of(call, held))
     }
 
@@ -398,40 +400,42 @@ impl Ledger for RestateLedger {
         call: CallId,
         attempt: AttemptId,
         at: Millis,
-    ) -> Pending<'_, Result<Interruption, LedgerFault>> {
+    ) -> BoxFuture<'_, Result<Interruption, LedgerError>> {
         Box::pin(self.interrupt_call(call, attempt, at))
     }
 
-    fn starting(&self, _call: CallId, attempt: AttemptId) -> Pending<'_, Result<(), LedgerFault>> {
+    fn starting(&self, _call: CallId, attempt: AttemptId) -> BoxFuture<'_, Result<(), LedgerError>> {
         let starts = self.here.as_ref().map(|here| here.starts.clone());
         Box::pin(async move {
             let elsewhere =
-                || LedgerFault::new("cannot mark that an attempt starts", "its owner is elsewhere");
+                || LedgerError::new("cannot mark that an attempt starts", "its owner is elsewhere");
             starts.ok_or_else(elsewhere)?.mark_aside(attempt).await
         })
     }
 
-    fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>> {
+    fn act(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
             let key = keys::tenant(&self.shared.name, &act.tenant);
             let (ledger, book) = (self.shared.name.clone(), self.shared.books.is_some());
             let new = NewAct { ledger, act: act.clone(), book };
             let refused: Option<String> = self.shared.engine.ask("Tenant", &key, "act", &new).await?;
             if let Some(why) = refused {
-                return Err(LedgerFault::new("cannot write an act", why));
+                return Err(LedgerError::new("cannot write an act", why));
             }
             // The book will be told anyway, but not before this returns; and what it has may be all that there is of the call.
-            if book && matches!(act.deed, Deed::Forget { .. }) {
+            if book && matches!(act.deed, AdminActionKind::Forget { .. }) {
                 self.book().await?.take_act(act).await.map_err(|fault| match fault {
-                    TakeFault::Fault(fault) => fault,
-                    fault @ TakeFault::Contradicts { .. } => LedgerFault::new("cannot forget a call", fault),
+                    IngestError::Fault(fault) => fault,
+                    fault @ IngestError::Contradicts { .. } => {
+                        LedgerError::new("cannot forget a call", fault)
+                    }
                 })?;
             }
             Ok(())
         })
     }
 
-    fn halted(&self, tenant: &TenantId) -> Pending<'_, Result<Option<Act>, LedgerFault>> {
+    fn halted(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
         let key = keys::tenant(&self.shared.name, tenant);
         Box::pin(async move { self.shared.engine.ask("Tenant", &key, "halted", &()).await })
     }
@@ -440,7 +444,7 @@ impl Ledger for RestateLedger {
         &self,
         tenant: &TenantId,
         session: &SessionId,
-    ) -> Pending<'_, Result<Vec<Opening>, LedgerFault>> {
+    ) -> BoxFuture<'_, Result<Vec<SessionNode>, LedgerError>> {
         let key = keys::tenant(&self.shared.name, tenant);
         let of = (tenant.clone(), session.clone());
         Box::pin(async move { self.shared.engine.ask("Tenant", &key, "lineage", &of).await })
@@ -451,15 +455,15 @@ impl Ledger for RestateLedger {
         tenant: &TenantId,
         tool: &str,
         now: Millis,
-    ) -> Pending<'_, Result<Vec<Arc<Leave>>, LedgerFault>> {
+    ) -> BoxFuture<'_, Result<Vec<Arc<StandingApproval>>, LedgerError>> {
         let key = keys::leaves(&self.shared.name, tenant, tool);
         Box::pin(async move {
-            let leaves: Vec<Leave> = self.shared.engine.ask("Leaves", &key, "list", &()).await?;
-            Ok(leaves.into_iter().filter(|leave| floor::in_time(leave, now)).map(Arc::new).collect())
+            let leaves: Vec<StandingApproval> = self.shared.engine.ask("Leaves", &key, "list", &()).await?;
+            Ok(leaves.into_iter().filter(|leave| invariants::in_time(leave, now)).map(Arc::new).collect())
         })
     }
 
-    fn call_of(&self, question: QuestionId) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+    fn call_of(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         Box::pin(async move {
             let known =
                 self.shared.questions.lock().unwrap_or_else(PoisonError::into_inner).get(&question).copied();
@@ -479,7 +483,7 @@ impl Ledger for RestateLedger {
         session: &SessionId,
         call: CallId,
         plan: &Plan,
-    ) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         let key = keys::holds(&self.shared.name, tenant, session);
         let passing = Passing { session: session.clone(), call, effects: plan.effects.clone() };
         Box::pin(async move {
@@ -490,7 +494,7 @@ impl Ledger for RestateLedger {
         })
     }
 
-    fn drivable(&self, now: Millis, limit: usize) -> Pending<'_, Result<Vec<CallId>, LedgerFault>> {
+    fn drivable(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
         Box::pin(async move {
             let due = Due { now, limit };
             let shards = (0..keys::SHARDS).map(|shard| keys::shard(&self.shared.name, shard));
@@ -509,15 +513,15 @@ struct RestateDeputy {
     is_sure: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
-impl Deputy for RestateDeputy {
-    fn watch(&self, is_alive: IsAlive) {
+impl OwnerBackend for RestateDeputy {
+    fn watch(&self, is_alive: OwnerLiveness) {
         // One roster answers for all who are elsewhere: a second would not know the owners of the first.
         if self.shared.others.set(is_alive).is_err() {
             tracing::error!("two rosters on one ledger; the first counts");
         }
     }
 
-    fn ledger_of(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerFault> {
+    fn ledger_of(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerError> {
         Ok(Arc::new(RestateLedger { shared: Arc::clone(&self.shared), owner, here: None }))
     }
 
@@ -527,17 +531,17 @@ impl Deputy for RestateDeputy {
 }
 
 /// A record that the engine has given up is settled; what is not was cut off in the book, and must not be driven on.
-fn cleared(record: Record) -> Result<Record, LedgerFault> {
+fn cleared(record: Record) -> Result<Record, LedgerError> {
     if record.settled().is_some() || record.damage().is_some() { Ok(record) } else { Err(lost()) }
 }
 
-fn lost() -> LedgerFault {
-    LedgerFault::new(
+fn lost() -> LedgerError {
+    LedgerError::new(
         "cannot read a call",
         "the engine has given it up to the book, and the book does not have it",
     )
 }
 
-fn refused(why: impl std::fmt::Display) -> LedgerFault {
-    LedgerFault::new("cannot append this batch", why)
+fn refused(why: impl std::fmt::Display) -> LedgerError {
+    LedgerError::new("cannot append this batch", why)
 }

@@ -6,8 +6,8 @@
 use std::cell::RefCell;
 use std::io;
 
-use byleave_core::chain::{GENESIS, Line};
 use byleave_core::digest::Digest;
+use byleave_core::hash_chain::{ChainedEntry, GENESIS};
 use byleave_core::id::CallId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -100,7 +100,7 @@ impl Tombstone {
 
 impl Kept {
     /// Adds the lines of one append that came from elsewhere.
-    pub(crate) fn push(&mut self, line: Line) {
+    pub(crate) fn push(&mut self, line: ChainedEntry) {
         self.head = line.link();
         self.bodies.push(line.into_body());
         if let Some(projected) = &mut self.projected {
@@ -113,7 +113,7 @@ impl Kept {
     }
 
     /// The lines as they were written; where they do not lead to the last link, the last one says so.
-    pub(crate) fn lines(&self, call: CallId) -> Vec<Line> {
+    pub(crate) fn lines(&self, call: CallId) -> Vec<ChainedEntry> {
         lines(call, &self.bodies, self.head)
     }
 
@@ -196,21 +196,26 @@ fn take_number(rest: &mut &[u8]) -> Result<u32, PackingFault> {
 }
 
 /// Lines from their bodies. Where they do not lead to `head`, the last line is given it, and so does not fit its link.
-pub(crate) fn lines(call: CallId, bodies: &[String], head: Digest) -> Vec<Line> {
+pub(crate) fn lines(call: CallId, bodies: &[String], head: Digest) -> Vec<ChainedEntry> {
     let mut lines = continue_lines(call, 0, GENESIS, bodies);
     if let Some(last) = lines.last_mut()
         && last.link() != head
     {
-        *last = Line::found(last.seq(), last.body().to_owned(), head);
+        *last = ChainedEntry::found(last.seq(), last.body().to_owned(), head);
     }
     lines
 }
 
 /// Lines that stand behind others.
-pub(crate) fn continue_lines(call: CallId, at_len: u32, before: Digest, bodies: &[String]) -> Vec<Line> {
+pub(crate) fn continue_lines(
+    call: CallId,
+    at_len: u32,
+    before: Digest,
+    bodies: &[String],
+) -> Vec<ChainedEntry> {
     let mut before = before;
     let line = |(seq, body): (u32, &String)| {
-        let line = Line::linked(call, before, seq, body.clone());
+        let line = ChainedEntry::linked(call, before, seq, body.clone());
         before = line.link();
         line
     };

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use byleave::ledger::{LedgerFault, Listing};
-use byleave_core::act::Act;
+use byleave::ledger::{CallSummary, LedgerError};
+use byleave_core::admin_action::AdminAction;
 use byleave_core::digest::Digest;
 use byleave_core::id::CallId;
-use byleave_postgres::{Holding, SealedBook, TakeFault, Taking};
+use byleave_postgres::{Ingest, IngestError, RecordCompleteness, SealedAuditLog};
 use futures::future::join_all;
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ pub(crate) enum Parcel {
     /// Lines of a call.
     Lines(CallId, Owed),
     /// An act.
-    Act(Act),
+    Act(AdminAction),
 }
 
 /// What came of it.
@@ -63,7 +63,7 @@ pub(crate) async fn bring(books: Option<&Books>, ledger: &str, parcels: Vec<Parc
     }
 }
 
-async fn take(book: &SealedBook, parcel: Parcel) -> Came {
+async fn take(book: &SealedAuditLog, parcel: Parcel) -> Came {
     let taken = match parcel {
         Parcel::Act(act) => book.take_act(act).await,
         Parcel::Lines(call, owed) => {
@@ -74,8 +74,8 @@ async fn take(book: &SealedBook, parcel: Parcel) -> Came {
     };
     match taken {
         Ok(()) => Came::Taken,
-        Err(TakeFault::Fault(fault)) => Came::Away(fault.to_string()),
-        Err(TakeFault::Contradicts { call, seq, why }) => {
+        Err(IngestError::Fault(fault)) => Came::Away(fault.to_string()),
+        Err(IngestError::Contradicts { call, seq, why }) => {
             Came::Refused(format!("record {call}, line {seq}: {why}"))
         }
     }
@@ -101,17 +101,17 @@ fn whole(parcel: &Parcel) -> Option<Whole> {
 
 /// Reads back what is to be cleared where it came from. A book that was put back from an old copy keeps the end of a record whose
 /// beginning it has lost, and has acknowledged both.
-async fn check_whole(book: &SealedBook, wholes: &[Option<Whole>], came: &mut [Came]) {
+async fn check_whole(book: &SealedAuditLog, wholes: &[Option<Whole>], came: &mut [Came]) {
     let taken = wholes.iter().zip(came).filter(|(_, came)| **came == Came::Taken);
     let (wanted, mut came): (Vec<&Whole>, Vec<&mut Came>) =
         taken.filter_map(|(whole, came)| Some((whole.as_ref()?, came))).unzip();
     let records: Vec<_> = wanted.iter().map(|whole| (whole.call, whole.length, whole.head)).collect();
-    let held: Result<Vec<Holding>, LedgerFault> = book.holds(&records).await;
+    let held: Result<Vec<RecordCompleteness>, LedgerError> = book.holds(&records).await;
     for (place, (whole, came)) in wanted.iter().zip(&mut came).enumerate() {
         **came = match &held {
             Ok(held) => match held.get(place) {
-                Some(Holding::Whole) => Came::Taken,
-                Some(Holding::Otherwise(length)) if *length < whole.from => Came::Gap,
+                Some(RecordCompleteness::Whole) => Came::Taken,
+                Some(RecordCompleteness::Otherwise(length)) if *length < whole.from => Came::Gap,
                 _ => Came::Refused(format!(
                     "record {}: the book does not give back what it has taken",
                     whole.call
@@ -123,9 +123,9 @@ async fn check_whole(book: &SealedBook, wholes: &[Option<Whole>], came: &mut [Ca
 }
 
 /// What a call owes, cut as its appends were.
-fn takings(call: CallId, owed: Owed) -> Vec<Taking> {
+fn takings(call: CallId, owed: Owed) -> Vec<Ingest> {
     let Owed { from, before, key, appends, tenant, session, agent, noted, .. } = owed;
-    let listing = Listing {
+    let listing = CallSummary {
         tenant,
         session,
         agent,
@@ -138,7 +138,7 @@ fn takings(call: CallId, owed: Owed) -> Vec<Taking> {
     let taking = |(bodies, contents): (Vec<String>, crate::wire::Blob)| {
         let lines = continue_lines(call, seq, before, &bodies);
         let taking =
-            Taking { call, before, key: key.take(), contents: contents.0, listing: listing.clone(), lines };
+            Ingest { call, before, key: key.take(), contents: contents.0, listing: listing.clone(), lines };
         seq = seq.saturating_add(u32::try_from(taking.lines.len()).unwrap_or(u32::MAX));
         before = taking.lines.last().map_or(before, |line| line.link());
         taking

@@ -1,11 +1,11 @@
 //! Sealing: contents and the note beside them, made small and sealed before anything leaves the process.
 //!
-//! The seal is that of every book ([`byleave::book::vault`]), so what the engine gives up to the book is read there as it is. Only
+//! The seal is that of every book ([`byleave::audit_log::encryption`]), so what the engine gives up to the book is read there as it is. Only
 //! what is under the seal is laid out more tightly: an open question should cost the engine less than a kilobyte. Whatever was not
 //! written like this is changed, and never a shorter list.
 
-use byleave::book::vault::{self, Unpacked, Vault, VaultFault};
-use byleave::ledger::{Content, ContentFault};
+use byleave::audit_log::encryption::{self, KeyVault, UnpackedContents, VaultError};
+use byleave::ledger::{ContentError, RecordContent};
 use byleave_core::digest::{Digest, RecordKey};
 use byleave_core::id::CallId;
 use byleave_postgres::Unsealer;
@@ -14,12 +14,12 @@ use zeroize::Zeroizing;
 use crate::packing::{PackingFault, squeeze, unsqueeze};
 
 /// Opens what the ledgers of a fleet have sealed under a master key: for whoever opens the book that it is given up to.
-pub struct FleetUnsealer(Vault);
+pub struct FleetUnsealer(KeyVault);
 
 impl FleetUnsealer {
     /// With the master key of the ledger.
     pub const fn new(master: Zeroizing<[u8; 32]>) -> Self {
-        Self(Vault::new(master))
+        Self(KeyVault::new(master))
     }
 }
 
@@ -39,7 +39,7 @@ impl Unsealer for FleetUnsealer {
         call: CallId,
         seq: u32,
         sealed: &[u8],
-    ) -> Result<Unpacked, ContentFault> {
+    ) -> Result<UnpackedContents, ContentError> {
         unpack(key, call, seq, sealed)
     }
 }
@@ -52,7 +52,7 @@ pub(crate) enum SealingFault {
     #[error(transparent)]
     Packing(#[from] PackingFault),
     #[error(transparent)]
-    Vault(#[from] VaultFault),
+    Vault(#[from] VaultError),
 }
 
 /// Seals the contents that come with lines as one, with a note beside them.
@@ -61,7 +61,7 @@ pub(crate) fn pack(
     call: CallId,
     seq: u32,
     note: &str,
-    contents: &[Content],
+    contents: &[RecordContent],
 ) -> Result<Vec<u8>, SealingFault> {
     let mut plain = Vec::new();
     for bytes in std::iter::once(note.as_bytes()).chain(contents.iter().map(|content| &*content.bytes)) {
@@ -69,7 +69,7 @@ pub(crate) fn pack(
         plain.extend_from_slice(&length.to_le_bytes());
         plain.extend_from_slice(bytes);
     }
-    Ok(vault::seal_plain(key, call, seq, squeeze(&plain)?)?)
+    Ok(encryption::seal_plain(key, call, seq, squeeze(&plain)?)?)
 }
 
 /// Opens what was packed for this place. What a content is called follows from what it is.
@@ -78,24 +78,24 @@ pub(crate) fn unpack(
     call: CallId,
     seq: u32,
     sealed: &[u8],
-) -> Result<Unpacked, ContentFault> {
-    let plain = vault::open_plain(key, call, seq, sealed)?;
-    let plain = unsqueeze(&plain).map_err(|_| ContentFault::Changed)?;
+) -> Result<UnpackedContents, ContentError> {
+    let plain = encryption::open_plain(key, call, seq, sealed)?;
+    let plain = unsqueeze(&plain).map_err(|_| ContentError::Changed)?;
     let mut rest = plain.as_slice();
     let note = take(&mut rest)?.to_vec();
-    let note = String::from_utf8(note).map_err(|_| ContentFault::Changed)?;
+    let note = String::from_utf8(note).map_err(|_| ContentError::Changed)?;
     let mut contents = Vec::new();
     while !rest.is_empty() {
         let bytes = take(&mut rest)?;
-        contents.push(Content { held: key.hold(bytes), bytes: bytes.to_vec() });
+        contents.push(RecordContent { held: key.hold(bytes), bytes: bytes.to_vec() });
     }
-    Ok(Unpacked { note, contents })
+    Ok(UnpackedContents { note, contents })
 }
 
-fn take<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], ContentFault> {
-    let (length, after) = rest.split_first_chunk::<4>().ok_or(ContentFault::Changed)?;
-    let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_| ContentFault::Changed)?;
-    let (bytes, after) = after.split_at_checked(length).ok_or(ContentFault::Changed)?;
+fn take<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], ContentError> {
+    let (length, after) = rest.split_first_chunk::<4>().ok_or(ContentError::Changed)?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_| ContentError::Changed)?;
+    let (bytes, after) = after.split_at_checked(length).ok_or(ContentError::Changed)?;
     *rest = after;
     Ok(bytes)
 }
@@ -111,13 +111,13 @@ mod tests {
     #[test]
     fn contents_come_back_and_show_every_flipped_byte() {
         let key = RecordKey::from_bytes([7; 32]);
-        let contents: Vec<Content> = [b"one".as_slice(), b"", b"three"]
-            .map(|bytes| Content { held: key.hold(bytes), bytes: bytes.to_vec() })
+        let contents: Vec<RecordContent> = [b"one".as_slice(), b"", b"three"]
+            .map(|bytes| RecordContent { held: key.hold(bytes), bytes: bytes.to_vec() })
             .to_vec();
         let sealed = pack(&key, call(1), 4, "does a thing", &contents).unwrap();
         assert!(!sealed.windows(5).any(|window| window == b"three"));
         let unpacked = unpack(&key, call(1), 4, &sealed).unwrap();
-        assert_eq!(unpacked, Unpacked { note: "does a thing".into(), contents });
+        assert_eq!(unpacked, UnpackedContents { note: "does a thing".into(), contents });
         assert!(unpack(&key, call(1), 5, &sealed).is_err(), "it belongs to another place");
         assert!(unpack(&key, call(2), 4, &sealed).is_err(), "it belongs to another call");
         for place in 0..sealed.len() {

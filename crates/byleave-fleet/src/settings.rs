@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use byleave::book::anchor_file::AnchorFile;
-use byleave::ledger::{Ledger, LedgerFault};
+use byleave::audit_log::anchor_file::AnchorFile;
+use byleave::ledger::{Ledger, LedgerError};
 use byleave_core::digest::Digest;
 use byleave_core::id::TenantId;
-use byleave_postgres::PgBook;
+use byleave_postgres::PgAuditLog;
 use toml::de::{DeTable, DeValue};
 use zeroize::Zeroizing;
 
@@ -55,7 +55,7 @@ pub enum FleetFault {
     Flawed(&'static str, &'static str),
     /// The address of the book cannot be read.
     #[error("`book` cannot be used: {0}")]
-    Book(LedgerFault),
+    Book(LedgerError),
 }
 
 impl Fleet {
@@ -101,12 +101,12 @@ impl Fleet {
     }
 
     /// Wants to be the gateway of this fleet. Nothing is asked of the engine yet.
-    pub fn gateway(&self, dir: &Path) -> Result<Gateway, LedgerFault> {
+    pub fn gateway(&self, dir: &Path) -> Result<Gateway, LedgerError> {
         Gateway::new(Engine::at(&self.engine, BEAT_PATIENCE), self.name.clone(), dir)
     }
 
     /// The ledger of a tenant. What this process owns is marked in the directory.
-    pub fn ledger(&self, tenant: &TenantId, dir: &Path) -> Result<RestateLedger, LedgerFault> {
+    pub fn ledger(&self, tenant: &TenantId, dir: &Path) -> Result<RestateLedger, LedgerError> {
         RestateLedger::open(Options {
             ingress: self.engine.clone(),
             name: self.ledger_of(tenant),
@@ -123,11 +123,11 @@ impl Fleet {
         tenant: &TenantId,
         dir: &Path,
         ledger: Arc<dyn Ledger>,
-    ) -> Result<PgBook, LedgerFault> {
+    ) -> Result<PgAuditLog, LedgerError> {
         let name = self.ledger_of(tenant);
         // Known only to who has the master key, and no way back to it.
         let sign = Digest::of_parts("byleave.fleet.sign", &[&*self.master, name.as_bytes()]);
-        PgBook::open(byleave_postgres::Options {
+        PgAuditLog::open(byleave_postgres::PgAuditLogOptions {
             connect: self.books.connect_to(&name),
             unsealer: Arc::new(FleetUnsealer::new(self.master.clone())),
             sign: Zeroizing::new(*sign.as_bytes()),

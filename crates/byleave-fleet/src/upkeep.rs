@@ -1,6 +1,6 @@
 //! Looking after the book of a ledger: how far it is behind, and having it sent what it may have lost.
 
-use byleave::ledger::LedgerFault;
+use byleave::ledger::LedgerError;
 use byleave_core::call::Millis;
 use futures::future::try_join_all;
 
@@ -21,7 +21,7 @@ pub struct BookLag {
 }
 
 /// How far the book of a ledger is behind what was written by now.
-pub(crate) async fn lag(engine: &Engine, ledger: &str, now: Millis) -> Result<BookLag, LedgerFault> {
+pub(crate) async fn lag(engine: &Engine, ledger: &str, now: Millis) -> Result<BookLag, LedgerError> {
     let lanes = (0..keys::LANES).map(|lane| keys::lane(ledger, lane));
     let lanes = try_join_all(
         lanes.map(|key| async move { engine.ask::<Behind>("Projector", &key, "behind", &()).await }),
@@ -39,7 +39,7 @@ pub(crate) async fn lag(engine: &Engine, ledger: &str, now: Millis) -> Result<Bo
 /// Returns how many calls and acts that are. `admin` is the engine's port for administrators, as `host:port`.
 ///
 /// What the engine has given up to the book is not among it: a copy must be newer than the oldest call that may be lost.
-pub(crate) async fn send_again(engine: &Engine, admin: &str, ledger: &str) -> Result<u64, LedgerFault> {
+pub(crate) async fn send_again(engine: &Engine, admin: &str, ledger: &str) -> Result<u64, LedgerError> {
     let prefix = keys::prefix(ledger);
     let mut sent: u64 = 0;
     for key in engine.keys(admin, "Tenant", keys::ACTS, &prefix).await? {

@@ -4,13 +4,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use byleave_core::act::Act;
+use byleave_core::admin_action::AdminAction;
 use byleave_core::call::Millis;
 use byleave_core::digest::Digest;
 use byleave_core::effect::Effect;
-use byleave_core::id::{AttemptId, CallId, LeaveId, OwnerId, SessionId, TenantId};
-use byleave_core::leave::Leave;
-use byleave_core::session::Opening;
+use byleave_core::id::{AttemptId, CallId, OwnerId, SessionId, StandingApprovalId, TenantId};
+use byleave_core::session::SessionNode;
+use byleave_core::standing_approval::StandingApproval;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
@@ -78,16 +78,18 @@ pub(crate) struct Begins {
     /// It runs alone in its session.
     pub(crate) exclusive: bool,
     /// The leave it rests on, with how often that may be used.
-    pub(crate) leave: Option<(LeaveId, Option<u32>)>,
+    pub(crate) leave: Option<(StandingApprovalId, Option<u32>)>,
 }
 
-impl From<byleave::ledger::Begins> for Begins {
-    fn from(byleave::ledger::Begins { attempt, exclusive, leave }: byleave::ledger::Begins) -> Self {
+impl From<byleave::ledger::AttemptStart> for Begins {
+    fn from(
+        byleave::ledger::AttemptStart { attempt, exclusive, leave }: byleave::ledger::AttemptStart,
+    ) -> Self {
         Self { attempt, exclusive, leave }
     }
 }
 
-impl From<Begins> for byleave::ledger::Begins {
+impl From<Begins> for byleave::ledger::AttemptStart {
     fn from(Begins { attempt, exclusive, leave }: Begins) -> Self {
         Self { attempt, exclusive, leave }
     }
@@ -243,7 +245,7 @@ pub(crate) struct NewAct {
     /// The ledger.
     pub(crate) ledger: String,
     /// The act.
-    pub(crate) act: Act,
+    pub(crate) act: AdminAction,
     /// There is a book that must have it.
     pub(crate) book: bool,
 }
@@ -261,9 +263,9 @@ pub(crate) struct Looking {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Looked {
     /// The newest halt, where it has not been lifted.
-    pub(crate) halt: Option<Act>,
+    pub(crate) halt: Option<AdminAction>,
     /// Each session with those above it.
-    pub(crate) lineages: Vec<Vec<Opening>>,
+    pub(crate) lineages: Vec<Vec<SessionNode>>,
 }
 
 /// Whom a call holds up.
@@ -312,7 +314,7 @@ pub(crate) struct Given {
     /// The key of the list.
     pub(crate) list: String,
     /// The leave.
-    pub(crate) leave: Leave,
+    pub(crate) leave: StandingApproval,
 }
 
 /// Which calls are listed as unsettled.

@@ -9,16 +9,18 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod agent_tools;
 mod dialect;
-mod exec;
-mod hear;
-mod say;
-mod tools;
-mod wire;
+mod exec_command;
+mod ipc;
+mod request;
+mod response;
 
+pub use agent_tools::{
+    ToolEffect, ToolEffects, ToolKind, claims, directory_of, is_ours, shell_of, with_command,
+};
 pub use dialect::Dialect;
-pub use exec::{exec_line, ticket_of};
-pub use hear::{Heard, Moment, Unheard, hear};
-pub use say::{Answer, Said, say};
-pub use tools::{Claim, Claims, Kind, claims, directory_of, is_ours, shell_of, with_command};
-pub use wire::{INPUT_BYTES_MAX, PROTOCOL, Reply, Request, SOCKET};
+pub use exec_command::{exec_line, ticket_of};
+pub use ipc::{GateReply, GateRequest, INPUT_BYTES_MAX, PROTOCOL, SOCKET};
+pub use request::{HookEvent, HookParseError, HookRequest, parse_request};
+pub use response::{HookDecision, HookOutput, format_response};

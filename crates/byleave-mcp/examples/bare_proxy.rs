@@ -19,15 +19,15 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
 
-type Answer<T> = Result<T, ErrorData>;
+type McpResult<T> = Result<T, ErrorData>;
 
 #[derive(Clone)]
-struct Proxy {
+struct BareProxy {
     upstream: Arc<RunningService<RoleClient, ()>>,
     prefix: &'static str,
 }
 
-impl ServerHandler for Proxy {
+impl ServerHandler for BareProxy {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
     }
@@ -36,7 +36,7 @@ impl ServerHandler for Proxy {
         &self,
         page: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
-    ) -> Answer<ListToolsResult> {
+    ) -> McpResult<ListToolsResult> {
         let mut listed = self.upstream.list_tools(page).await.map_err(broken)?;
         for tool in &mut listed.tools {
             tool.name = format!("{}{}", self.prefix, tool.name).into();
@@ -48,7 +48,7 @@ impl ServerHandler for Proxy {
         &self,
         mut call: CallToolRequestParams,
         _: RequestContext<RoleServer>,
-    ) -> Answer<CallToolResponse> {
+    ) -> McpResult<CallToolResponse> {
         let name = call.name.strip_prefix(self.prefix).map(str::to_owned);
         call.name = name.ok_or_else(|| ErrorData::invalid_params("there is no such tool", None))?.into();
         self.upstream.call_tool_once(call).await.map_err(broken)
@@ -71,7 +71,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let upstream = ().serve_with_lifecycle(TokioChildProcess::new(child)?, lifecycle).await?;
     let (prefix, front) =
         front.strip_prefix("as-is:").map_or(("mcp_up_", front.as_str()), |front| ("", front));
-    let proxy = Proxy { upstream: Arc::new(upstream), prefix };
+    let proxy = BareProxy { upstream: Arc::new(upstream), prefix };
     match front.strip_prefix("http://") {
         Some(address) => {
             let listener = tokio::net::TcpListener::bind(address).await?.tap_io(|stream| {

@@ -5,23 +5,23 @@
 //! nobody has answered, the call is held; before the client gives up it is told that the call waits, and the same call made
 //! again picks up what came of it, once.
 
-mod call;
+mod call_flow;
+mod call_tool;
+mod client_identity;
 mod connection;
 mod deadline;
 mod elicit;
 mod handler;
 pub mod http;
-mod introduction;
-mod ladder;
-mod news;
-mod offer;
-mod passing;
-pub mod pipe;
-mod reading;
-mod shelf;
-mod slip;
-mod telling;
-mod who;
+mod notifications;
+mod passthrough;
+mod pending_calls;
+mod progress;
+mod prompts_and_resources;
+mod read_resource;
+mod server_info;
+pub mod stdio;
+mod tool_list;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -37,22 +37,22 @@ use futures::future::BoxFuture;
 use rmcp::model::RequestStateCodec;
 use tokio::sync::{broadcast, watch};
 
-use crate::exchange::Exchange;
-use crate::upstream::{News, Server, Servers};
-pub use connection::Connection;
-use news::Watched;
-use shelf::Shelf;
-use slip::Slips;
+use crate::active_callers::ActiveCallers;
+use crate::upstream::{Server, ServerChange, Servers};
+pub use connection::ClientConnection;
+use notifications::WatchedResources;
+use pending_calls::PendingCalls;
+use prompts_and_resources::ResourceDirectory;
 
 /// Who is told that a question waits: the question, and the tool that it is about.
-pub type Told = Arc<dyn Fn(&Question, &str) + Send + Sync>;
+pub type QuestionNotifier = Arc<dyn Fn(&Question, &str) + Send + Sync>;
 
 /// Says where the page of a question is, if somebody serves one now.
-pub type Pages = Arc<dyn Fn(QuestionId) -> BoxFuture<'static, Option<String>> + Send + Sync>;
+pub type QuestionPageLookup = Arc<dyn Fn(QuestionId) -> BoxFuture<'static, Option<String>> + Send + Sync>;
 
 /// How a gateway works.
 #[derive(Clone)]
-pub struct Setup {
+pub struct GatewaySettings {
     /// Whose book.
     pub tenant: TenantId,
     /// The directory that calls work in, absolute.
@@ -65,22 +65,22 @@ pub struct Setup {
     /// as good as the client; on a page the person answers, and the client does not.
     pub elicitation: bool,
     /// The pages of questions, where there are any.
-    pub pages: Option<Pages>,
+    pub pages: Option<QuestionPageLookup>,
     /// How long a client waits for a call; by what is known of it, where nobody says.
     pub deadline: Option<Duration>,
     /// How often a client that wants to know is told that a call still waits.
     pub tick: Duration,
     /// What tools and the rest are called.
-    pub names: Names,
+    pub names: NamingScheme,
     /// Where it is kept which calls wait: a directory of the gateway's own in the state directory.
     pub pending: PathBuf,
     /// Who is told that a question waits.
-    pub told: Option<Told>,
+    pub told: Option<QuestionNotifier>,
 }
 
 /// What tools, prompts and resources are called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Names {
+pub enum NamingScheme {
     /// As the catalog has them; prompts of several servers with the server's name before them.
     #[default]
     Ours,
@@ -90,7 +90,7 @@ pub enum Names {
 
 /// What a connection comes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wire {
+pub enum TransportKind {
     /// A pipe, or anything else that lasts as long as the client.
     Pipe,
     /// Single requests, of which those of one client may come on many connections.
@@ -100,44 +100,44 @@ pub enum Wire {
 /// An MCP server for agents, with the gate behind it. Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub struct Gateway {
-    inner: Arc<Inner>,
+    inner: Arc<GatewayInner>,
 }
 
 /// A gateway could not be made.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot make the key that questions to clients are sealed with: {0}")]
-pub struct GatewayFault(String);
+pub struct GatewayError(String);
 
 /// No servers: an agent is offered what the catalog has, and nothing beside it.
 #[derive(Debug)]
-pub struct NoServers(broadcast::Sender<(String, News)>);
+pub struct NoServers(broadcast::Sender<(String, ServerChange)>);
 
-pub(crate) struct Inner {
+pub(crate) struct GatewayInner {
     gate: Gate,
-    exchange: Exchange,
+    exchange: ActiveCallers,
     servers: Arc<dyn Servers>,
-    setup: Setup,
-    slips: Slips,
+    setup: GatewaySettings,
+    slips: PendingCalls,
     codec: RequestStateCodec,
     /// For clients without connections of their own.
     session: SessionId,
-    shelf: Shelf,
-    watched: Watched,
+    shelf: ResourceDirectory,
+    watched: WatchedResources,
     /// How many calls are followed.
     followed: watch::Sender<usize>,
 }
 
 /// Counts as a call that is followed, until this is dropped.
-pub(crate) struct Counted<'a>(&'a Inner);
+pub(crate) struct FollowedCallGuard<'a>(&'a GatewayInner);
 
-impl Inner {
-    fn counted(&self) -> Counted<'_> {
+impl GatewayInner {
+    fn counted(&self) -> FollowedCallGuard<'_> {
         self.followed.send_modify(|calls| *calls = calls.saturating_add(1));
-        Counted(self)
+        FollowedCallGuard(self)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for FollowedCallGuard<'_> {
     fn drop(&mut self) {
         self.0.followed.send_modify(|calls| *calls = calls.saturating_sub(1));
     }
@@ -154,7 +154,7 @@ impl Servers for NoServers {
         Vec::new()
     }
 
-    fn news(&self) -> broadcast::Receiver<(String, News)> {
+    fn news(&self) -> broadcast::Receiver<(String, ServerChange)> {
         self.0.subscribe()
     }
 }
@@ -163,18 +163,19 @@ impl Gateway {
     /// A gateway to this gate and these servers. The exchange is the one that the tools of the servers look into.
     pub fn new(
         gate: Gate,
-        exchange: Exchange,
+        exchange: ActiveCallers,
         servers: Arc<dyn Servers>,
-        setup: Setup,
-    ) -> Result<Self, GatewayFault> {
+        setup: GatewaySettings,
+    ) -> Result<Self, GatewayError> {
         let mut key = [0_u8; 32];
-        getrandom::fill(&mut key).map_err(|error| GatewayFault(error.to_string()))?;
-        let codec = RequestStateCodec::try_new(key).map_err(|error| GatewayFault(error.to_string()))?;
-        let slips = Slips::new(setup.pending.clone());
+        getrandom::fill(&mut key).map_err(|error| GatewayError(error.to_string()))?;
+        let codec = RequestStateCodec::try_new(key).map_err(|error| GatewayError(error.to_string()))?;
+        let slips = PendingCalls::new(setup.pending.clone());
         let session = fresh_session()?;
-        let (shelf, watched) = (Shelf::default(), Watched::default());
+        let (shelf, watched) = (ResourceDirectory::default(), WatchedResources::default());
         let followed = watch::Sender::new(0);
-        let inner = Inner { gate, exchange, servers, setup, slips, codec, session, shelf, watched, followed };
+        let inner =
+            GatewayInner { gate, exchange, servers, setup, slips, codec, session, shelf, watched, followed };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -188,8 +189,8 @@ impl Gateway {
     }
 
     /// What serves one client, with a session of its own.
-    pub fn connection(&self, wire: Wire) -> Result<Connection, GatewayFault> {
-        Ok(Connection::new(Arc::clone(&self.inner), fresh_session()?, wire))
+    pub fn connection(&self, wire: TransportKind) -> Result<ClientConnection, GatewayError> {
+        Ok(ClientConnection::new(Arc::clone(&self.inner), fresh_session()?, wire))
     }
 }
 
@@ -199,7 +200,7 @@ impl fmt::Debug for Gateway {
     }
 }
 
-impl fmt::Debug for Setup {
+impl fmt::Debug for GatewaySettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { tenant, cwd, mode, agent, elicitation, pages: _, deadline, tick, names, pending, told: _ } =
             self;
@@ -217,6 +218,6 @@ impl fmt::Debug for Setup {
     }
 }
 
-fn fresh_session() -> Result<SessionId, GatewayFault> {
-    SessionId::new(format!("mcp-{}", fresh_id())).map_err(|bad| GatewayFault(bad.to_string()))
+fn fresh_session() -> Result<SessionId, GatewayError> {
+    SessionId::new(format!("mcp-{}", fresh_id())).map_err(|bad| GatewayError(bad.to_string()))
 }

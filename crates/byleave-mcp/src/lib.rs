@@ -9,8 +9,8 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-pub mod exchange;
+pub mod active_callers;
 pub mod gateway;
-mod protocol;
-pub mod relay;
+mod protocol_version;
+pub mod result_conversion;
 pub mod upstream;

@@ -6,22 +6,22 @@
 //!
 //! Nothing of a server is started, shown to a model or called before a person has accepted just that.
 
-mod accept;
-mod child;
-pub mod definition;
-mod ear;
-pub mod file;
-mod link;
+mod active_calls;
+mod argument_effects;
+mod client_handler;
+pub mod config_file;
+mod connection;
+mod http;
 pub mod login;
-pub mod names;
+pub mod login_store;
 pub mod pins;
+mod raw_capture;
+pub mod server_definition;
+mod server_process;
+mod server_tool;
 mod servers;
-mod shape;
-mod tap;
-pub mod tokens;
-mod tool;
-mod under_way;
-mod web;
+pub mod tool_names;
+mod trust_server;
 
 use std::sync::Arc;
 
@@ -29,11 +29,11 @@ use rmcp::model::{ServerPeerInfo, Tool};
 use rmcp::service::{Peer, RoleClient};
 use tokio::sync::broadcast;
 
-pub use accept::{ACCEPT, Asking};
-pub use child::{Ground, NotStarted};
-pub use link::Down;
-pub use servers::{Stands, Upstream};
-pub use tool::ServerTool;
+pub use connection::ServerUnavailable;
+pub use server_process::{ServerEnvironment, ServerStartError};
+pub use server_tool::ServerTool;
+pub use servers::{ServerStatus, Upstream};
+pub use trust_server::{ACCEPT, AcceptanceContext};
 
 /// A server that is there, as the gateway sees it.
 pub trait Server: Send + Sync {
@@ -51,7 +51,7 @@ pub trait Server: Send + Sync {
 
 /// Something that changed at a server, of which agents are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum ServerChange {
     /// Its tools are others, after pins were looked at.
     Tools,
     /// Its prompts are others.
@@ -70,5 +70,5 @@ pub trait Servers: Send + Sync {
     /// Those that there are, by name.
     fn list(&self) -> Vec<Arc<dyn Server>>;
     /// Hears what changes from now on: the server's name, and what.
-    fn news(&self) -> broadcast::Receiver<(String, News)>;
+    fn news(&self) -> broadcast::Receiver<(String, ServerChange)>;
 }

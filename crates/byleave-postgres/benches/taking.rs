@@ -22,15 +22,15 @@ mod story;
 
 use std::time::{Duration, Instant};
 
-use byleave::book::Book as _;
-use byleave::ledger::conformance::script::Setting;
-use byleave_postgres::Taking;
+use byleave::audit_log::AuditLog as _;
+use byleave::ledger::conformance::record_script::ScriptSettings;
+use byleave_postgres::Ingest;
 use futures::stream::{self, StreamExt as _};
 use sqlx_core::query::query;
 use sqlx_core::query_scalar::query_scalar;
 use sqlx_core::row::Row as _;
 
-use crate::server::Ground;
+use crate::server::PgSchema;
 use crate::story::{asked, waiting};
 
 /// So many are given at once, and so many rows are in a bare insert.
@@ -40,7 +40,7 @@ const TENANTS: [&str; 5] = ["a", "b", "c", "d", "e"];
 const RATIO_MIN: f64 = 0.5;
 
 /// Gives what is there in rounds, as it would come in: the first append of many calls, then the second.
-async fn take(book: &byleave_postgres::PgBook, rounds: &[Vec<Taking>]) -> Duration {
+async fn take(book: &byleave_postgres::PgAuditLog, rounds: &[Vec<Ingest>]) -> Duration {
     let begun = Instant::now();
     let mut takings =
         stream::iter(rounds.iter().flatten().map(|taking| book.take(taking.clone()))).buffered(TOGETHER * 2);
@@ -51,7 +51,7 @@ async fn take(book: &byleave_postgres::PgBook, rounds: &[Vec<Taking>]) -> Durati
 }
 
 /// Writes the same rows into the same tables of another schema, in batches of the same size, and does nothing else.
-async fn bare(from: &Ground, to: &Ground) -> (Duration, i64) {
+async fn bare(from: &PgSchema, to: &PgSchema) -> (Duration, i64) {
     let mut connection = to.connection().await;
     let mut rows = 0;
     let mut took = Duration::ZERO;
@@ -130,7 +130,7 @@ impl Column {
     }
 }
 
-async fn columns_of(ground: &Ground, table: &str) -> Vec<(String, String)> {
+async fn columns_of(ground: &PgSchema, table: &str) -> Vec<(String, String)> {
     let sql = "SELECT column_name::text, data_type::text FROM information_schema.columns
         WHERE table_schema = current_schema() AND table_name = $1 ORDER BY ordinal_position";
     let rows = query(sql).bind(table).fetch_all(&mut ground.connection().await).await.unwrap();
@@ -138,10 +138,10 @@ async fn columns_of(ground: &Ground, table: &str) -> Vec<(String, String)> {
 }
 
 /// Takes it, and then writes the rows that came of it bare. Says how much slower the former was, most of the time.
-async fn compared(what: &str, rounds: &[Vec<Taking>], bar: Option<f64>) -> (String, f64) {
+async fn compared(what: &str, rounds: &[Vec<Ingest>], bar: Option<f64>) -> (String, f64) {
     let (mut ratios, mut taken, mut written) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..5 {
-        let (from, to) = (Ground::new().await, Ground::new().await);
+        let (from, to) = (PgSchema::new().await, PgSchema::new().await);
         let (book, other) = (from.open().await, to.open().await);
         let took = take(&book, rounds).await;
         let (bare, rows) = bare(&from, &to).await;
@@ -173,14 +173,14 @@ fn main() {
     let short = std::env::var("BYLEAVE_PROOF").is_ok_and(|size| size == "short");
     let calls: usize = if short { 500 } else { 5_000 };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let setting = |n: usize| Setting { tenant: TENANTS[n % 5], ..Setting::default() };
+    let setting = |n: usize| ScriptSettings { tenant: TENANTS[n % 5], ..ScriptSettings::default() };
     let (lines, ratios): (Vec<String>, Vec<f64>) = runtime.block_on(async {
         // Every row is new: what is inserted bare is what was written.
-        let waiting: Vec<Taking> = (0..calls * 4).map(|n| waiting(setting(n)).1).collect();
+        let waiting: Vec<Ingest> = (0..calls * 4).map(|n| waiting(setting(n)).1).collect();
         // As the fleet brings a call that is over when it is fetched: all its appends together, so each row is written once.
-        let together: Vec<Taking> = (0..calls).flat_map(|n| asked(setting(n)).1).collect();
+        let together: Vec<Ingest> = (0..calls).flat_map(|n| asked(setting(n)).1).collect();
         // Each append by itself: rows are changed, too, twice for each that is left in the end. Bare inserts have nothing like it.
-        let mut apart: Vec<Vec<Taking>> = vec![Vec::new(); 4];
+        let mut apart: Vec<Vec<Ingest>> = vec![Vec::new(); 4];
         for n in 0..calls {
             for (round, taking) in apart.iter_mut().zip(asked(setting(n)).1) {
                 round.push(taking);

@@ -8,32 +8,32 @@ mod tables;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use byleave::book::CallState;
-use byleave::ledger::Listing;
-use byleave_core::act::Deed;
-use byleave_core::chain::{GENESIS, Line};
+use byleave::audit_log::CallState;
+use byleave::ledger::CallSummary;
+use byleave_core::admin_action::AdminActionKind;
 use byleave_core::digest::Digest;
+use byleave_core::hash_chain::{ChainedEntry, GENESIS};
 use byleave_core::id::{CallId, TenantId};
 use sqlx_core::Error;
 use sqlx_core::connection::Connection as _;
 use sqlx_postgres::PgConnection;
 
-use crate::listed::{At, Listed, Moved, Step};
+use crate::call_projection::{AppendStep, ApprovalChanges, CallRow, RecordLocation};
+use crate::ingest::{AdminActionRow, IngestError, ValidatedIngest};
 use crate::schema::{ACT, RECORD, prepare_months, shard_of};
-use crate::taking::{Checked, NewAct, TakeFault};
 
 /// Something to write.
-pub(crate) enum Work {
+pub(crate) enum WriteOp {
     /// What an append brought.
-    Take(Box<Checked>),
+    Take(Box<ValidatedIngest>),
     /// An act.
-    Act(Box<NewAct>),
+    Act(Box<AdminActionRow>),
 }
 
 /// What came of a piece of work, provided that the transaction commits.
-pub(crate) type Done = Result<(), TakeFault>;
+pub(crate) type WriteOutcome = Result<(), IngestError>;
 
-impl Work {
+impl WriteOp {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Take(taking) => taking.bytes(),
@@ -52,7 +52,7 @@ impl Work {
     fn forgets(&self) -> Option<CallId> {
         match self {
             Self::Act(act) => match act.act.deed {
-                Deed::Forget { call } => Some(call),
+                AdminActionKind::Forget { call } => Some(call),
                 _ => None,
             },
             Self::Take(_) => None,
@@ -63,16 +63,16 @@ impl Work {
 /// Writes all of it in one transaction. An error takes the whole transaction back.
 pub(crate) async fn perform(
     connection: &mut PgConnection,
-    works: &[Work],
+    works: &[WriteOp],
     prepared: &mut i32,
-) -> Result<Vec<Done>, Error> {
+) -> Result<Vec<WriteOutcome>, Error> {
     let mut transaction = connection.begin().await?;
-    let end = End::lock(&mut transaction).await?;
+    let end = LogEnd::lock(&mut transaction).await?;
     let month = end.month;
     if month > *prepared {
         prepare_months(&mut transaction, month).await?;
     }
-    let mut batch = Batch::load(&mut transaction, works, end).await?;
+    let mut batch = WriteBatch::load(&mut transaction, works, end).await?;
     let done = works.iter().map(|work| batch.consider(work)).collect();
     batch.write(&mut transaction).await?;
     transaction.commit().await?;
@@ -81,7 +81,7 @@ pub(crate) async fn perform(
 }
 
 /// The end of the book, held until the transaction is over.
-struct End {
+struct LogEnd {
     pos: i64,
     places: Vec<i64>,
     month: i32,
@@ -89,7 +89,7 @@ struct End {
     begins: Option<i64>,
 }
 
-impl End {
+impl LogEnd {
     /// The next place in the book, and in the shard.
     fn next(&mut self, shard: i16) -> (i64, i64) {
         self.pos += 1;
@@ -103,8 +103,8 @@ impl End {
 }
 
 /// A row of lines to be written.
-struct NewRow {
-    at: At,
+struct NewEntryRow {
+    at: RecordLocation,
     call: CallId,
     seq: u32,
     count: u32,
@@ -118,31 +118,31 @@ struct NewRow {
 
 /// What came early, with what a list will show of it.
 #[derive(Clone)]
-struct Early {
-    taking: Checked,
+struct OutOfOrder {
+    taking: ValidatedIngest,
     /// It is in the table already.
     is_kept: bool,
 }
 
 /// What is known of one call.
 #[derive(Default)]
-struct Standing {
+struct CallLookup {
     /// How it is listed; `None` until its first lines are there.
-    listed: Option<Listed>,
+    listed: Option<CallRow>,
     /// The state that the table has it in.
     was: Option<CallState>,
     /// The wrapped key of a record that is opened here.
     key: Option<Vec<u8>>,
     /// What came early, by its place.
-    early: BTreeMap<u32, Early>,
+    early: BTreeMap<u32, OutOfOrder>,
     /// What came early and has its place now.
     placed: Vec<u32>,
-    moved: Vec<Moved>,
+    moved: Vec<ApprovalChanges>,
     is_changed: bool,
     is_forgotten_now: bool,
 }
 
-impl Standing {
+impl CallLookup {
     fn length(&self) -> u32 {
         self.listed.as_ref().map_or(0, |listed| listed.length)
     }
@@ -152,31 +152,31 @@ impl Standing {
     }
 }
 
-struct Batch {
-    end: End,
-    standings: HashMap<CallId, Standing>,
+struct WriteBatch {
+    end: LogEnd,
+    standings: HashMap<CallId, CallLookup>,
     /// The lines that are there, of what was there before.
-    known: HashMap<CallId, Vec<Line>>,
+    known: HashMap<CallId, Vec<ChainedEntry>>,
     /// Acts and records that lie somewhere, by the book.
     placed: HashSet<CallId>,
     forgotten: HashSet<(CallId, TenantId)>,
-    rows: Vec<NewRow>,
+    rows: Vec<NewEntryRow>,
     /// The links of lines that are written here.
     links: HashMap<(CallId, u32), Digest>,
     forgets: Vec<(CallId, TenantId)>,
-    opened_acts: Vec<(CallId, At)>,
+    opened_acts: Vec<(CallId, RecordLocation)>,
 }
 
-impl Batch {
+impl WriteBatch {
     /// Says whether a piece of work is taken, and notes what is to be written for it.
-    fn consider(&mut self, work: &Work) -> Done {
+    fn consider(&mut self, work: &WriteOp) -> WriteOutcome {
         match work {
-            Work::Take(taking) => self.consider_taking(taking),
-            Work::Act(act) => self.consider_act(act),
+            WriteOp::Take(taking) => self.consider_taking(taking),
+            WriteOp::Act(act) => self.consider_act(act),
         }
     }
 
-    fn consider_taking(&mut self, taking: &Checked) -> Done {
+    fn consider_taking(&mut self, taking: &ValidatedIngest) -> WriteOutcome {
         let standing = self.standings.entry(taking.call).or_default();
         let length = standing.length();
         if standing.listed.is_none() && self.placed.contains(&taking.call) {
@@ -218,11 +218,11 @@ impl Batch {
     }
 
     /// Puts lines behind those that are there.
-    fn open_or_go_on(&mut self, taking: &Checked) {
+    fn open_or_go_on(&mut self, taking: &ValidatedIngest) {
         let shard = shard_of(&taking.listing.tenant);
         let (pos, place) = self.end.next(shard);
         let standing = self.standings.entry(taking.call).or_default();
-        let step = Step {
+        let step = AppendStep {
             pos,
             length: taking.end,
             head: taking.head,
@@ -235,9 +235,9 @@ impl Batch {
                 (listed.at, listed.forgotten, moved)
             }
             none => {
-                let at = At { shard, month: self.end.month, first: pos };
+                let at = RecordLocation { shard, month: self.end.month, first: pos };
                 let forgotten = self.forgotten.contains(&(taking.call, taking.listing.tenant.clone()));
-                let (listed, moved) = Listed::opened(taking.call, at, forgotten, step);
+                let (listed, moved) = CallRow::opened(taking.call, at, forgotten, step);
                 *none = Some(listed);
                 standing.key.clone_from(&taking.key);
                 (at, forgotten, moved)
@@ -246,7 +246,7 @@ impl Batch {
         standing.moved.push(moved);
         standing.is_changed = true;
         self.links.extend(taking.lines.iter().map(|line| ((taking.call, line.seq()), line.link())));
-        self.rows.push(NewRow {
+        self.rows.push(NewEntryRow {
             at,
             call: taking.call,
             seq: taking.seq,
@@ -261,13 +261,13 @@ impl Batch {
         });
     }
 
-    fn consider_act(&mut self, act: &NewAct) -> Done {
+    fn consider_act(&mut self, act: &AdminActionRow) -> WriteOutcome {
         let taken = self.placed.contains(&act.place)
             || self.standings.get(&act.place).is_some_and(|standing| standing.listed.is_some());
         if taken {
             return match self.link_at(act.place, 0) {
                 Some(link) if link == act.head => Ok(()),
-                _ => Err(TakeFault::Contradicts {
+                _ => Err(IngestError::Contradicts {
                     call: act.place,
                     seq: 0,
                     why: "the id of an act is taken".into(),
@@ -277,11 +277,11 @@ impl Batch {
         let tenant = &act.act.tenant;
         let shard = shard_of(tenant);
         let (pos, place) = self.end.next(shard);
-        let at = At { shard, month: self.end.month, first: pos };
+        let at = RecordLocation { shard, month: self.end.month, first: pos };
         self.placed.insert(act.place);
         self.links.insert((act.place, 0), act.head);
         self.opened_acts.push((act.place, at));
-        self.rows.push(NewRow {
+        self.rows.push(NewEntryRow {
             at,
             call: act.place,
             seq: 0,
@@ -293,7 +293,7 @@ impl Batch {
             body: act.body.clone(),
             contents: Vec::new(),
         });
-        if let Deed::Forget { call } = &act.act.deed {
+        if let AdminActionKind::Forget { call } = &act.act.deed {
             self.forget(*call, tenant);
         }
         Ok(())
@@ -312,7 +312,7 @@ impl Batch {
 }
 
 /// Keeps lines whose place is not there yet, unless they contradict others that are kept.
-fn keep_early(standing: &mut Standing, taking: &Checked) -> Done {
+fn keep_early(standing: &mut CallLookup, taking: &ValidatedIngest) -> WriteOutcome {
     if let Some(kept) = standing.early.get(&taking.seq) {
         return if (kept.taking.end, kept.taking.head) == (taking.end, taking.head) {
             Ok(())
@@ -325,21 +325,21 @@ fn keep_early(standing: &mut Standing, taking: &Checked) -> Done {
     if before.is_some_and(|before| !fits(before, taking)) || after.is_some_and(|after| !fits(taking, after)) {
         return Err(taking.contradicts("it does not fit another that waits for its place"));
     }
-    standing.early.insert(taking.seq, Early { taking: taking.clone(), is_kept: false });
+    standing.early.insert(taking.seq, OutOfOrder { taking: taking.clone(), is_kept: false });
     Ok(())
 }
 
 /// Whether one that comes later in a record may stand behind another.
-fn fits(one: &Checked, later: &Checked) -> bool {
+fn fits(one: &ValidatedIngest, later: &ValidatedIngest) -> bool {
     one.end < later.seq || (one.end == later.seq && one.head == later.before)
 }
 
 /// Checks that lines continue the record, and that what waits behind them continues it too. Returns the places of those.
-fn line_up(standing: &Standing, taking: &Checked) -> Result<Vec<u32>, TakeFault> {
+fn line_up(standing: &CallLookup, taking: &ValidatedIngest) -> Result<Vec<u32>, IngestError> {
     if taking.before != standing.head() {
         return Err(taking.contradicts("it does not continue the chain"));
     }
-    let of = |listing: &Listing| (listing.tenant.clone(), listing.session.clone());
+    let of = |listing: &CallSummary| (listing.tenant.clone(), listing.session.clone());
     let whose = standing.listed.as_ref().map_or_else(|| of(&taking.listing), |listed| of(&listed.listing));
     if of(&taking.listing) != whose {
         return Err(taking.contradicts("the call is of another session"));

@@ -2,9 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use byleave::book::marks::{kind_from, kind_number, state_from};
-use byleave::book::{CallFilter, CallItem, CallState, Cursor, Page, QuestionFilter, QuestionItem, Written};
-use byleave::ledger::Listing;
+use byleave::audit_log::index_fields::{kind_from, kind_number, state_from};
+use byleave::audit_log::{
+    CallFilter, CallItem, CallState, Cursor, NewRecords, PageRequest, QuestionFilter, QuestionItem,
+};
+use byleave::ledger::CallSummary;
 use byleave_core::id::{CallId, QuestionId};
 use sqlx_core::Error;
 use sqlx_core::query::query;
@@ -13,15 +15,19 @@ use sqlx_core::query_scalar::query_scalar;
 use sqlx_core::row::Row as _;
 use sqlx_postgres::{PgConnection, PgPool, PgRow, Postgres};
 
-use crate::listed::{At, Leaf, state_of};
-use crate::rows::{session, signed_long, tenant, unsigned_long};
+use crate::call_projection::{PartitionKey, RecordLocation, state_of};
+use crate::ingest::storable;
+use crate::line_rows::{session, signed_long, tenant, unsigned_long};
 use crate::schema::{RECORD, shard_of};
-use crate::taking::storable;
 
 const LISTING: &str = "call.tenant, call.session, call.agent, call.tool, call.operation, call.summary";
 
 /// Lists calls, the newest first: month by month, as later calls are in later months.
-pub(crate) async fn calls(pool: &PgPool, filter: CallFilter, page: Page) -> Result<Vec<CallItem>, Error> {
+pub(crate) async fn calls(
+    pool: &PgPool,
+    filter: CallFilter,
+    page: PageRequest,
+) -> Result<Vec<CallItem>, Error> {
     let sql = "SELECT month FROM month WHERE first < $1 ORDER BY first DESC";
     let before = page.after.map_or(i64::MAX, |after| after.0);
     let months = query_scalar::<_, i32>(sql).bind(before).fetch_all(pool).await?;
@@ -31,7 +37,7 @@ pub(crate) async fn calls(pool: &PgPool, filter: CallFilter, page: Page) -> Resu
         if left == 0 {
             break;
         }
-        listed.extend(calls_of(pool, &filter, Page { limit: left, ..page }, month).await?);
+        listed.extend(calls_of(pool, &filter, PageRequest { limit: left, ..page }, month).await?);
     }
     Ok(listed)
 }
@@ -39,7 +45,7 @@ pub(crate) async fn calls(pool: &PgPool, filter: CallFilter, page: Page) -> Resu
 async fn calls_of(
     pool: &PgPool,
     filter: &CallFilter,
-    page: Page,
+    page: PageRequest,
     month: i32,
 ) -> Result<Vec<CallItem>, Error> {
     let mut sql = QueryBuilder::<Postgres>::new(format!(
@@ -118,7 +124,7 @@ async fn calls_of(
 pub(crate) async fn questions(
     pool: &PgPool,
     filter: QuestionFilter,
-    page: Page,
+    page: PageRequest,
 ) -> Result<Vec<QuestionItem>, Error> {
     let mut open = QueryBuilder::<Postgres>::new(
         "SELECT shard, month, first, asked, question, kind, asked_at, expires_at, call
@@ -141,12 +147,12 @@ pub(crate) async fn questions(
     open.push(" ORDER BY asked DESC LIMIT ").push_bind(limit_of(page.limit));
     let mut connection = pool.acquire().await?;
     let rows = open.build().fetch_all(&mut *connection).await?;
-    let mut firsts: HashMap<Leaf, Vec<i64>> = HashMap::new();
+    let mut firsts: HashMap<PartitionKey, Vec<i64>> = HashMap::new();
     for row in &rows {
-        let at = At { shard: row.try_get(0)?, month: row.try_get(1)?, first: row.try_get(2)? };
+        let at = RecordLocation { shard: row.try_get(0)?, month: row.try_get(1)?, first: row.try_get(2)? };
         firsts.entry(at.leaf()).or_default().push(at.first);
     }
-    let mut listings: HashMap<i64, Listing> = HashMap::new();
+    let mut listings: HashMap<i64, CallSummary> = HashMap::new();
     for (leaf, firsts) in firsts {
         let sql = format!(
             "SELECT {LISTING}, call.pos FROM {} AS call WHERE call.pos = ANY($1)",
@@ -173,13 +179,13 @@ pub(crate) async fn questions(
     Ok(items)
 }
 
-/// Which calls were written on after a place; see [`byleave::book::Book::written`].
+/// Which calls were written on after a place; see [`byleave::audit_log::Book::written`].
 ///
 /// Places are handed out under a lock that is held until the commit: whoever has seen one has seen all before it.
-pub(crate) async fn written(pool: &PgPool, after: Option<Cursor>, limit: usize) -> Result<Written, Error> {
+pub(crate) async fn written(pool: &PgPool, after: Option<Cursor>, limit: usize) -> Result<NewRecords, Error> {
     let Some(after) = after else {
         let upto = query_scalar::<_, i64>("SELECT pos FROM book_end").fetch_one(pool).await?;
-        return Ok(Written { upto: Cursor(upto), calls: Vec::new() });
+        return Ok(NewRecords { upto: Cursor(upto), calls: Vec::new() });
     };
     let sql = "SELECT pos, kind, call FROM line WHERE pos > $1 ORDER BY pos LIMIT $2";
     let rows = query(sql).bind(after.0).bind(limit_of(limit)).fetch_all(pool).await?;
@@ -191,11 +197,14 @@ pub(crate) async fn written(pool: &PgPool, after: Option<Cursor>, limit: usize) 
             calls.push(call);
         }
     }
-    Ok(Written { upto, calls })
+    Ok(NewRecords { upto, calls })
 }
 
 /// What a list shows of one call.
-pub(crate) async fn listing(connection: &mut PgConnection, call: CallId) -> Result<Option<Listing>, Error> {
+pub(crate) async fn listing(
+    connection: &mut PgConnection,
+    call: CallId,
+) -> Result<Option<CallSummary>, Error> {
     let sql = format!(
         "SELECT {LISTING} FROM record JOIN call
          ON call.shard = record.shard AND call.month = record.month AND call.pos = record.first
@@ -204,8 +213,8 @@ pub(crate) async fn listing(connection: &mut PgConnection, call: CallId) -> Resu
     query(&sql).bind(call.uuid()).fetch_optional(connection).await?.as_ref().map(listing_at).transpose()
 }
 
-fn listing_at(row: &PgRow) -> Result<Listing, Error> {
-    Ok(Listing {
+fn listing_at(row: &PgRow) -> Result<CallSummary, Error> {
+    Ok(CallSummary {
         tenant: tenant(row, 0)?,
         session: session(row, 1)?,
         agent: row.try_get(2)?,

@@ -1,8 +1,8 @@
 //! Rebuilding: all projections thrown away and made again from the lines, while nobody writes.
 
-use byleave::book::marks::{Note, listing_of};
-use byleave::book::{CallState, deeds};
-use byleave_core::act::Deed;
+use byleave::audit_log::index_fields::{ListNote, listing_of};
+use byleave::audit_log::{CallState, admin_records};
+use byleave_core::admin_action::AdminActionKind;
 use byleave_core::id::CallId;
 use byleave_core::record::Record;
 use sqlx_core::Error;
@@ -11,19 +11,19 @@ use sqlx_core::query::query;
 use sqlx_core::row::Row as _;
 use sqlx_postgres::PgConnection;
 
-use crate::listed::{At, Changes, Listed, Moved, Step};
-use crate::rows::{AT_ONCE, LINE_COLUMNS, LINES_ALONE, LineRow, lines_of};
+use crate::call_projection::{AppendStep, ApprovalChanges, CallRow, ProjectionChanges, RecordLocation};
+use crate::ingest::storable_listing;
+use crate::line_rows::{AT_ONCE, EntryRow, LINE_COLUMNS, LINES_ALONE, lines_of};
 use crate::schema::{ACT, RECORD, over_everything};
-use crate::taking::storable_listing;
 use crate::unsealer::Unsealer;
 
 /// So many calls are written at once.
 const TOGETHER: usize = 500;
 
 /// A record as it is read to be listed again.
-struct Old {
-    rows: Vec<LineRow>,
-    at: At,
+struct StoredRecordRows {
+    rows: Vec<EntryRow>,
+    at: RecordLocation,
     key: Option<Vec<u8>>,
     forgotten: bool,
 }
@@ -54,22 +54,27 @@ pub(crate) async fn rebuild(connection: &mut PgConnection, unsealer: &dyn Unseal
          WHERE line.kind = {RECORD} ORDER BY line.shard, line.month, line.call, line.seq"
     );
     query(&sql).execute(&mut *transaction).await?;
-    let (mut old, mut listed): (Option<Old>, Vec<(Listed, Vec<Moved>)>) = (None, Vec::new());
+    let (mut old, mut listed): (Option<StoredRecordRows>, Vec<(CallRow, Vec<ApprovalChanges>)>) =
+        (None, Vec::new());
     loop {
         let rows = query(&format!("FETCH {AT_ONCE} FROM rebuilt")).fetch_all(&mut *transaction).await?;
         if rows.is_empty() {
             break;
         }
         for row in &rows {
-            let line = LineRow::read(row)?;
+            let line = EntryRow::read(row)?;
             match &mut old {
                 Some(old) if old.rows.first().is_some_and(|first| first.call == line.call) => {
                     old.rows.push(line);
                 }
                 _ => {
-                    let at = At { shard: row.try_get(8)?, month: row.try_get(9)?, first: row.try_get(10)? };
+                    let at = RecordLocation {
+                        shard: row.try_get(8)?,
+                        month: row.try_get(9)?,
+                        first: row.try_get(10)?,
+                    };
                     let (key, forgotten) = (row.try_get(11)?, row.try_get(12)?);
-                    let before = old.replace(Old { rows: vec![line], at, key, forgotten });
+                    let before = old.replace(StoredRecordRows { rows: vec![line], at, key, forgotten });
                     listed.extend(before.and_then(|old| list(&old, unsealer)));
                 }
             }
@@ -88,10 +93,10 @@ pub(crate) async fn rebuild(connection: &mut PgConnection, unsealer: &dyn Unseal
 async fn forgotten(connection: &mut PgConnection) -> Result<(), Error> {
     let sql = format!("SELECT {LINES_ALONE} FROM line WHERE line.kind = {ACT} ORDER BY line.pos");
     for row in query(&sql).fetch_all(&mut *connection).await? {
-        let row = LineRow::read(&row)?;
+        let row = EntryRow::read(&row)?;
         // One that is damaged is for `verify` to name.
-        let Ok(act) = deeds::read(row.call, row.framed()) else { continue };
-        if let Deed::Forget { call } = act.deed {
+        let Ok(act) = admin_records::read(row.call, row.framed()) else { continue };
+        if let AdminActionKind::Forget { call } = act.deed {
             query("INSERT INTO forgotten(call, tenant) VALUES ($1, $2) ON CONFLICT DO NOTHING")
                 .bind(call.uuid())
                 .bind(act.tenant.as_str())
@@ -102,8 +107,11 @@ async fn forgotten(connection: &mut PgConnection) -> Result<(), Error> {
     Ok(())
 }
 
-async fn write(connection: &mut PgConnection, listed: &[(Listed, Vec<Moved>)]) -> Result<(), Error> {
-    let mut changes = Changes::default();
+async fn write(
+    connection: &mut PgConnection,
+    listed: &[(CallRow, Vec<ApprovalChanges>)],
+) -> Result<(), Error> {
+    let mut changes = ProjectionChanges::default();
     for (listed, moved) in listed {
         changes.call(listed, None);
         for moved in moved {
@@ -114,21 +122,21 @@ async fn write(connection: &mut PgConnection, listed: &[(Listed, Vec<Moved>)]) -
 }
 
 /// How a call is listed by its lines; `None` where they do not say whose it is.
-fn list(old: &Old, unsealer: &dyn Unsealer) -> Option<(Listed, Vec<Moved>)> {
+fn list(old: &StoredRecordRows, unsealer: &dyn Unsealer) -> Option<(CallRow, Vec<ApprovalChanges>)> {
     let call: CallId = old.rows.first()?.call;
     let key = old.key.as_deref().and_then(|wrapped| unsealer.key(call, wrapped));
     let lines = lines_of(&old.rows);
     let record = Record::read(call, &lines);
-    let (mut written, mut noted): (usize, Option<Note>) = (0, None);
-    let (mut listed, mut moved): (Option<Listed>, Vec<Moved>) = (None, Vec::new());
+    let (mut written, mut noted): (usize, Option<ListNote>) = (0, None);
+    let (mut listed, mut moved): (Option<CallRow>, Vec<ApprovalChanges>) = (None, Vec::new());
     for row in &old.rows {
         let upto = written.saturating_add(usize::try_from(row.count).unwrap_or(usize::MAX));
         let note = key.as_ref().and_then(|key| unsealer.contents(key, call, row.seq, &row.contents).ok());
-        noted = note.and_then(|unpacked| Note::read(&unpacked.note)).or(noted);
+        noted = note.and_then(|unpacked| ListNote::read(&unpacked.note)).or(noted);
         let so_far = Record::read(call, lines.get(..upto).unwrap_or(&lines));
         let listing = storable_listing(listing_of(&so_far, noted.as_ref())?);
         let entries = record.entries();
-        let step = Step {
+        let step = AppendStep {
             pos: row.pos,
             length: row.seq.saturating_add(row.count),
             head: row.head,
@@ -138,7 +146,7 @@ fn list(old: &Old, unsealer: &dyn Unsealer) -> Option<(Listed, Vec<Moved>)> {
         match &mut listed {
             Some(listed) => moved.push(listed.goes_on(step)),
             none => {
-                let (opened, first) = Listed::opened(call, old.at, old.forgotten, step);
+                let (opened, first) = CallRow::opened(call, old.at, old.forgotten, step);
                 *none = Some(opened);
                 moved.push(first);
             }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use byleave::ledger::LedgerFault;
+use byleave::ledger::LedgerError;
 use byleave_core::digest::Digest;
 use byleave_core::id::TenantId;
 use sqlx_core::migrate::{Migration, MigrationType, Migrator};
@@ -62,11 +62,11 @@ const MAKE_SCHEMA: &str = "DO $$ BEGIN
 END $$";
 
 /// Makes or changes the tables, and the partitions of this month and the next.
-pub(crate) async fn prepare(pool: &PgPool) -> Result<(), LedgerFault> {
+pub(crate) async fn prepare(pool: &PgPool) -> Result<(), LedgerError> {
     query(MAKE_SCHEMA)
         .execute(pool)
         .await
-        .map_err(|error| LedgerFault::new("cannot make the schema of the book", error))?;
+        .map_err(|error| LedgerError::new("cannot make the schema of the book", error))?;
     let book = Migration::new(
         1,
         Cow::Borrowed("book"),
@@ -78,13 +78,13 @@ pub(crate) async fn prepare(pool: &PgPool) -> Result<(), LedgerFault> {
     migrator
         .run(pool)
         .await
-        .map_err(|error| LedgerFault::new("cannot prepare the tables of the book", error))?;
+        .map_err(|error| LedgerError::new("cannot prepare the tables of the book", error))?;
     let months = async {
         let mut connection = pool.acquire().await?;
         let month = query_scalar::<_, i32>("SELECT this_month()").fetch_one(&mut *connection).await?;
         prepare_months(&mut connection, month).await
     };
-    months.await.map_err(|error| LedgerFault::new("cannot prepare the tables of this month", error))
+    months.await.map_err(|error| LedgerError::new("cannot prepare the tables of this month", error))
 }
 
 /// Makes the partitions of a month and of the next, as far as they are missing.
@@ -97,7 +97,7 @@ pub(crate) async fn prepare_months(
 }
 
 /// Checks that a key is the one this book was made with.
-pub(crate) async fn belongs(pool: &PgPool, name: &str, mark: &[u8; 32]) -> Result<(), LedgerFault> {
+pub(crate) async fn belongs(pool: &PgPool, name: &str, mark: &[u8; 32]) -> Result<(), LedgerError> {
     let find = async {
         query("INSERT INTO meta(name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING")
             .bind(name)
@@ -107,9 +107,9 @@ pub(crate) async fn belongs(pool: &PgPool, name: &str, mark: &[u8; 32]) -> Resul
         let sql = "SELECT value FROM meta WHERE name = $1";
         query_scalar::<_, Vec<u8>>(sql).bind(name).fetch_one(pool).await
     };
-    let found = find.await.map_err(|error| LedgerFault::new("cannot open the book", error))?;
+    let found = find.await.map_err(|error| LedgerError::new("cannot open the book", error))?;
     if found == mark {
         return Ok(());
     }
-    Err(LedgerFault::new("cannot open the book", format!("the {name} key is not the one it was made with")))
+    Err(LedgerError::new("cannot open the book", format!("the {name} key is not the one it was made with")))
 }

@@ -9,11 +9,11 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use byleave::book::Anchor;
-use byleave::book::anchor_file::AnchorFile;
-use byleave::book::segment::{OLDER, ROWS_MAX, Seal, SealedRow, digest_of, hex};
-use byleave::ledger::LedgerFault;
-use byleave::pending::Pending;
+use byleave::audit_log::Anchor;
+use byleave::audit_log::anchor_file::AnchorFile;
+use byleave::audit_log::segment::{OLDER, ROWS_MAX, SealedRow, SegmentBody, digest_of, hex};
+use byleave::boxed::BoxFuture;
+use byleave::ledger::LedgerError;
 use byleave_core::digest::Digest;
 use byleave_core::id::CallId;
 use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
@@ -24,34 +24,34 @@ use sqlx_core::row::Row as _;
 use sqlx_postgres::{PgConnection, PgPool, PgRow};
 use uuid::Uuid;
 
-use crate::rows::{digest, signed_long, unsigned, unsigned_long};
+use crate::line_rows::{digest, signed_long, unsigned, unsigned_long};
 use crate::schema::SHARDS;
 
 /// How often someone who waits for the lease looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Where the anchor is kept, outside of the book.
-pub trait Anchors: Send + Sync + 'static {
+pub trait AnchorStore: Send + Sync + 'static {
     /// The anchor as it was last written.
-    fn read(&self) -> Pending<'_, Result<Option<Anchor>, LedgerFault>>;
+    fn read(&self) -> BoxFuture<'_, Result<Option<Anchor>, LedgerError>>;
 
     /// Writes it. It is durable when this returns.
-    fn write(&self, anchor: Anchor) -> Pending<'_, Result<(), LedgerFault>>;
+    fn write(&self, anchor: Anchor) -> BoxFuture<'_, Result<(), LedgerError>>;
 }
 
 /// In a file that everyone who seals can reach.
-impl Anchors for AnchorFile {
-    fn read(&self) -> Pending<'_, Result<Option<Anchor>, LedgerFault>> {
+impl AnchorStore for AnchorFile {
+    fn read(&self) -> BoxFuture<'_, Result<Option<Anchor>, LedgerError>> {
         Box::pin(async move { self.read() })
     }
 
-    fn write(&self, anchor: Anchor) -> Pending<'_, Result<(), LedgerFault>> {
+    fn write(&self, anchor: Anchor) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move { self.write(&anchor) })
     }
 }
 
 /// A signed segment, as it is stored.
-pub(crate) struct Segment {
+pub(crate) struct SignedSegment {
     pub(crate) number: u64,
     pub(crate) shard: i16,
     /// The place in the book of its last row. Says where to look, and nothing else.
@@ -63,7 +63,7 @@ pub(crate) struct Segment {
 /// The columns that [`Segment::read`] reads, in order.
 pub(crate) const SEGMENT_COLUMNS: &str = "number, shard, upto, body, signature";
 
-impl Segment {
+impl SignedSegment {
     pub(crate) fn read(row: &PgRow) -> Result<Self, Error> {
         Ok(Self {
             number: unsigned_long(row.try_get(0)?),
@@ -79,17 +79,17 @@ impl Segment {
 pub(crate) struct Sealer {
     pool: PgPool,
     key: SigningKey,
-    anchors: Arc<dyn Anchors>,
+    anchors: Arc<dyn AnchorStore>,
     lease: Duration,
     holder: Uuid,
 }
 
 /// The lease, by its number.
 #[derive(Clone, Copy)]
-struct Lease(i64);
+struct SealLease(i64);
 
 impl Sealer {
-    pub(crate) fn new(pool: PgPool, key: SigningKey, anchors: Arc<dyn Anchors>, lease: Duration) -> Self {
+    pub(crate) fn new(pool: PgPool, key: SigningKey, anchors: Arc<dyn AnchorStore>, lease: Duration) -> Self {
         Self { pool, key, anchors, lease, holder: Uuid::now_v7() }
     }
 
@@ -98,12 +98,12 @@ impl Sealer {
     }
 
     /// The anchor as it was last written.
-    pub(crate) async fn anchor(&self) -> Result<Option<Anchor>, LedgerFault> {
+    pub(crate) async fn anchor(&self) -> Result<Option<Anchor>, LedgerError> {
         self.anchors.read().await
     }
 
     /// Seals everything there is. Waits while another process is at it.
-    pub(crate) async fn seal(&self) -> Result<u64, LedgerFault> {
+    pub(crate) async fn seal(&self) -> Result<u64, LedgerError> {
         loop {
             if let Some(lease) = self.acquire().await.map_err(cannot)? {
                 return self.seal_and_release(lease).await;
@@ -113,14 +113,14 @@ impl Sealer {
     }
 
     /// The same, but leaves it to another process that is at it.
-    pub(crate) async fn seal_if_free(&self) -> Result<u64, LedgerFault> {
+    pub(crate) async fn seal_if_free(&self) -> Result<u64, LedgerError> {
         match self.acquire().await.map_err(cannot)? {
             Some(lease) => self.seal_and_release(lease).await,
             None => Ok(0),
         }
     }
 
-    async fn seal_and_release(&self, lease: Lease) -> Result<u64, LedgerFault> {
+    async fn seal_and_release(&self, lease: SealLease) -> Result<u64, LedgerError> {
         let sealed = self.seal_under(lease).await;
         let sql = "UPDATE sealer SET until = '-infinity' WHERE fence = $1";
         let released = query(sql).bind(lease.0).execute(&self.pool).await;
@@ -131,7 +131,7 @@ impl Sealer {
         sealed
     }
 
-    async fn acquire(&self) -> Result<Option<Lease>, Error> {
+    async fn acquire(&self) -> Result<Option<SealLease>, Error> {
         let sql = "UPDATE sealer SET fence = fence + 1, holder = $1,
                 until = clock_timestamp() + $2 * interval '1 millisecond'
             WHERE until <= clock_timestamp() RETURNING fence";
@@ -140,14 +140,14 @@ impl Sealer {
             .bind(self.lease_ms())
             .fetch_optional(&self.pool)
             .await?;
-        Ok(fence.map(Lease))
+        Ok(fence.map(SealLease))
     }
 
     fn lease_ms(&self) -> i64 {
         i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX)
     }
 
-    async fn seal_under(&self, lease: Lease) -> Result<u64, LedgerFault> {
+    async fn seal_under(&self, lease: SealLease) -> Result<u64, LedgerError> {
         let mut connection = self.pool.acquire().await.map_err(cannot)?;
         self.check_anchor(&mut connection).await?;
         let newest = newest(&mut connection).await.map_err(cannot)?;
@@ -163,11 +163,11 @@ impl Sealer {
                     break;
                 }
                 let full = rows.len() >= usize::try_from(ROWS_MAX).unwrap_or(usize::MAX);
-                let seal = Seal { number, before, first, rows };
+                let seal = SegmentBody { number, before, first, rows };
                 let body = seal.bytes();
                 let digest = digest_of(&body);
                 let signature = self.key.sign(digest.as_bytes()).to_bytes().to_vec();
-                let segment = Segment { number, shard, upto: last, body, signature };
+                let segment = SignedSegment { number, shard, upto: last, body, signature };
                 self.write(&mut connection, lease, &segment).await?;
                 self.write_anchor(number, digest).await?;
                 (number, before, first, upto) = (number.saturating_add(1), digest, seal.end(), last);
@@ -184,9 +184,9 @@ impl Sealer {
     async fn write(
         &self,
         connection: &mut PgConnection,
-        lease: Lease,
-        segment: &Segment,
-    ) -> Result<(), LedgerFault> {
+        lease: SealLease,
+        segment: &SignedSegment,
+    ) -> Result<(), LedgerError> {
         use sqlx_core::connection::Connection as _;
 
         let mut transaction = connection.begin().await.map_err(cannot)?;
@@ -194,7 +194,7 @@ impl Sealer {
             WHERE fence = $1 AND until > clock_timestamp()";
         let held = query(sql).bind(lease.0).bind(self.lease_ms()).execute(&mut *transaction).await;
         if held.map_err(cannot)?.rows_affected() == 0 {
-            return Err(LedgerFault::new("cannot seal the book", "it took too long, and another took over"));
+            return Err(LedgerError::new("cannot seal the book", "it took too long, and another took over"));
         }
         query("INSERT INTO segment(number, shard, upto, body, signature) VALUES ($1, $2, $3, $4, $5)")
             .bind(signed_long(segment.number))
@@ -209,18 +209,18 @@ impl Sealer {
     }
 
     /// Refuses to go on over a book that is not the one that was anchored.
-    async fn check_anchor(&self, connection: &mut PgConnection) -> Result<(), LedgerFault> {
+    async fn check_anchor(&self, connection: &mut PgConnection) -> Result<(), LedgerError> {
         let Some(anchor) = self.anchor().await? else { return Ok(()) };
         match segment_at(connection, anchor.number).await.map_err(cannot)? {
-            None => Err(LedgerFault::new("cannot seal the book", OLDER)),
+            None => Err(LedgerError::new("cannot seal the book", OLDER)),
             Some(segment) if digest_of(&segment.body) != anchor.digest => {
-                Err(LedgerFault::new("cannot seal the book", "the anchored segment was changed"))
+                Err(LedgerError::new("cannot seal the book", "the anchored segment was changed"))
             }
             Some(_) => Ok(()),
         }
     }
 
-    async fn write_anchor(&self, number: u64, digest: Digest) -> Result<(), LedgerFault> {
+    async fn write_anchor(&self, number: u64, digest: Digest) -> Result<(), LedgerError> {
         // Who slept between the commit and this must not put the anchor back.
         if self.anchor().await?.is_some_and(|anchor| anchor.number > number) {
             return Ok(());
@@ -250,7 +250,7 @@ pub(crate) async fn keep(sealer: Weak<Sealer>, every: Duration) {
 }
 
 /// How many rows are not sealed.
-pub(crate) async fn unsealed(connection: &mut PgConnection) -> Result<u64, LedgerFault> {
+pub(crate) async fn unsealed(connection: &mut PgConnection) -> Result<u64, LedgerError> {
     let places = query_scalar::<_, Vec<i64>>("SELECT places FROM book_end").fetch_one(&mut *connection).await;
     let mut unsealed = 0;
     for (shard, place) in (0..SHARDS).zip(places.map_err(cannot)?) {
@@ -261,28 +261,31 @@ pub(crate) async fn unsealed(connection: &mut PgConnection) -> Result<u64, Ledge
 }
 
 /// Where the sealed part of a shard ends: the place in the book of its last row, and the next place in the shard.
-async fn end_of(connection: &mut PgConnection, shard: i16) -> Result<(i64, i64), LedgerFault> {
+async fn end_of(connection: &mut PgConnection, shard: i16) -> Result<(i64, i64), LedgerError> {
     let sql = format!("SELECT {SEGMENT_COLUMNS} FROM segment WHERE shard = $1 ORDER BY number DESC LIMIT 1");
     let row = query(&sql).bind(shard).fetch_optional(connection).await.map_err(cannot)?;
-    let Some(segment) = row.as_ref().map(Segment::read).transpose().map_err(cannot)? else {
+    let Some(segment) = row.as_ref().map(SignedSegment::read).transpose().map_err(cannot)? else {
         return Ok((0, 1));
     };
-    let seal = Seal::parse(&segment.body).ok_or_else(|| {
-        LedgerFault::new("cannot seal the book", format!("segment {} is damaged", segment.number))
+    let seal = SegmentBody::parse(&segment.body).ok_or_else(|| {
+        LedgerError::new("cannot seal the book", format!("segment {} is damaged", segment.number))
     })?;
     Ok((segment.upto, seal.end()))
 }
 
-async fn newest(connection: &mut PgConnection) -> Result<Option<Segment>, Error> {
+async fn newest(connection: &mut PgConnection) -> Result<Option<SignedSegment>, Error> {
     let sql = format!("SELECT {SEGMENT_COLUMNS} FROM segment ORDER BY number DESC LIMIT 1");
-    query(&sql).fetch_optional(connection).await?.as_ref().map(Segment::read).transpose()
+    query(&sql).fetch_optional(connection).await?.as_ref().map(SignedSegment::read).transpose()
 }
 
 /// The segment of a number.
-pub(crate) async fn segment_at(connection: &mut PgConnection, number: u64) -> Result<Option<Segment>, Error> {
+pub(crate) async fn segment_at(
+    connection: &mut PgConnection,
+    number: u64,
+) -> Result<Option<SignedSegment>, Error> {
     let sql = format!("SELECT {SEGMENT_COLUMNS} FROM segment WHERE number = $1");
     let row = query(&sql).bind(signed_long(number)).fetch_optional(connection).await?;
-    row.as_ref().map(Segment::read).transpose()
+    row.as_ref().map(SignedSegment::read).transpose()
 }
 
 /// The next rows of a shard, and the place in the book of the last of them.
@@ -317,6 +320,6 @@ pub(crate) fn sealed_row(row: &PgRow) -> Result<SealedRow, Error> {
     })
 }
 
-fn cannot(error: Error) -> LedgerFault {
-    LedgerFault::new("cannot seal the book", error)
+fn cannot(error: Error) -> LedgerError {
+    LedgerError::new("cannot seal the book", error)
 }

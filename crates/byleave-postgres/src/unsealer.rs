@@ -1,7 +1,7 @@
 //! Unsealer: opens what was sealed before it came here.
 
-use byleave::book::vault::{self, Unpacked, Vault};
-use byleave::ledger::ContentFault;
+use byleave::audit_log::encryption::{self, KeyVault, UnpackedContents};
+use byleave::ledger::ContentError;
 use byleave_core::digest::RecordKey;
 use byleave_core::id::CallId;
 
@@ -20,10 +20,10 @@ pub trait Unsealer: Send + Sync + 'static {
         call: CallId,
         seq: u32,
         sealed: &[u8],
-    ) -> Result<Unpacked, ContentFault>;
+    ) -> Result<UnpackedContents, ContentError>;
 }
 
-impl Unsealer for Vault {
+impl Unsealer for KeyVault {
     fn mark(&self) -> [u8; 32] {
         self.mark()
     }
@@ -38,7 +38,7 @@ impl Unsealer for Vault {
         call: CallId,
         seq: u32,
         sealed: &[u8],
-    ) -> Result<Unpacked, ContentFault> {
-        vault::unpack(key, call, seq, sealed)
+    ) -> Result<UnpackedContents, ContentError> {
+        encryption::unpack(key, call, seq, sealed)
     }
 }

@@ -4,13 +4,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use byleave::book::segment::{OLDER, Seal, SealedRow, digest_of, hex, is_signed};
-use byleave::book::tally::{self, Move, Tally};
-use byleave::book::{Anchor, Flaw, Place, Verification, deeds};
-use byleave_core::act::Deed;
+use byleave::audit_log::approval_usage::{self, ApprovalEvent, ApprovalUsage};
+use byleave::audit_log::segment::{OLDER, SealedRow, SegmentBody, digest_of, hex, is_signed};
+use byleave::audit_log::{Anchor, IntegrityError, LogPosition, Verification, admin_records};
+use byleave_core::admin_action::AdminActionKind;
 use byleave_core::digest::{Digest, RecordKey};
-use byleave_core::entry::{Entry, Fact};
-use byleave_core::id::{ActId, CallId, TenantId};
+use byleave_core::entry::{Entry, RecordEvent};
+use byleave_core::id::{AdminActionId, CallId, TenantId};
 use byleave_core::record::Record;
 use ed25519_dalek::VerifyingKey;
 use sqlx_core::Error;
@@ -21,9 +21,9 @@ use sqlx_core::row::Row as _;
 use sqlx_postgres::{PgConnection, PgRow};
 use uuid::Uuid;
 
-use crate::rows::{AT_ONCE, LINE_COLUMNS, LINES_ALONE, LineRow, lines_of, place_of, unsigned_long};
+use crate::line_rows::{AT_ONCE, EntryRow, LINE_COLUMNS, LINES_ALONE, lines_of, place_of, unsigned_long};
 use crate::schema::{ACT, RECORD, SHARDS, over_everything, shard_of};
-use crate::seal::{SEGMENT_COLUMNS, Segment, sealed_row, segment_at};
+use crate::seal::{SEGMENT_COLUMNS, SignedSegment, sealed_row, segment_at};
 use crate::unsealer::Unsealer;
 
 /// Checks the whole book as it is at one moment.
@@ -36,17 +36,17 @@ pub(crate) async fn verify(
     let mut moment = connection.begin().await?;
     query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").execute(&mut *moment).await?;
     over_everything(&mut moment).await?;
-    let mut check = Check {
+    let mut check = LogVerifier {
         connection: &mut moment,
         unsealer,
         key,
         found: Verification::default(),
-        tally: Tally::default(),
+        tally: ApprovalUsage::default(),
         moves: Vec::new(),
         first: None,
     };
     check.everything(anchor.as_ref()).await?;
-    let Check { mut found, first, .. } = check;
+    let LogVerifier { mut found, first, .. } = check;
     moment.commit().await?;
     found.anchor = anchor;
     found.flaw = first.map(|(_, flaw)| flaw);
@@ -57,7 +57,7 @@ pub(crate) async fn verify(
 const LAST: i64 = i64::MAX;
 
 /// What a record did with a leave, to be looked for in the projections.
-struct Moving {
+struct ExpectedApprovalRow {
     call: CallId,
     seq: u32,
     tenant: TenantId,
@@ -67,25 +67,25 @@ struct Moving {
 }
 
 /// The first row of a record, with what is kept beside it.
-struct Opening {
+struct RecordFirstRow {
     shard: i16,
     is_found: bool,
     key: Option<Vec<u8>>,
     forgotten: bool,
 }
 
-struct Check<'a> {
+struct LogVerifier<'a> {
     connection: &'a mut PgConnection,
     unsealer: &'a dyn Unsealer,
     key: &'a VerifyingKey,
     found: Verification,
-    tally: Tally,
-    moves: Vec<Moving>,
+    tally: ApprovalUsage,
+    moves: Vec<ExpectedApprovalRow>,
     /// The first flaw by its place in the book.
-    first: Option<(i64, Flaw)>,
+    first: Option<(i64, IntegrityError)>,
 }
 
-impl Check<'_> {
+impl LogVerifier<'_> {
     async fn everything(&mut self, anchor: Option<&Anchor>) -> Result<(), Error> {
         let forgotten = self.acts().await?;
         self.records(&forgotten).await?;
@@ -106,9 +106,9 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn flaw(&mut self, pos: i64, place: Place, why: impl Into<String>) {
+    fn flaw(&mut self, pos: i64, place: LogPosition, why: impl Into<String>) {
         if self.first.as_ref().is_none_or(|(first, _)| pos < *first) {
-            self.first = Some((pos, Flaw { place, why: why.into() }));
+            self.first = Some((pos, IntegrityError { place, why: why.into() }));
         }
     }
 
@@ -119,16 +119,16 @@ impl Check<'_> {
         let rows = query(&sql).fetch_all(&mut *self.connection).await?;
         let mut forgotten = HashSet::new();
         for found in &rows {
-            let row = LineRow::read(found)?;
+            let row = EntryRow::read(found)?;
             let shard: i16 = found.try_get(8)?;
             self.found.acts += 1;
-            let place = Place::Act { act: ActId::new(row.call.uuid()) };
-            match deeds::read(row.call, row.framed()) {
+            let place = LogPosition::Act { act: AdminActionId::new(row.call.uuid()) };
+            match admin_records::read(row.call, row.framed()) {
                 Ok(act) => {
                     if shard_of(&act.tenant) != shard {
                         self.flaw(row.pos, place, "it lies where another tenant's acts lie");
                     }
-                    if let Deed::Forget { call } = act.deed {
+                    if let AdminActionKind::Forget { call } = act.deed {
                         forgotten.insert((call, act.tenant));
                     }
                 }
@@ -149,7 +149,7 @@ impl Check<'_> {
              WHERE line.kind <> {ACT} ORDER BY line.shard, line.month, line.call, line.seq"
         );
         query(&sql).execute(&mut *self.connection).await?;
-        let mut current: Option<(Opening, i32, Vec<LineRow>)> = None;
+        let mut current: Option<(RecordFirstRow, i32, Vec<EntryRow>)> = None;
         loop {
             let sql = format!("FETCH {AT_ONCE} FROM verified");
             let rows = query(&sql).fetch_all(&mut *self.connection).await?;
@@ -157,7 +157,7 @@ impl Check<'_> {
                 break;
             }
             for row in &rows {
-                let line = LineRow::read(row)?;
+                let line = EntryRow::read(row)?;
                 let (shard, month) = (row.try_get::<i16, _>(8)?, row.try_get::<i32, _>(9)?);
                 match &mut current {
                     Some((opening, of, lines))
@@ -167,7 +167,7 @@ impl Check<'_> {
                         lines.push(line);
                     }
                     _ => {
-                        let opening = Opening {
+                        let opening = RecordFirstRow {
                             shard,
                             is_found: row.try_get(10)?,
                             key: row.try_get(11)?,
@@ -186,25 +186,34 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn record(&mut self, opening: &Opening, rows: &[LineRow], forgotten: &HashSet<(CallId, TenantId)>) {
+    fn record(
+        &mut self,
+        opening: &RecordFirstRow,
+        rows: &[EntryRow],
+        forgotten: &HashSet<(CallId, TenantId)>,
+    ) {
         let Some(first) = rows.first() else { return };
         let call = first.call;
         let lines = lines_of(rows);
         self.found.records += 1;
         self.found.lines += lines.len() as u64;
         if let Some(row) = rows.iter().find(|row| row.kind != RECORD) {
-            self.flaw(row.pos, Place::Line { call, seq: row.seq }, "it is neither of a record nor an act");
+            self.flaw(
+                row.pos,
+                LogPosition::Line { call, seq: row.seq },
+                "it is neither of a record nor an act",
+            );
         }
         let record = Record::read(call, &lines);
         if let Some(damage) = record.damage() {
             let seq = damage.seq();
             let row = rows.iter().rev().find(|row| row.seq <= seq).unwrap_or(first);
-            self.flaw(row.pos, Place::Line { call, seq }, damage.to_string());
+            self.flaw(row.pos, LogPosition::Line { call, seq }, damage.to_string());
         }
         let whose = record.heading().map(|heading| heading.tenant.clone());
         if whose.as_ref().is_some_and(|tenant| shard_of(tenant) != opening.shard) {
             let why = "it lies where another tenant's records lie";
-            self.flaw(first.pos, Place::Line { call, seq: first.seq }, why);
+            self.flaw(first.pos, LogPosition::Line { call, seq: first.seq }, why);
         }
         let is_forgotten = whose.is_some_and(|tenant| forgotten.contains(&(call, tenant)));
         let key = self.record_key(first, opening, is_forgotten);
@@ -212,9 +221,14 @@ impl Check<'_> {
         self.leaves(&record, rows);
     }
 
-    fn record_key(&mut self, first: &LineRow, opening: &Opening, is_forgotten: bool) -> Option<RecordKey> {
+    fn record_key(
+        &mut self,
+        first: &EntryRow,
+        opening: &RecordFirstRow,
+        is_forgotten: bool,
+    ) -> Option<RecordKey> {
         let call = first.call;
-        let place = Place::Key { call };
+        let place = LogPosition::Key { call };
         if !opening.is_found {
             self.flaw(first.pos, place, "the record cannot be found by its id");
             return None;
@@ -236,9 +250,9 @@ impl Check<'_> {
         key
     }
 
-    fn contents(&mut self, rows: &[LineRow], key: Option<&RecordKey>, opening: &Opening) {
+    fn contents(&mut self, rows: &[EntryRow], key: Option<&RecordKey>, opening: &RecordFirstRow) {
         for row in rows {
-            let place = Place::Content { call: row.call, seq: row.seq };
+            let place = LogPosition::Content { call: row.call, seq: row.seq };
             match key {
                 // Of a key that is destroyed or damaged was spoken already.
                 None if opening.key.is_some() || opening.forgotten || row.contents.is_empty() => {}
@@ -254,21 +268,27 @@ impl Check<'_> {
     }
 
     /// A use of a leave that cannot be found could be had again, and a giving that cannot be found could be renewed.
-    fn leaves(&mut self, record: &Record, rows: &[LineRow]) {
+    fn leaves(&mut self, record: &Record, rows: &[EntryRow]) {
         self.tally.take(record, |seq| place_of(rows, seq));
         let Some(heading) = record.heading() else { return };
-        let moves = tally::moves(record).map(|(seq, moved)| {
+        let moves = approval_usage::moves(record).map(|(seq, moved)| {
             let (leave, what) = match moved {
-                Move::Given(leave) => (leave.id, Ok(leave.tool.clone())),
-                Move::Used(leave, attempt) => (leave, Err(attempt.uuid())),
+                ApprovalEvent::Given(leave) => (leave.id, Ok(leave.tool.clone())),
+                ApprovalEvent::Used(leave, attempt) => (leave, Err(attempt.uuid())),
             };
-            Moving { call: record.call(), seq, tenant: heading.tenant.clone(), leave: leave.uuid(), what }
+            ExpectedApprovalRow {
+                call: record.call(),
+                seq,
+                tenant: heading.tenant.clone(),
+                leave: leave.uuid(),
+                what,
+            }
         });
         self.moves.extend(moves);
     }
 
     async fn moves(&mut self) -> Result<(), Error> {
-        for Moving { call, seq, tenant, leave, what } in std::mem::take(&mut self.moves) {
+        for ExpectedApprovalRow { call, seq, tenant, leave, what } in std::mem::take(&mut self.moves) {
             let (word, listed) = match what {
                 Ok(tool) => {
                     let sql = "SELECT EXISTS(SELECT FROM leave WHERE tenant = $1 AND id = $2 AND call = $3 AND tool = $4)";
@@ -286,7 +306,7 @@ impl Check<'_> {
             };
             if !listed {
                 let why = format!("its {word} of leave {leave} is not listed; rebuild the projections");
-                self.flaw(LAST, Place::Line { call, seq }, why);
+                self.flaw(LAST, LogPosition::Line { call, seq }, why);
             }
         }
         Ok(())
@@ -306,16 +326,16 @@ impl Check<'_> {
                 return Ok(());
             }
             for row in &rows {
-                let segment = Segment::read(row)?;
+                let segment = SignedSegment::read(row)?;
                 self.found.segments += 1;
                 if segment.number != number {
-                    self.flaw(0, Place::Segment { number }, "it is missing");
+                    self.flaw(0, LogPosition::Segment { number }, "it is missing");
                     number = segment.number;
                 }
-                let here = Place::Segment { number };
+                let here = LogPosition::Segment { number };
                 let place = places.entry(segment.shard).or_insert(1);
                 let signed = is_signed(self.key, &segment.body, &segment.signature);
-                let why = match Seal::parse(&segment.body).filter(|_| signed) {
+                let why = match SegmentBody::parse(&segment.body).filter(|_| signed) {
                     None => Some("its signature does not fit"),
                     Some(seal) => {
                         let follows = (seal.number, seal.before, seal.first) == (number, before, *place);
@@ -339,7 +359,7 @@ impl Check<'_> {
              WHERE shard = {shard} ORDER BY place, pos"
         );
         query(&sql).execute(&mut *self.connection).await?;
-        let mut rows = Rows { name: format!("rows_{shard}"), read: Vec::new().into_iter(), last: 0 };
+        let mut rows = ShardRows { name: format!("rows_{shard}"), read: Vec::new().into_iter(), last: 0 };
         let (mut number, mut place) = (0_i64, 1_i64);
         let sql = format!(
             "SELECT {SEGMENT_COLUMNS} FROM segment WHERE shard = $1 AND number > $2 ORDER BY number LIMIT 1"
@@ -347,10 +367,10 @@ impl Check<'_> {
         let mut found = rows.next(self.connection).await?;
         loop {
             let next = query(&sql).bind(shard).bind(number).fetch_optional(&mut *self.connection).await?;
-            let Some(segment) = next.as_ref().map(Segment::read).transpose()? else { break };
+            let Some(segment) = next.as_ref().map(SignedSegment::read).transpose()? else { break };
             number = i64::try_from(segment.number).unwrap_or(i64::MAX);
             // Of one that cannot be read was spoken already.
-            let Some(seal) = Seal::parse(&segment.body) else { continue };
+            let Some(seal) = SegmentBody::parse(&segment.body) else { continue };
             for (at, sealed) in (seal.first..).zip(&seal.rows) {
                 // What stands before this place, or in it twice, is of nobody.
                 while let Some(row) = found.filter(|row| row.place < at) {
@@ -364,7 +384,7 @@ impl Check<'_> {
                 };
                 if let Some((pos, how)) = why {
                     let why = format!("it {how} that segment {} sealed", seal.number);
-                    self.flaw(pos, Place::Line { call: sealed.call, seq: sealed.seq }, why);
+                    self.flaw(pos, LogPosition::Line { call: sealed.call, seq: sealed.seq }, why);
                 }
                 if found.is_some_and(|row| row.place == at) {
                     found = rows.next(self.connection).await?;
@@ -379,7 +399,7 @@ impl Check<'_> {
             } else if row.place < place {
                 self.foreign(row);
             } else {
-                let here = Place::Line { call: row.row.call, seq: row.row.seq };
+                let here = LogPosition::Line { call: row.row.call, seq: row.row.seq };
                 self.flaw(row.pos, here, "what stood before it is missing");
                 place = row.place.saturating_add(1);
             }
@@ -387,25 +407,25 @@ impl Check<'_> {
         }
         if place != end.saturating_add(1) {
             let why = format!("shard {shard} has {} rows, and {end} were written", unsigned_long(place - 1));
-            self.flaw(LAST, Place::File, why);
+            self.flaw(LAST, LogPosition::File, why);
         }
         Ok(())
     }
 
-    fn foreign(&mut self, row: Found) {
-        let here = Place::Line { call: row.row.call, seq: row.row.seq };
+    fn foreign(&mut self, row: ScannedRow) {
+        let here = LogPosition::Line { call: row.row.call, seq: row.row.seq };
         self.flaw(row.pos, here, "another row stands in its place");
     }
 
     async fn anchor(&mut self, anchor: &Anchor) -> Result<(), Error> {
         if anchor.key != hex(self.key.as_bytes()) {
-            self.flaw(LAST, Place::Anchor, "it names another signing key");
+            self.flaw(LAST, LogPosition::Anchor, "it names another signing key");
         }
         match segment_at(self.connection, anchor.number).await? {
-            None => self.flaw(LAST, Place::Anchor, OLDER),
+            None => self.flaw(LAST, LogPosition::Anchor, OLDER),
             Some(segment) if digest_of(&segment.body) != anchor.digest => {
                 let why = format!("segment {} is not the one that was anchored", anchor.number);
-                self.flaw(LAST, Place::Anchor, why);
+                self.flaw(LAST, LogPosition::Anchor, why);
             }
             Some(_) => {}
         }
@@ -415,37 +435,39 @@ impl Check<'_> {
 
 /// A row as it was found.
 #[derive(Clone, Copy)]
-struct Found {
+struct ScannedRow {
     row: SealedRow,
     place: i64,
     pos: i64,
 }
 
 /// The rows of a shard, one after the other.
-struct Rows {
+struct ShardRows {
     name: String,
     read: std::vec::IntoIter<PgRow>,
     /// The place in the book of the one that was read last.
     last: i64,
 }
 
-impl Rows {
-    async fn next(&mut self, connection: &mut PgConnection) -> Result<Option<Found>, Error> {
+impl ShardRows {
+    async fn next(&mut self, connection: &mut PgConnection) -> Result<Option<ScannedRow>, Error> {
         if self.read.len() == 0 {
             let sql = format!("FETCH 2000 FROM {}", self.name);
             self.read = query(&sql).fetch_all(connection).await?.into_iter();
         }
         let Some(row) = self.read.next() else { return Ok(None) };
-        let found = Found { row: sealed_row(&row)?, place: row.try_get(4)?, pos: row.try_get(5)? };
+        let found = ScannedRow { row: sealed_row(&row)?, place: row.try_get(4)?, pos: row.try_get(5)? };
         self.last = found.pos;
         Ok(Some(found))
     }
 }
 
 /// Whether it has only what an engine writes that holds records and has no key to them: there can be nothing sealed beside it.
-fn is_bare(row: &LineRow) -> bool {
+fn is_bare(row: &EntryRow) -> bool {
     lines_of(std::slice::from_ref(row)).iter().all(|line| {
         let entry: Option<Entry> = serde_json::from_str(line.body()).ok();
-        entry.is_some_and(|entry| matches!(entry.fact, Fact::Interrupted { .. } | Fact::Expired { .. }))
+        entry.is_some_and(|entry| {
+            matches!(entry.fact, RecordEvent::Interrupted { .. } | RecordEvent::Expired { .. })
+        })
     })
 }

@@ -7,14 +7,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use byleave::ledger::LedgerFault;
+use byleave::ledger::LedgerError;
 use sqlx_core::Error;
 use sqlx_core::connection::ConnectOptions as _;
 use sqlx_postgres::{PgConnectOptions, PgConnection};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::batch::{self, Done, Work};
-use crate::taking::TakeFault;
+use crate::batch::{self, WriteOp, WriteOutcome};
+use crate::ingest::IngestError;
 
 /// At most so much in one transaction.
 const TOGETHER_MAX: usize = 1_024;
@@ -24,30 +24,34 @@ const BYTES_MAX: usize = 32 * 1024 * 1024;
 const QUEUE_MAX: usize = 4_096;
 
 /// Writes for everyone in this process.
-pub(crate) struct Writer {
-    jobs: mpsc::Sender<Job>,
+pub(crate) struct PgWriter {
+    jobs: mpsc::Sender<WriteJob>,
     queued: Arc<AtomicU64>,
 }
 
-struct Job {
-    work: Work,
-    reply: oneshot::Sender<Done>,
+struct WriteJob {
+    work: WriteOp,
+    reply: oneshot::Sender<WriteOutcome>,
 }
 
-impl Writer {
+impl PgWriter {
     /// Starts the task. It ends once nobody can give it anything any more, and what it was given is written.
     pub(crate) fn start(connect: PgConnectOptions) -> Self {
         let (jobs, waiting) = mpsc::channel(QUEUE_MAX);
         let queued = Arc::new(AtomicU64::new(0));
-        tokio::spawn(attend(Desk { connect, connection: None, prepared: 0 }, waiting, Arc::clone(&queued)));
+        tokio::spawn(attend(
+            WriterTask { connect, connection: None, prepared: 0 },
+            waiting,
+            Arc::clone(&queued),
+        ));
         Self { jobs, queued }
     }
 
     /// Has work written, and waits until it is committed.
-    pub(crate) async fn submit(&self, work: Work) -> Done {
+    pub(crate) async fn submit(&self, work: WriteOp) -> WriteOutcome {
         let (reply, answer) = oneshot::channel();
         self.queued.fetch_add(1, Ordering::Relaxed);
-        if self.jobs.send(Job { work, reply }).await.is_err() {
+        if self.jobs.send(WriteJob { work, reply }).await.is_err() {
             self.queued.fetch_sub(1, Ordering::Relaxed);
             return Err(closed().into());
         }
@@ -60,11 +64,11 @@ impl Writer {
     }
 }
 
-async fn attend(mut desk: Desk, mut waiting: mpsc::Receiver<Job>, queued: Arc<AtomicU64>) {
+async fn attend(mut desk: WriterTask, mut waiting: mpsc::Receiver<WriteJob>, queued: Arc<AtomicU64>) {
     let mut jobs = Vec::new();
     while waiting.recv_many(&mut jobs, TOGETHER_MAX).await > 0 {
         while !jobs.is_empty() {
-            let (works, replies): (Vec<Work>, Vec<_>) =
+            let (works, replies): (Vec<WriteOp>, Vec<_>) =
                 jobs.drain(..round(&jobs)).map(|job| (job.work, job.reply)).unzip();
             let done = desk.write(&works).await;
             queued.fetch_sub(works.len() as u64, Ordering::Relaxed);
@@ -79,24 +83,24 @@ async fn attend(mut desk: Desk, mut waiting: mpsc::Receiver<Job>, queued: Arc<At
 }
 
 /// How many of these go together.
-fn round(jobs: &[Job]) -> usize {
+fn round(jobs: &[WriteJob]) -> usize {
     let mut bytes: usize = 0;
-    let fits = |job: &&Job| {
+    let fits = |job: &&WriteJob| {
         bytes = bytes.saturating_add(job.work.bytes());
         bytes <= BYTES_MAX
     };
     jobs.iter().take_while(fits).count().max(1).min(jobs.len())
 }
 
-struct Desk {
+struct WriterTask {
     connect: PgConnectOptions,
     connection: Option<PgConnection>,
     /// The last month whose partitions are known to be there.
     prepared: i32,
 }
 
-impl Desk {
-    async fn write(&mut self, works: &[Work]) -> Vec<Done> {
+impl WriterTask {
+    async fn write(&mut self, works: &[WriteOp]) -> Vec<WriteOutcome> {
         match self.transact(works).await {
             Ok(done) => done,
             Err(error) if works.len() > 1 => {
@@ -111,14 +115,14 @@ impl Desk {
         }
     }
 
-    async fn write_alone(&mut self, work: &Work) -> Done {
+    async fn write_alone(&mut self, work: &WriteOp) -> WriteOutcome {
         match self.transact(std::slice::from_ref(work)).await {
             Ok(done) => done.into_iter().next().unwrap_or_else(|| Err(closed().into())),
             Err(error) => Err(cannot_write(&error)),
         }
     }
 
-    async fn transact(&mut self, works: &[Work]) -> Result<Vec<Done>, Error> {
+    async fn transact(&mut self, works: &[WriteOp]) -> Result<Vec<WriteOutcome>, Error> {
         // Taken out: after a fault nobody knows what state it is in.
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -130,10 +134,10 @@ impl Desk {
     }
 }
 
-fn closed() -> LedgerFault {
-    LedgerFault::new("cannot write the book", "it was closed")
+fn closed() -> LedgerError {
+    LedgerError::new("cannot write the book", "it was closed")
 }
 
-fn cannot_write(error: &Error) -> TakeFault {
-    LedgerFault::new("cannot write the book", error).into()
+fn cannot_write(error: &Error) -> IngestError {
+    LedgerError::new("cannot write the book", error).into()
 }

@@ -18,15 +18,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use byleave_core::effect::{Effect, Plan};
-use byleave_core::policy::{Places, Policy};
-use byleave_sandbox::confinement::{Confinement, Copied, Files, Network, Source};
-use byleave_sandbox::granted;
+use byleave_core::policy::{PathVariables, Policy};
+use byleave_sandbox::confinement::{Confinement, CopiedPath, CopySource, FileConfinement, Network};
+use byleave_sandbox::from_plan;
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::index::{Index, Marker};
-use byleave_sandbox::launch::{self, RunAs, Session, Status, Uplink, Warm};
-use byleave_sandbox::limits::Limits;
-use byleave_sandbox::net::policy::Door;
-use byleave_sandbox::plan::Command as Confined;
+use byleave_sandbox::launch::{self, CommandStatus, IndexCache, NetworkBridge, RunAs, SandboxSession};
+use byleave_sandbox::limits::ResourceLimits;
+use byleave_sandbox::net::egress::Egress;
+use byleave_sandbox::plan::CommandSpec as Confined;
+use byleave_sandbox::workspace_index::{DirectoryIndex, PathPolicy};
 
 const UID: u32 = 61_001;
 const ROW: &str = "row ";
@@ -41,8 +41,8 @@ fn main() {
     let rounds = if is_short() { 40 } else { 400 };
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
-    let minimal = Place::minimal(&root.join("minimal"));
-    let everyday = Place::everyday(&root.join("home"));
+    let minimal = BenchFixture::minimal(&root.join("minimal"));
+    let everyday = BenchFixture::everyday(&root.join("home"));
     for (name, place) in [("nothing but a writable directory", &minimal), ("everyday", &everyday)] {
         launches(name, place, rounds);
     }
@@ -118,11 +118,13 @@ fn proxied() -> String {
 }
 
 /// Says what came of something, for the table, and fails where it is far beyond its bar.
-fn row(what: &str, bare: &str, confined: &str, ratio: f64, bar: Option<Bar>) {
+fn row(what: &str, bare: &str, confined: &str, ratio: f64, bar: Option<LatencyLimit>) {
     let (told, word) = match bar {
         None => (String::new(), ""),
-        Some(Bar::AtMost(bar)) => (format!("≤ {bar:.2}"), if ratio <= bar { "within" } else { "**beyond**" }),
-        Some(Bar::AtLeast(bar)) => {
+        Some(LatencyLimit::AtMost(bar)) => {
+            (format!("≤ {bar:.2}"), if ratio <= bar { "within" } else { "**beyond**" })
+        }
+        Some(LatencyLimit::AtLeast(bar)) => {
             (format!("≥ {bar:.2}"), if ratio >= bar { "within" } else { "**beyond**" })
         }
     };
@@ -130,10 +132,10 @@ fn row(what: &str, bare: &str, confined: &str, ratio: f64, bar: Option<Bar>) {
     match bar {
         // With the rules asked about every path it is far beyond, and known to be.
         _ if what == "a start, everyday: alone" => {}
-        Some(Bar::AtMost(bar)) => {
+        Some(LatencyLimit::AtMost(bar)) => {
             assert!(ratio <= 2.0 * bar, "{what}: {ratio:.2}, which is far beyond {bar:.2}")
         }
-        Some(Bar::AtLeast(bar)) => {
+        Some(LatencyLimit::AtLeast(bar)) => {
             assert!(ratio >= bar / 2.0, "{what}: {ratio:.2}, which is far below {bar:.2}")
         }
         None => {}
@@ -141,25 +143,29 @@ fn row(what: &str, bare: &str, confined: &str, ratio: f64, bar: Option<Bar>) {
 }
 
 #[derive(Clone, Copy)]
-enum Bar {
+enum LatencyLimit {
     AtMost(f64),
     AtLeast(f64),
 }
 
 /// Where commands run, and what bubblewrap needs to make it much the same.
-struct Place {
+struct BenchFixture {
     confinement: Confinement,
     bwrap: Vec<PathBuf>,
 }
 
-impl Place {
+impl BenchFixture {
     fn minimal(workspace: &Path) -> Self {
         fs::create_dir_all(workspace).unwrap();
         let confinement = Confinement {
-            files: Files { cwd: workspace.into(), writable: vec![workspace.into()], ..Files::default() },
+            files: FileConfinement {
+                cwd: workspace.into(),
+                writable: vec![workspace.into()],
+                ..FileConfinement::default()
+            },
             network: Network::Off,
             environment: BTreeMap::new(),
-            limits: Limits::default(),
+            limits: ResourceLimits::default(),
             waived: BTreeSet::new(),
             required: BTreeSet::new(),
         };
@@ -188,13 +194,19 @@ impl Place {
             let git = Command::new("git").args(words).current_dir(&workspace).env("HOME", home).status();
             assert!(git.unwrap().success());
         }
-        let places = Places { workspace: workspace.to_str(), home: home.to_str(), ..Places::default() };
+        let places =
+            PathVariables { workspace: workspace.to_str(), home: home.to_str(), ..PathVariables::default() };
         let policy = Arc::new(Policy::builtin(&places).unwrap());
         let run = Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] };
         let plan = Plan { effects: vec![run], ..Plan::default() };
         let cwd = workspace.clone();
-        let place = granted::Place { workspace, cwd, home: Some(home.to_path_buf()), ..Default::default() };
-        Self::with(granted::confinement(&plan, &policy, &place).unwrap())
+        let place = from_plan::RunEnvironment {
+            workspace,
+            cwd,
+            home: Some(home.to_path_buf()),
+            ..Default::default()
+        };
+        Self::with(from_plan::confinement(&plan, &policy, &place).unwrap())
     }
 
     fn with(mut confinement: Confinement) -> Self {
@@ -223,8 +235,8 @@ impl Place {
         Self { confinement, bwrap }
     }
 
-    fn session(&self, parked: u32) -> Session {
-        Session::open(self.confinement.clone(), RunAs::Caller, parked)
+    fn session(&self, parked: u32) -> SandboxSession {
+        SandboxSession::open(self.confinement.clone(), RunAs::Caller, parked)
             .unwrap_or_else(|error| panic!("{error}"))
     }
 }
@@ -242,12 +254,12 @@ fn spawned(command: &mut Command) {
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
-fn one_shot(place: &Place) {
-    assert_eq!(launch::run(&place.confinement, &bash("true")).unwrap().status, Status::Exited(0));
+fn one_shot(place: &BenchFixture) {
+    assert_eq!(launch::run(&place.confinement, &bash("true")).unwrap().status, CommandStatus::Exited(0));
 }
 
-fn in_session(session: &Session) {
-    assert_eq!(session.start(&bash("true")).unwrap().finish().unwrap().status, Status::Exited(0));
+fn in_session(session: &SandboxSession) {
+    assert_eq!(session.start(&bash("true")).unwrap().finish().unwrap().status, CommandStatus::Exited(0));
 }
 
 fn timed(work: impl FnOnce()) -> Duration {
@@ -261,15 +273,15 @@ fn p50_ms(times: &mut [Duration]) -> f64 {
     times.get(times.len() / 2).unwrap().as_secs_f64() * 1e3
 }
 
-fn launches(name: &str, place: &Place, rounds: usize) {
+fn launches(name: &str, place: &BenchFixture, rounds: usize) {
     let (session, pool) = (place.session(0), place.session(3));
     let bwrap = || spawned(Command::new("bwrap").args(&place.bwrap).args(["/bin/bash", "-c", "true"]));
-    type Way<'a> = (&'a str, &'a dyn Fn(), Option<Bar>);
-    let ways: [Way<'_>; 5] = [
+    type LaunchMethod<'a> = (&'a str, &'a dyn Fn(), Option<LatencyLimit>);
+    let ways: [LaunchMethod<'_>; 5] = [
         ("bare", &bare, None),
-        ("a process that waits ready", &|| in_session(&pool), Some(Bar::AtMost(1.25))),
-        ("in a session", &|| in_session(&session), Some(Bar::AtMost(1.6))),
-        ("alone", &|| one_shot(place), Some(Bar::AtMost(2.5))),
+        ("a process that waits ready", &|| in_session(&pool), Some(LatencyLimit::AtMost(1.25))),
+        ("in a session", &|| in_session(&session), Some(LatencyLimit::AtMost(1.6))),
+        ("alone", &|| one_shot(place), Some(LatencyLimit::AtMost(2.5))),
         ("bubblewrap", &bwrap, None),
     ];
     let mut times = ways.map(|_| Vec::with_capacity(rounds));
@@ -291,10 +303,10 @@ fn launches(name: &str, place: &Place, rounds: usize) {
     }
 }
 
-fn throughput(place: &Place, rounds: usize) {
+fn throughput(place: &BenchFixture, rounds: usize) {
     let sessions = [place.session(0), place.session(0)];
     let pools = [place.session(3), place.session(3)];
-    let rate = |sessions: &[Session; 2], work: &(dyn Fn(&Session) + Sync)| {
+    let rate = |sessions: &[SandboxSession; 2], work: &(dyn Fn(&SandboxSession) + Sync)| {
         let until = Instant::now() + Duration::from_millis(700);
         let count = std::thread::scope(|scope| {
             let threads = sessions.each_ref().map(|session| {
@@ -319,7 +331,7 @@ fn throughput(place: &Place, rounds: usize) {
     }
     let told = |sum: f64| format!("{:.0}/s", sum / rounds as f64);
     let what = "starts on two threads at once, in a session";
-    row(what, &told(without), &told(with), with / without, Some(Bar::AtLeast(0.65)));
+    row(what, &told(without), &told(with), with / without, Some(LatencyLimit::AtLeast(0.65)));
     let what = "the same, by processes that wait ready, which have to be made as well";
     row(what, &told(without), &told(ready), ready / without, None);
 }
@@ -331,9 +343,9 @@ fn looking(root: &Path) {
         fs::create_dir_all(&path).unwrap();
         (0..20).for_each(|file| fs::write(path.join(format!("file-{file}.rs")), "").unwrap());
     }
-    let mut warm = Index::new(vec![root.to_path_buf()], Some(Dotenv));
+    let mut warm = DirectoryIndex::new(vec![root.to_path_buf()], Some(DotenvPathPolicy));
     assert!(warm.is_warm());
-    let mut cold = Index::cold(vec![root.to_path_buf()], Some(Dotenv));
+    let mut cold = DirectoryIndex::cold(vec![root.to_path_buf()], Some(DotenvPathPolicy));
     let p50 = |work: &mut dyn FnMut()| p50_ms(&mut (0..15).map(|_| timed(&mut *work)).collect::<Vec<_>>());
     warm.marked().unwrap();
     let fresh = p50(&mut || drop(cold.marked().unwrap()));
@@ -366,21 +378,21 @@ fn on_a_copy(root: &Path, rounds: usize) {
         fs::create_dir_all(&path).unwrap();
         (0..20).for_each(|file| fs::write(path.join(format!("file-{file}.rs")), "fn main() {}\n").unwrap());
     }
-    let place = Place::everyday(&home);
-    let (workspace, warm, uplink) = (home.join("work"), Warm::new(), Uplink::new().unwrap());
-    let run = |confinement: &Confinement, through: Option<(&Uplink, Door)>| {
+    let place = BenchFixture::everyday(&home);
+    let (workspace, warm, uplink) = (home.join("work"), IndexCache::new(), NetworkBridge::new().unwrap());
+    let run = |confinement: &Confinement, through: Option<(&NetworkBridge, Egress)>| {
         let started = launch::start_warm(confinement, &bash("true"), RunAs::Caller, through, &warm);
         let outcome = started.unwrap_or_else(|error| panic!("{error}")).finish().unwrap();
-        assert_eq!(outcome.status, Status::Exited(0));
+        assert_eq!(outcome.status, CommandStatus::Exited(0));
     };
     let mut number = 0;
     let mut copied = |network: Network| {
         number += 1;
         let [upper, work] = ["upper", "work"].map(|kind| store.join(format!("{kind}{number}")));
         [&upper, &work].iter().for_each(|directory| fs::create_dir(directory).unwrap());
-        let source = Source::Overlay { lowers: Vec::new(), upper, work };
+        let source = CopySource::Overlay { lowers: Vec::new(), upper, work };
         let mut confinement = place.confinement.clone();
-        confinement.files.copied = vec![Copied { root: workspace.clone(), source }];
+        confinement.files.copied = vec![CopiedPath { root: workspace.clone(), source }];
         confinement.files.hidden.push(store.clone());
         Confinement { network, ..confinement }
     };
@@ -390,7 +402,7 @@ fn on_a_copy(root: &Path, rounds: usize) {
         let took = [
             timed(|| run(&place.confinement, None)),
             timed(|| run(&off, None)),
-            timed(|| run(&proxied, Some((&uplink, Door::closed())))),
+            timed(|| run(&proxied, Some((&uplink, Egress::closed())))),
         ];
         if round >= 10 {
             times.iter_mut().zip(took).for_each(|(times, took)| times.push(took));
@@ -416,9 +428,9 @@ fn on_a_copy(root: &Path, rounds: usize) {
     }
 }
 
-struct Dotenv;
+struct DotenvPathPolicy;
 
-impl Marker for Dotenv {
+impl PathPolicy for DotenvPathPolicy {
     fn hides(&self, path: &str) -> bool {
         path.ends_with("/.env")
     }
@@ -428,7 +440,7 @@ impl Marker for Dotenv {
     }
 }
 
-fn resident(place: &Place, rounds: usize) {
+fn resident(place: &BenchFixture, rounds: usize) {
     let p50 = || p50_ms(&mut (0..rounds).map(|_| timed(|| one_shot(place))).collect::<Vec<_>>());
     let before = p50();
     let memory = vec![1u8; 1 << 30];
@@ -437,10 +449,16 @@ fn resident(place: &Place, rounds: usize) {
     drop(memory);
     let small = before.min(p50());
     let what = "a start alone, by a program with 1 GiB in memory, against a small one";
-    row(what, &format!("{small:.2} ms"), &format!("{large:.2} ms"), large / small, Some(Bar::AtMost(1.3)));
+    row(
+        what,
+        &format!("{small:.2} ms"),
+        &format!("{large:.2} ms"),
+        large / small,
+        Some(LatencyLimit::AtMost(1.3)),
+    );
 }
 
-fn killing(place: &Place, rounds: usize) {
+fn killing(place: &BenchFixture, rounds: usize) {
     let up = place.confinement.files.cwd.join("up");
     let mut times = Vec::new();
     for _ in 0..rounds {
@@ -453,7 +471,7 @@ fn killing(place: &Place, rounds: usize) {
         }
         times.push(timed(|| {
             stopper.stop().unwrap();
-            assert_eq!(ending.join().unwrap().status, Status::Signalled(9));
+            assert_eq!(ending.join().unwrap().status, CommandStatus::Signalled(9));
         }));
         fs::remove_file(&up).unwrap();
     }
@@ -463,6 +481,6 @@ fn killing(place: &Place, rounds: usize) {
         "",
         &format!("{middle:.0} ms"),
         middle / 100.0,
-        Some(Bar::AtMost(1.0)),
+        Some(LatencyLimit::AtMost(1.0)),
     );
 }

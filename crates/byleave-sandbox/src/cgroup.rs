@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, AtFlags, Mode, OFlags, access, getxattr, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 
-use crate::limits::Limits;
+use crate::limits::ResourceLimits;
 
 /// The leaf that processes of ours are in, beside the groups of commands.
 const LEAF: &str = "byleave-supervisor";
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why there are no groups of our own.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Absent {
+pub enum CgroupUnavailable {
     /// There is no cgroup v2 to be seen.
     #[error("no cgroup v2 is mounted")]
     NotMounted,
@@ -56,26 +56,26 @@ pub enum Absent {
 
 /// The part of the tree that was delegated to us.
 #[derive(Debug)]
-pub struct Delegated {
+pub struct DelegatedCgroup {
     path: PathBuf,
     top: OwnedFd,
 }
 
 /// What was delegated to this process, found once. Moves the process into a leaf of it.
-pub fn here() -> Result<&'static Delegated, Absent> {
-    static FOUND: OnceLock<Result<Delegated, Absent>> = OnceLock::new();
-    FOUND.get_or_init(|| Delegated::find(&own()?)).as_ref().map_err(Clone::clone)
+pub fn here() -> Result<&'static DelegatedCgroup, CgroupUnavailable> {
+    static FOUND: OnceLock<Result<DelegatedCgroup, CgroupUnavailable>> = OnceLock::new();
+    FOUND.get_or_init(|| DelegatedCgroup::find(&own()?)).as_ref().map_err(Clone::clone)
 }
 
 /// The directory of the group that this process is in.
-fn own() -> Result<PathBuf, Absent> {
-    let read = |path: &str| own::read_text(path).map_err(|_| Absent::NotMounted);
-    let path =
-        located(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?).ok_or(Absent::NotMounted)?;
+fn own() -> Result<PathBuf, CgroupUnavailable> {
+    let read = |path: &str| own::read_text(path).map_err(|_| CgroupUnavailable::NotMounted);
+    let path = located(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?)
+        .ok_or(CgroupUnavailable::NotMounted)?;
     // What is told must be what is there: a tree of another namespace would have other processes.
-    let members = own::read_text(path.join("cgroup.procs")).map_err(|_| Absent::NotMounted)?;
+    let members = own::read_text(path.join("cgroup.procs")).map_err(|_| CgroupUnavailable::NotMounted)?;
     let me = std::process::id().to_string();
-    if members.lines().any(|line| line == me) { Ok(path) } else { Err(Absent::NotMounted) }
+    if members.lines().any(|line| line == me) { Ok(path) } else { Err(CgroupUnavailable::NotMounted) }
 }
 
 /// Where a process is whose mounts and membership read so.
@@ -94,38 +94,42 @@ fn located(mounts: &str, membership: &str) -> Option<PathBuf> {
     })
 }
 
-impl Delegated {
-    fn find(own: &Path) -> Result<Self, Absent> {
+impl DelegatedCgroup {
+    fn find(own: &Path) -> Result<Self, CgroupUnavailable> {
         if own.file_name().is_some_and(|name| name == LEAF)
             && let Some(above) = own.parent()
         {
             return Self::checked(above);
         }
         if !is_ours(own) {
-            return Err(Absent::NotDelegated(own.to_path_buf()));
+            return Err(CgroupUnavailable::NotDelegated(own.to_path_buf()));
         }
         let offered = own::read_text(own.join("cgroup.controllers")).unwrap_or_default();
         for controller in CONTROLLERS {
             if !offered.split_whitespace().any(|name| name == controller) {
-                return Err(Absent::NoController { path: own.to_path_buf(), controller });
+                return Err(CgroupUnavailable::NoController { path: own.to_path_buf(), controller });
             }
         }
-        divide(own).map_err(|error| Absent::Undivided { path: own.to_path_buf(), why: error.to_string() })?;
+        divide(own).map_err(|error| CgroupUnavailable::Undivided {
+            path: own.to_path_buf(),
+            why: error.to_string(),
+        })?;
         Self::checked(own)
     }
 
     /// The groups of dead processes are removed on the way.
-    fn checked(path: &Path) -> Result<Self, Absent> {
+    fn checked(path: &Path) -> Result<Self, CgroupUnavailable> {
         let passed_on = own::read_text(path.join("cgroup.subtree_control")).unwrap_or_default();
         for controller in CONTROLLERS {
             if !passed_on.split_whitespace().any(|name| name == controller) {
-                return Err(Absent::NoController { path: path.to_path_buf(), controller });
+                return Err(CgroupUnavailable::NoController { path: path.to_path_buf(), controller });
             }
         }
-        let undivided = |error: Errno| Absent::Undivided { path: path.to_path_buf(), why: error.to_string() };
+        let undivided =
+            |error: Errno| CgroupUnavailable::Undivided { path: path.to_path_buf(), why: error.to_string() };
         let top =
             rustix::fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(undivided)?;
-        access(path, Access::WRITE_OK).map_err(|_| Absent::NotDelegated(path.to_path_buf()))?;
+        access(path, Access::WRITE_OK).map_err(|_| CgroupUnavailable::NotDelegated(path.to_path_buf()))?;
         let found = Self { path: path.to_path_buf(), top };
         found.sweep();
         Ok(found)
@@ -144,7 +148,7 @@ impl Delegated {
     }
 
     /// A new group with these limits, for one command.
-    pub fn group(&self, limits: &Limits) -> io::Result<Group> {
+    pub fn group(&self, limits: &ResourceLimits) -> io::Result<CommandCgroup> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("{RUN}{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         mkdirat(&self.top, &name, Mode::from_raw_mode(0o755))?;
@@ -154,7 +158,7 @@ impl Delegated {
         })?;
         let top = self.top.try_clone()?;
         // From here on it is removed when it is dropped.
-        let group = Group { top, name, directory, removed: false };
+        let group = CommandCgroup { top, name, directory, removed: false };
         group.write("memory.max", &limits.memory.to_string())?;
         match group.write("memory.swap.max", "0") {
             // A kernel that does not count what is swapped; that matters only where there is something to swap to.
@@ -204,7 +208,7 @@ fn swaps() -> bool {
 
 /// The group of one command. When it is dropped, what is in it is killed, and it is removed.
 #[derive(Debug)]
-pub struct Group {
+pub struct CommandCgroup {
     top: OwnedFd,
     name: String,
     directory: OwnedFd,
@@ -213,7 +217,7 @@ pub struct Group {
 
 /// What a group has to say when it is over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Account {
+pub struct CgroupUsage {
     /// Its processes were killed because together they had reached the limit on memory.
     pub memory: bool,
     /// A process was not started because there were as many as the limit allows.
@@ -222,13 +226,13 @@ pub struct Account {
     pub cpu: Duration,
 }
 
-impl AsFd for Group {
+impl AsFd for CommandCgroup {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }
 }
 
-impl Group {
+impl CommandCgroup {
     /// Kills everything in it.
     pub fn kill(&self) -> io::Result<()> {
         match self.write("cgroup.kill", "1") {
@@ -244,11 +248,11 @@ impl Group {
     }
 
     /// What it has to say; then it is gone. Everything in it has ended.
-    pub fn end(mut self) -> io::Result<Account> {
+    pub fn end(mut self) -> io::Result<CgroupUsage> {
         let memory = self.read("memory.events")?;
         let pids = self.read("pids.events")?;
         let count = |text: &str, key: &str| number(text, key).unwrap_or_default();
-        let account = Account {
+        let account = CgroupUsage {
             // Who was killed for want of memory on the whole machine was not killed by this limit.
             memory: count(&memory, "oom") > 0 && count(&memory, "oom_kill") > 0,
             pids: count(&pids, "max") > 0,
@@ -312,7 +316,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for CommandCgroup {
     fn drop(&mut self) {
         // Best effort: what is left is empty, and is swept by whoever comes next.
         if !self.removed && self.kill().is_ok() {

@@ -5,21 +5,21 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::guarantee::{Given, Guarantee, Unenforceable};
-use crate::index::Marker;
-use crate::limits::Limits;
+use crate::guarantee::{Enforcement, Guarantee, UnenforceableError};
+use crate::limits::ResourceLimits;
+use crate::workspace_index::PathPolicy;
 
 /// What a command may touch, reach and use up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confinement {
     /// The file system as the command finds it.
-    pub files: Files,
+    pub files: FileConfinement,
     /// What it may connect to.
     pub network: Network,
     /// The environment it starts with, and nothing else.
     pub environment: BTreeMap<String, String>,
     /// What it may use up.
-    pub limits: Limits,
+    pub limits: ResourceLimits,
     /// Guarantees that the operator does without, by name. Never chosen by an agent; they stand in the book.
     pub waived: BTreeSet<Guarantee>,
     /// Guarantees that must be given in full, whatever was waived: a rule requires them.
@@ -29,7 +29,7 @@ pub struct Confinement {
 /// The file system as a command finds it. What is not named can not be written, and nothing is in the home directory but what
 /// is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Files {
+pub struct FileConfinement {
     /// The directory that it starts in, absolute and resolved.
     pub cwd: PathBuf,
     /// The home directory, which is empty inside.
@@ -37,7 +37,7 @@ pub struct Files {
     /// Beneath the home directory, or something that is hidden: what can be read all the same (toolchains).
     pub home_readable: Vec<PathBuf>,
     /// What can be read outside the home directory.
-    pub readable: Readable,
+    pub readable: ReadScope,
     /// What can be written, with everything beneath it: the workspace first.
     pub writable: Vec<PathBuf>,
     /// Files and directories that are not there at all: secrets, sockets, the state directory.
@@ -45,15 +45,15 @@ pub struct Files {
     /// Beneath something writable: what can be read and neither written, renamed nor replaced.
     pub protected: Vec<PathBuf>,
     /// Who is asked, path by path, what else is to be hidden or protected, before every command.
-    pub asked: Option<Asked>,
+    pub asked: Option<PathPolicyScope>,
     /// What the command finds a copy of, at the same path. Only for a command that is started by itself on the native rung.
-    pub copied: Vec<Copied>,
+    pub copied: Vec<CopiedPath>,
     /// Where it is noted, while a command runs, what was there before it, so that the next run finds what a killed one left. Nothing
     /// that a command can see. Without it a run that is killed leaves what it planted.
     pub unfinished: Option<PathBuf>,
 }
 
-impl Files {
+impl FileConfinement {
     /// What the command can write that is not a copy: what it changes there is changed at once.
     pub(crate) fn written_for_real(&self) -> Vec<PathBuf> {
         let is_copied = |path: &PathBuf| self.copied.iter().any(|copied| path.starts_with(&copied.root));
@@ -63,18 +63,18 @@ impl Files {
 
 /// Something that the command finds a copy of: what it changes there, it changes in the copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopiedPath {
     /// What there is a copy of, which is where the copy is found: a writable path, or something beneath one. What is writable
     /// beneath it is in the copy as well. A directory that is not there is made in the copy that it lies in, where it is left as
     /// an empty directory.
     pub root: PathBuf,
     /// Where the copy is.
-    pub source: Source,
+    pub source: CopySource,
 }
 
 /// Where a copy is. Nothing of it can be seen inside but at the place of what it is a copy of, or there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum CopySource {
     /// The directory itself, which stays as it is, under layers with what has changed. All of them are on file systems of this
     /// machine, and belong to whom the command runs as.
     ///
@@ -97,7 +97,7 @@ pub enum Source {
     },
 }
 
-impl Source {
+impl CopySource {
     /// Every directory or file that it is made of.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &PathBuf> {
         let (lowers, others) = match self {
@@ -110,30 +110,30 @@ impl Source {
 
 /// Somebody who is asked about everything in some directories, before every command and after it.
 #[derive(Clone)]
-pub struct Asked {
+pub struct PathPolicyScope {
     /// The directories.
     pub roots: Vec<PathBuf>,
     /// Who.
-    pub marker: Arc<dyn Marker + Send + Sync>,
+    pub marker: Arc<dyn PathPolicy + Send + Sync>,
 }
 
-impl fmt::Debug for Asked {
+impl fmt::Debug for PathPolicyScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asked").field("roots", &self.roots).finish_non_exhaustive()
     }
 }
 
-impl PartialEq for Asked {
+impl PartialEq for PathPolicyScope {
     fn eq(&self, other: &Self) -> bool {
         self.roots == other.roots && Arc::ptr_eq(&self.marker, &other.marker)
     }
 }
 
-impl Eq for Asked {}
+impl Eq for PathPolicyScope {}
 
 /// What a command can read outside the home directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Readable {
+pub enum ReadScope {
     /// Everything that this user can, but for what is hidden.
     #[default]
     Everything,
@@ -161,7 +161,7 @@ impl Confinement {
             Guarantee::SecretsHidden => !self.files.hidden.is_empty() || self.files.asked.is_some(),
             Guarantee::ProtectedKept => !self.files.protected.is_empty() || self.files.asked.is_some(),
             Guarantee::HomeHidden => self.files.home.is_some(),
-            Guarantee::ReadsConfined => self.files.readable != Readable::Everything,
+            Guarantee::ReadsConfined => self.files.readable != ReadScope::Everything,
             Guarantee::NetworkConfined => self.network != Network::Host,
             _ => true,
         };
@@ -171,11 +171,11 @@ impl Confinement {
 
     /// Whether a backend that gives this much may run it: everything in full, but for what was waived by name and for what is best
     /// effort. What is required must be given in full.
-    pub fn held_against(&self, given: impl Fn(Guarantee) -> Given) -> Result<(), Unenforceable> {
+    pub fn held_against(&self, given: impl Fn(Guarantee) -> Enforcement) -> Result<(), UnenforceableError> {
         let missing = self.guarantees().into_iter().filter_map(|guarantee| {
             let given = given(guarantee);
             let why = match &given {
-                Given::Partly(why) | Given::Not(why) if self.required.contains(&guarantee) => {
+                Enforcement::Partly(why) | Enforcement::Not(why) if self.required.contains(&guarantee) => {
                     Some(why.as_str())
                 }
                 _ if self.waived.contains(&guarantee) => None,
@@ -184,7 +184,7 @@ impl Confinement {
             Some((guarantee, why?.to_owned()))
         });
         let missing: Vec<_> = missing.collect();
-        if missing.is_empty() { Ok(()) } else { Err(Unenforceable { missing }) }
+        if missing.is_empty() { Ok(()) } else { Err(UnenforceableError { missing }) }
     }
 }
 
@@ -194,10 +194,10 @@ mod tests {
 
     fn confinement() -> Confinement {
         Confinement {
-            files: Files::default(),
+            files: FileConfinement::default(),
             network: Network::Off,
             environment: BTreeMap::new(),
-            limits: Limits::default(),
+            limits: ResourceLimits::default(),
             waived: BTreeSet::new(),
             required: BTreeSet::new(),
         }
@@ -207,9 +207,9 @@ mod tests {
     #[test]
     fn what_cannot_be_given_in_full_refuses_unless_it_was_waived_by_name() {
         let given = |guarantee| match guarantee {
-            Guarantee::TmpLimited => Given::Partly("by their size alone".into()),
-            Guarantee::IpcApart => Given::Not("no namespaces".into()),
-            _ => Given::Fully,
+            Guarantee::TmpLimited => Enforcement::Partly("by their size alone".into()),
+            Guarantee::IpcApart => Enforcement::Not("no namespaces".into()),
+            _ => Enforcement::Fully,
         };
         let mut asked = confinement();
         let refused = asked.held_against(given).unwrap_err();
@@ -234,14 +234,14 @@ mod tests {
     #[test]
     fn limits_on_each_process_alone_are_enough_unless_a_rule_requires_more() {
         let partly = |guarantee: Guarantee| match guarantee.is_best_effort() {
-            true => Given::Partly("for each process by itself".into()),
-            false => Given::Fully,
+            true => Enforcement::Partly("for each process by itself".into()),
+            false => Enforcement::Fully,
         };
         let mut asked = confinement();
         assert_eq!(asked.held_against(partly), Ok(()));
         let none = |guarantee: Guarantee| match guarantee.is_best_effort() {
-            true => Given::Not("no limits at all".into()),
-            false => Given::Fully,
+            true => Enforcement::Not("no limits at all".into()),
+            false => Enforcement::Fully,
         };
         assert_eq!(asked.held_against(none).unwrap_err().missing.len(), 2);
         asked.required.insert(Guarantee::MemoryLimited);

@@ -87,11 +87,11 @@ impl Guarantee {
     }
 
     /// Why a command does not run where this much is given, and nobody requires or waives anything.
-    pub fn lacks(self, given: &Given) -> Option<&str> {
+    pub fn lacks(self, given: &Enforcement) -> Option<&str> {
         match given {
-            Given::Fully => None,
-            Given::Partly(_) if self.is_best_effort() => None,
-            Given::Partly(why) | Given::Not(why) => Some(why),
+            Enforcement::Fully => None,
+            Enforcement::Partly(_) if self.is_best_effort() => None,
+            Enforcement::Partly(why) | Enforcement::Not(why) => Some(why),
         }
     }
 
@@ -109,7 +109,7 @@ impl fmt::Display for Guarantee {
 
 /// How far a backend can give a guarantee on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Given {
+pub enum Enforcement {
     /// In full.
     Fully,
     /// Not in full, and how far.
@@ -121,7 +121,7 @@ pub enum Given {
 /// Why a command cannot be confined as it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot confine the command: {}", told(missing))]
-pub struct Unenforceable {
+pub struct UnenforceableError {
     /// What cannot be given, and why; never empty.
     pub missing: Vec<(Guarantee, String)>,
 }

@@ -14,28 +14,28 @@
 
 pub mod cgroup;
 pub mod confinement;
-pub mod filter;
-pub mod granted;
+pub mod from_plan;
 pub mod guarantee;
-pub mod index;
+pub mod seccomp;
+pub mod workspace_index;
 // The program of the first process inside is built by the build script; here it is compiled to be looked at and tested.
+pub mod backend;
+mod clone3;
+pub mod closed_stdio;
 #[cfg(test)]
 #[expect(dead_code, reason = "its entry is in another program")]
 mod init;
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the first process inside uses the rest"))]
-mod kernel;
-pub mod ladder;
 pub mod launch;
 pub mod limits;
-pub mod marked;
 pub mod net;
 pub mod plan;
-mod preset;
+pub mod plan_format;
 pub mod probe;
+pub mod protected_paths;
+pub mod report;
 pub mod repository;
-pub mod streams;
-mod sys;
-pub mod told;
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the first process inside uses the rest"))]
+mod syscall;
+mod system_paths;
 pub mod tripwire;
 mod unfinished;
-pub mod wire;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How much a command may use up, with all of its children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ResourceLimits {
     /// Time on the clock.
     pub wall: Duration,
     /// Time on processors, looked at in intervals; without a cgroup a process whose parent does not care how it ended counts only
@@ -30,7 +30,7 @@ pub struct Limits {
     pub output: u64,
 }
 
-impl Default for Limits {
+impl Default for ResourceLimits {
     fn default() -> Self {
         Self {
             wall: Duration::from_secs(600),
@@ -49,7 +49,7 @@ impl Default for Limits {
 
 /// A limit, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Limit {
+pub enum LimitKind {
     /// Time on the clock.
     Wall,
     /// Time on processors.

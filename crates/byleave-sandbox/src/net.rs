@@ -7,25 +7,25 @@
 //! ```
 //!
 //! A socket belongs to the namespace that it was made in, whoever holds it: the supervisor accepts on it from outside, and
-//! there is no other way out. Nothing here ever reaches a host that the [`policy::Doorkeeper`] did not grant by its name,
+//! there is no other way out. Nothing here ever reaches a host that the [`egress::HostPolicy`] did not grant by its name,
 //! nor an address that is not of the public internet unless the operator opened its net.
 
 pub mod address;
+mod buffered_stream;
+mod client_hello;
 pub mod credential;
+mod credential_mask;
+pub mod decision_log;
 mod dns;
-pub mod doors;
-mod head;
-mod hello;
+pub mod egress;
+mod host_normalize;
 mod http;
-pub mod intercept;
-mod line;
-pub mod log;
-mod mask;
-pub mod policy;
+mod http_head;
 mod proxy;
+pub mod proxy_server;
 pub mod refusal;
-pub mod serve;
+pub mod session_router;
 mod socks;
-mod spelling;
-pub mod transparent;
+pub mod tls_intercept;
+pub mod transparent_proxy;
 mod tunnel;

@@ -3,8 +3,8 @@
 //! A setting of the kernel says what is configured and not what works: a rung stands when a command has run on it. Settings are
 //! looked at only to say what would help. The command is `true`, in a temporary directory that goes with it.
 
-mod copies;
-mod surroundings;
+mod host_environment;
+mod overlays;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,48 +13,48 @@ use std::time::Duration;
 
 use byleave_files::own;
 
-pub use copies::copies;
-pub use surroundings::{Container, Failed, Surroundings, Wsl, remedies};
+pub use host_environment::{BackendFailure, ContainerKind, HostEnvironment, WslVersion, remedies};
+pub use overlays::probe_overlays;
 
-use crate::confinement::{Confinement, Files, Network, Readable};
-use crate::guarantee::{Given, Guarantee, Unenforceable};
-use crate::ladder::{self, Rung};
-use crate::launch::{LaunchError, Outcome, RunAs, Scratch, Status, identity};
-use crate::limits::Limits;
-use crate::plan::Command;
-use crate::sys;
-use crate::wire::{Op, Step};
+use crate::backend::{self, Backend};
+use crate::clone3;
+use crate::confinement::{Confinement, FileConfinement, Network, ReadScope};
+use crate::guarantee::{Enforcement, Guarantee, UnenforceableError};
+use crate::launch::{CommandOutcome, CommandStatus, CommandTempDir, LaunchError, RunAs, identity};
+use crate::limits::ResourceLimits;
+use crate::plan::CommandSpec;
+use crate::plan_format::{InitProcessStep, MountOp};
 
 const WALL: Duration = Duration::from_secs(3);
 const PATH: &str = "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin";
 
 /// What was found on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Probe {
+pub struct ProbeReport {
     /// The kernel's release.
     pub kernel: String,
     /// The version of Landlock; zero without.
     pub landlock: u32,
     /// What this program runs in, as far as it matters here.
-    pub surroundings: Surroundings,
+    pub surroundings: HostEnvironment,
     /// Every rung, the strongest first.
-    pub rungs: Vec<Tried>,
+    pub rungs: Vec<BackendProbe>,
 }
 
 /// What came of climbing a rung.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tried {
+pub struct BackendProbe {
     /// Which.
-    pub rung: Rung,
+    pub rung: Backend,
     /// How long a command took on it, or why none runs.
-    pub took: Result<Duration, Obstacle>,
+    pub took: Result<Duration, BackendError>,
     /// What it gives of a usual confinement, where it stands.
-    pub given: Vec<(Guarantee, Given)>,
+    pub given: Vec<(Guarantee, Enforcement)>,
 }
 
 /// Why a rung does not stand, and how to get it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Obstacle {
+pub struct BackendError {
     /// What happened.
     pub why: String,
     /// What would help, most likely first; empty when we know nothing.
@@ -63,32 +63,32 @@ pub struct Obstacle {
 
 /// Whether a command can be started by the native launcher at all, found by starting one.
 pub fn native(run_as: RunAs) -> Result<(), LaunchError> {
-    let outcome = attempt(Rung::Native, run_as)?;
-    if outcome.status == Status::Exited(0) {
+    let outcome = attempt(Backend::Native, run_as)?;
+    if outcome.status == CommandStatus::Exited(0) {
         return Ok(());
     }
-    let why = format!("{}: `true` ended with {:?}", Rung::Native, outcome.status);
+    let why = format!("{}: `true` ended with {:?}", Backend::Native, outcome.status);
     Err(LaunchError::NoRung { obstacles: why })
 }
 
-impl Probe {
+impl ProbeReport {
     /// Climbs every rung on this machine, as the user whom commands will run as.
     pub fn here(run_as: RunAs) -> Self {
-        let surroundings = Surroundings::here();
-        let landlock = sys::landlock_version();
-        let rungs = Rung::ALL.map(|rung| climb(rung, run_as, landlock, &surroundings)).into();
+        let surroundings = HostEnvironment::here();
+        let landlock = clone3::landlock_version();
+        let rungs = Backend::ALL.map(|rung| climb(rung, run_as, landlock, &surroundings)).into();
         let kernel = own::read_text("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
         Self { kernel, landlock, surroundings, rungs }
     }
 
     /// The rungs that stand, the strongest first.
-    pub fn standing(&self) -> impl Iterator<Item = Rung> {
+    pub fn standing(&self) -> impl Iterator<Item = Backend> {
         self.rungs.iter().filter(|tried| tried.took.is_ok()).map(|tried| tried.rung)
     }
 
     /// The highest rung that gives all that this confinement asks for. Otherwise what the highest one that stands lacks.
-    pub fn choose(&self, confinement: &Confinement) -> Result<Rung, LaunchError> {
-        let mut lacking: Option<Unenforceable> = None;
+    pub fn choose(&self, confinement: &Confinement) -> Result<Backend, LaunchError> {
+        let mut lacking: Option<UnenforceableError> = None;
         for rung in self.standing() {
             match confinement.held_against(|guarantee| rung.given(self.landlock, confinement, guarantee)) {
                 Ok(()) => return Ok(rung),
@@ -99,15 +99,16 @@ impl Probe {
     }
 
     /// The same as climbing every rung and choosing, but for climbing those beneath the one that is chosen.
-    pub fn first(confinement: &Confinement, run_as: RunAs) -> Result<Rung, LaunchError> {
+    pub fn first(confinement: &Confinement, run_as: RunAs) -> Result<Backend, LaunchError> {
         identity(run_as)?;
-        let landlock = sys::landlock_version();
-        let gives = |rung: &Rung| {
+        let landlock = clone3::landlock_version();
+        let gives = |rung: &Backend| {
             confinement.held_against(|guarantee| rung.given(landlock, confinement, guarantee)).is_ok()
         };
-        let stands =
-            |rung: &Rung| attempt(*rung, run_as).is_ok_and(|outcome| outcome.status == Status::Exited(0));
-        match Rung::ALL.into_iter().filter(gives).find(stands) {
+        let stands = |rung: &Backend| {
+            attempt(*rung, run_as).is_ok_and(|outcome| outcome.status == CommandStatus::Exited(0))
+        };
+        match Backend::ALL.into_iter().filter(gives).find(stands) {
             Some(rung) => Ok(rung),
             None => Self::here(run_as).choose(confinement),
         }
@@ -122,35 +123,41 @@ impl Probe {
     }
 
     /// Runs a command to its end on the highest rung that gives all that was asked for.
-    pub fn run(&self, confinement: &Confinement, command: &Command) -> Result<Outcome, LaunchError> {
-        ladder::start_on(self.choose(confinement)?, confinement, command, RunAs::Caller)?.finish()
+    pub fn run(
+        &self,
+        confinement: &Confinement,
+        command: &CommandSpec,
+    ) -> Result<CommandOutcome, LaunchError> {
+        backend::start_on(self.choose(confinement)?, confinement, command, RunAs::Caller)?.finish()
     }
 }
 
-fn climb(rung: Rung, run_as: RunAs, landlock: u32, surroundings: &Surroundings) -> Tried {
-    let obstacle =
-        |failed: Failed, why: String| Obstacle { why, remedies: remedies(rung, failed, surroundings) };
+fn climb(rung: Backend, run_as: RunAs, landlock: u32, surroundings: &HostEnvironment) -> BackendProbe {
+    let obstacle = |failed: BackendFailure, why: String| BackendError {
+        why,
+        remedies: remedies(rung, failed, surroundings),
+    };
     let took = match attempt(rung, run_as) {
-        Ok(outcome) if outcome.status == Status::Exited(0) => Ok(outcome.wall),
+        Ok(outcome) if outcome.status == CommandStatus::Exited(0) => Ok(outcome.wall),
         Ok(outcome) => {
             let said = String::from_utf8_lossy(&outcome.stderr.bytes).trim().to_owned();
-            Err(obstacle(Failed::Otherwise, format!("`true` ended with {:?} {said}", outcome.status)))
+            Err(obstacle(BackendFailure::Otherwise, format!("`true` ended with {:?} {said}", outcome.status)))
         }
         // The error sends to the doctor, who is asking.
         Err(LaunchError::Namespaces(error)) => {
-            Err(obstacle(Failed::Namespaces, format!("cannot make namespaces: {error}")))
+            Err(obstacle(BackendFailure::Namespaces, format!("cannot make namespaces: {error}")))
         }
         Err(error) => Err(obstacle(failed(&error), error.to_string())),
     };
     let usual = usual(std::path::Path::new("/"));
     let given = |guarantee| (guarantee, rung.given(landlock, &usual, guarantee));
     let given = if took.is_ok() { usual.guarantees().into_iter().map(given).collect() } else { Vec::new() };
-    Tried { rung, took, given }
+    BackendProbe { rung, took, given }
 }
 
-fn attempt(rung: Rung, run_as: RunAs) -> Result<Outcome, LaunchError> {
+fn attempt(rung: Backend, run_as: RunAs) -> Result<CommandOutcome, LaunchError> {
     let identity = identity(run_as)?;
-    let folder = Scratch::new(identity)?;
+    let folder = CommandTempDir::new(identity)?;
     let mut confinement = usual(&folder.path);
     // What is missing is told later; here it must not keep us from trying.
     confinement.waived.extend(Guarantee::ALL);
@@ -163,8 +170,8 @@ fn attempt(rung: Rung, run_as: RunAs) -> Result<Outcome, LaunchError> {
     for file in &files.hidden {
         fs::write(file, "").map_err(making)?;
     }
-    let command = Command { argv: vec!["true".into()], ..Command::default() };
-    ladder::start_on(rung, &confinement, &command, run_as)?.finish()
+    let command = CommandSpec { argv: vec!["true".into()], ..CommandSpec::default() };
+    backend::start_on(rung, &confinement, &command, run_as)?.finish()
 }
 
 /// What everyday work asks for: a home directory that is hidden, a workspace in it with a secret and something protected.
@@ -172,39 +179,41 @@ fn usual(folder: &std::path::Path) -> Confinement {
     let home = folder.join("home");
     let workspace = home.join("workspace");
     Confinement {
-        files: Files {
+        files: FileConfinement {
             cwd: workspace.clone(),
             home: Some(home),
-            readable: Readable::Only(vec![workspace.clone()]),
+            readable: ReadScope::Only(vec![workspace.clone()]),
             writable: vec![workspace.clone()],
             hidden: vec![workspace.join(".env")],
             protected: vec![workspace.join(".git/hooks")],
-            ..Files::default()
+            ..FileConfinement::default()
         },
         network: Network::Off,
         environment: BTreeMap::from([("PATH".into(), PATH.into())]),
-        limits: Limits { wall: WALL, ..Limits::default() },
+        limits: ResourceLimits { wall: WALL, ..ResourceLimits::default() },
         waived: BTreeSet::new(),
         required: BTreeSet::new(),
     }
 }
 
-fn failed(error: &LaunchError) -> Failed {
+fn failed(error: &LaunchError) -> BackendFailure {
     match error {
-        LaunchError::Root => Failed::Root,
-        LaunchError::NoLandlock => Failed::Landlock,
-        LaunchError::Namespaces(_) => Failed::Namespaces,
-        LaunchError::Bwrap { said } if said.contains("there is no bwrap") => Failed::NoBwrap,
+        LaunchError::Root => BackendFailure::Root,
+        LaunchError::NoLandlock => BackendFailure::Landlock,
+        LaunchError::Namespaces(_) => BackendFailure::Namespaces,
+        LaunchError::Bwrap { said } if said.contains("there is no bwrap") => BackendFailure::NoBwrap,
         // By its own words; they only choose the advice.
-        LaunchError::Bwrap { said } if said.contains("mount proc") => Failed::Processes,
-        LaunchError::Bwrap { .. } => Failed::Namespaces,
+        LaunchError::Bwrap { said } if said.contains("mount proc") => BackendFailure::Processes,
+        LaunchError::Bwrap { .. } => BackendFailure::Namespaces,
         LaunchError::Inside { inside, error } => match (inside.step, &inside.mount) {
-            (Some(Step::Identity), _) => Failed::Namespaces,
-            (Some(Step::Mount), Some(Op::Processes { .. })) => Failed::Processes,
-            (Some(Step::Mount), _) if error.raw_os_error() == Some(38) => Failed::OldKernel,
-            (Some(Step::Mount), _) => Failed::Mounts,
-            _ => Failed::Otherwise,
+            (Some(InitProcessStep::Identity), _) => BackendFailure::Namespaces,
+            (Some(InitProcessStep::Mount), Some(MountOp::Processes { .. })) => BackendFailure::Processes,
+            (Some(InitProcessStep::Mount), _) if error.raw_os_error() == Some(38) => {
+                BackendFailure::OldKernel
+            }
+            (Some(InitProcessStep::Mount), _) => BackendFailure::Mounts,
+            _ => BackendFailure::Otherwise,
         },
-        _ => Failed::Otherwise,
+        _ => BackendFailure::Otherwise,
     }
 }

@@ -23,11 +23,11 @@ pub const SETTINGS: [&str; 4] = ["config", "config.worktree", "commondir", "hook
 pub const LIST_BYTES_MAX: u64 = 1 << 20;
 
 /// The commands in lists, by the paths of those; none where a list cannot be read.
-pub type Commands = BTreeMap<PathBuf, Option<BTreeSet<String>>>;
+pub type TodoCommands = BTreeMap<PathBuf, Option<BTreeSet<String>>>;
 
 /// What something in a repository's own directory is to git, by the path beneath that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum GitPathKind {
     /// Git runs what it says, or runs it.
     Run,
     /// A directory with something like that in it.
@@ -39,16 +39,18 @@ pub enum Part {
 }
 
 /// What a path beneath a repository's own directory is to git.
-pub fn part(beneath: &str) -> Part {
+pub fn part(beneath: &str) -> GitPathKind {
     let above = |place: &&str| place.strip_prefix(beneath).is_some_and(|rest| rest.starts_with('/'));
     match beneath {
         // Git runs a hook by its exact name, which has no dot.
-        _ if beneath.strip_prefix("hooks/").is_some_and(|name| !name.contains(['.', '/'])) => Part::Run,
-        "hooks" => Part::Above,
-        _ if RUN.contains(&beneath) => Part::Run,
-        _ if LISTS.contains(&beneath) => Part::List,
-        _ if RUN.iter().any(above) || LISTS.iter().any(above) => Part::Above,
-        _ => Part::Other,
+        _ if beneath.strip_prefix("hooks/").is_some_and(|name| !name.contains(['.', '/'])) => {
+            GitPathKind::Run
+        }
+        "hooks" => GitPathKind::Above,
+        _ if RUN.contains(&beneath) => GitPathKind::Run,
+        _ if LISTS.contains(&beneath) => GitPathKind::List,
+        _ if RUN.iter().any(above) || LISTS.iter().any(above) => GitPathKind::Above,
+        _ => GitPathKind::Other,
     }
 }
 
@@ -71,14 +73,14 @@ pub fn is_command(line: &str) -> bool {
 
 /// Whether a directory is a repository by what is in it, whatever it is called: git takes it for one when it is run in there.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Shape {
+pub struct RepositoryDetector {
     has_head: bool,
     has_objects: bool,
     has_refs: bool,
     has_commondir: bool,
 }
 
-impl Shape {
+impl RepositoryDetector {
     /// The names that make one.
     pub const NAMES: [&'static str; 4] = ["HEAD", "commondir", "objects", "refs"];
 
@@ -119,17 +121,17 @@ mod tests {
     #[test]
     fn what_git_runs_is_told_from_everyday_work() {
         for (beneath, is) in [
-            ("config", Part::Run),
-            ("hooks", Part::Above),
-            ("hooks/pre-commit", Part::Run),
-            ("hooks/pre-commit.sample", Part::Other),
-            ("info", Part::Above),
-            ("objects/info", Part::Above),
-            ("rebase-merge", Part::Above),
-            ("rebase-merge/git-rebase-todo", Part::List),
-            ("rebase-merge/done", Part::Other),
-            ("index", Part::Other),
-            ("refs/heads/main", Part::Other),
+            ("config", GitPathKind::Run),
+            ("hooks", GitPathKind::Above),
+            ("hooks/pre-commit", GitPathKind::Run),
+            ("hooks/pre-commit.sample", GitPathKind::Other),
+            ("info", GitPathKind::Above),
+            ("objects/info", GitPathKind::Above),
+            ("rebase-merge", GitPathKind::Above),
+            ("rebase-merge/git-rebase-todo", GitPathKind::List),
+            ("rebase-merge/done", GitPathKind::Other),
+            ("index", GitPathKind::Other),
+            ("refs/heads/main", GitPathKind::Other),
         ] {
             assert_eq!(part(beneath), is, "{beneath}");
         }

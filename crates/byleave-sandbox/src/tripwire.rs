@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use byleave_files::Links;
+use byleave_files::LinkPolicy;
 use rustix::fs::{Access, CWD, Mode, OFlags, RenameFlags, ResolveFlags, access, openat2, renameat_with};
 use rustix::io::Errno;
 
-use crate::index::{AnyIndex, Index, MarkFault, Marker, Places};
-use crate::repository::{self, Commands, LIST_BYTES_MAX};
-use crate::unfinished::{Abandoned, Before, Note};
+use crate::repository::{self, LIST_BYTES_MAX, TodoCommands};
+use crate::unfinished::{AbandonedRun, PreRunState, RunMarkerFile};
+use crate::workspace_index::{DirectoryIndex, DynDirectoryIndex, IndexError, PathPolicy, RunnablePaths};
 
 const QUARANTINED: &str = "quarantined";
 /// How long something that was planted may lie there while its command runs, if looking is quick.
@@ -28,22 +28,22 @@ const SHARE: u32 = 10;
 /// The list of what was there before a command.
 #[derive(Debug)]
 pub(crate) struct Tripwire {
-    index: Arc<Mutex<AnyIndex>>,
-    before: Seen,
-    earlier: Vec<Planted>,
-    note: Option<Note>,
+    index: Arc<Mutex<DynDirectoryIndex>>,
+    before: RunnableSnapshot,
+    earlier: Vec<PlantedFile>,
+    note: Option<RunMarkerFile>,
 }
 
 /// What could be run later, as it is at one moment.
 #[derive(Debug)]
-struct Seen {
-    places: Arc<Places>,
-    commands: Commands,
+struct RunnableSnapshot {
+    places: Arc<RunnablePaths>,
+    commands: TodoCommands,
     unseen: BTreeSet<PathBuf>,
 }
 
-impl Seen {
-    fn by(index: &mut AnyIndex) -> Result<Self, TripFault> {
+impl RunnableSnapshot {
+    fn by(index: &mut DynDirectoryIndex) -> Result<Self, TripwireError> {
         let (places, lists) = (index.places()?, index.lists()?);
         let commands = |list: &PathBuf| {
             let text = read_list(list);
@@ -73,7 +73,7 @@ impl Seen {
 
 /// Something that was planted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planted {
+pub struct PlantedFile {
     /// Where it was.
     pub path: PathBuf,
     /// Where it is now.
@@ -82,10 +82,10 @@ pub struct Planted {
 
 /// Why it is not known what was planted, or something that was is still where it was.
 #[derive(Debug, thiserror::Error)]
-pub enum TripFault {
+pub enum TripwireError {
     /// The workspace cannot be looked through.
     #[error("cannot look for what was planted: {0}")]
-    Unseen(#[from] MarkFault),
+    Unseen(#[from] IndexError),
     /// Something cannot be put out of action.
     #[error("cannot put `{path}` out of action, which was planted to be run later: {error}; look at it and remove it", path = path.display())]
     InAction {
@@ -106,31 +106,31 @@ pub enum TripFault {
 
 impl Tripwire {
     /// Lists what an index has.
-    pub(crate) fn on(index: &Arc<Mutex<AnyIndex>>) -> Result<Self, TripFault> {
+    pub(crate) fn on(index: &Arc<Mutex<DynDirectoryIndex>>) -> Result<Self, TripwireError> {
         let mut looked = index.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = Seen::by(&mut looked)?;
+        let before = RunnableSnapshot::by(&mut looked)?;
         Ok(Self { index: Arc::clone(index), before, earlier: Vec::new(), note: None })
     }
 
     /// The same, with what runs had planted that were killed before this one.
-    pub(crate) fn after(self, earlier: Vec<Planted>) -> Self {
+    pub(crate) fn after(self, earlier: Vec<PlantedFile>) -> Self {
         Self { earlier, ..self }
     }
 
     /// Notes the list in a directory, for whoever comes next should we be killed.
-    pub(crate) fn noted_in(self, directory: &Path) -> Result<Self, TripFault> {
+    pub(crate) fn noted_in(self, directory: &Path) -> Result<Self, TripwireError> {
         let roots = self.index.lock().unwrap_or_else(PoisonError::into_inner).roots().to_vec();
-        let Seen { places, commands, unseen } = &self.before;
+        let RunnableSnapshot { places, commands, unseen } = &self.before;
         let (commands, unseen) = (commands.clone(), unseen.clone());
-        let before = Before { roots, places: Places::clone(places), commands, unseen };
-        let note = Note::write(directory, &before).map_err(in_directory(directory))?;
+        let before = PreRunState { roots, places: RunnablePaths::clone(places), commands, unseen };
+        let note = RunMarkerFile::write(directory, &before).map_err(in_directory(directory))?;
         Ok(Self { note: Some(note), ..self })
     }
 
     /// Puts what is new out of action, and says what it was. While several commands run, it is not told whose it was.
-    fn spring(&self) -> Result<Vec<Planted>, TripFault> {
+    fn spring(&self) -> Result<Vec<PlantedFile>, TripwireError> {
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        let after = Seen::by(&mut index)?;
+        let after = RunnableSnapshot::by(&mut index)?;
         spring(&after, &self.before, |_| true)
     }
 }
@@ -140,17 +140,17 @@ impl Tripwire {
 pub(crate) fn settle(
     directory: &Path,
     roots: &[PathBuf],
-    marker: Option<&Arc<dyn Marker + Send + Sync>>,
-) -> Result<Vec<Planted>, TripFault> {
+    marker: Option<&Arc<dyn PathPolicy + Send + Sync>>,
+) -> Result<Vec<PlantedFile>, TripwireError> {
     let mut planted = Vec::new();
-    for (run, before) in Abandoned::all(directory).map_err(in_directory(directory))? {
+    for (run, before) in AbandonedRun::all(directory).map_err(in_directory(directory))? {
         // Where nothing is any more, nothing is planted.
         let left: Vec<PathBuf> = before.roots.iter().filter(|root| root.is_dir()).cloned().collect();
-        let mut index = Index::cold(left, marker.cloned());
-        let Before { roots: theirs, places, commands, unseen } = before;
-        let seen = Seen { places: Arc::new(places), commands, unseen };
-        let sprung =
-            Seen::by(&mut index).and_then(|after| spring(&after, &seen, |path| run.may_have_made(path)));
+        let mut index = DirectoryIndex::cold(left, marker.cloned());
+        let PreRunState { roots: theirs, places, commands, unseen } = before;
+        let seen = RunnableSnapshot { places: Arc::new(places), commands, unseen };
+        let sprung = RunnableSnapshot::by(&mut index)
+            .and_then(|after| spring(&after, &seen, |path| run.may_have_made(path)));
         let is_here = |root: &PathBuf| roots.iter().any(|own| own.starts_with(root) || root.starts_with(own));
         match sprung {
             Ok(found) => {
@@ -164,16 +164,16 @@ pub(crate) fn settle(
     Ok(planted)
 }
 
-fn in_directory(directory: &Path) -> impl Fn(io::Error) -> TripFault {
-    |error| TripFault::Note { directory: directory.to_path_buf(), error }
+fn in_directory(directory: &Path) -> impl Fn(io::Error) -> TripwireError {
+    |error| TripwireError::Note { directory: directory.to_path_buf(), error }
 }
 
 fn spring(
-    after: &Seen,
-    before: &Seen,
+    after: &RunnableSnapshot,
+    before: &RunnableSnapshot,
     may_be_new: impl Fn(&Path) -> bool,
-) -> Result<Vec<Planted>, TripFault> {
-    let mut planted: Vec<Planted> = Vec::new();
+) -> Result<Vec<PlantedFile>, TripwireError> {
+    let mut planted: Vec<PlantedFile> = Vec::new();
     let mut in_action = None;
     for path in after.new_since(before).iter().filter(|path| may_be_new(path)) {
         // What lies in something that was moved went with it.
@@ -181,11 +181,13 @@ fn spring(
             continue;
         }
         match quarantine(path) {
-            Ok(Some(quarantined)) => planted.push(Planted { path: path.clone(), quarantined }),
+            Ok(Some(quarantined)) => planted.push(PlantedFile { path: path.clone(), quarantined }),
             // Another command's tripwire was quicker.
             Ok(None) => {}
             // The others are put out of action all the same.
-            Err(error) => in_action = in_action.or(Some(TripFault::InAction { path: path.clone(), error })),
+            Err(error) => {
+                in_action = in_action.or(Some(TripwireError::InAction { path: path.clone(), error }))
+            }
         }
     }
     if let Some(fault) = in_action {
@@ -197,37 +199,37 @@ fn spring(
     match after.unseen.iter().find(|path| !before.unseen.contains(*path) && is_open(path)) {
         Some(path) => {
             let error = io::ErrorKind::PermissionDenied.into();
-            Err(MarkFault::Unreadable { path: path.clone(), error }.into())
+            Err(IndexError::Unreadable { path: path.clone(), error }.into())
         }
         None => Ok(planted),
     }
 }
 
 /// Who is told of what was planted.
-type Told = Box<dyn FnMut(&[Planted]) + Send + Sync>;
+type PlantedFileListener = Box<dyn FnMut(&[PlantedFile]) + Send + Sync>;
 
 /// Looks for what a command plants, again and again while it runs: by its end somebody may long have run that.
-pub(crate) struct Guard {
+pub(crate) struct TripwireGuard {
     tripwire: Tripwire,
     next: Instant,
-    planted: Vec<Planted>,
-    told: Option<Told>,
+    planted: Vec<PlantedFile>,
+    told: Option<PlantedFileListener>,
 }
 
-impl fmt::Debug for Guard {
+impl fmt::Debug for TripwireGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard").field("tripwire", &self.tripwire).finish_non_exhaustive()
     }
 }
 
-impl Guard {
+impl TripwireGuard {
     /// From before a command begins.
     pub(crate) fn new(tripwire: Tripwire) -> Self {
         Self { tripwire, next: Instant::now() + INTERVAL, planted: Vec::new(), told: None }
     }
 
     /// Tells of what is planted when it is found, instead of keeping it for the end.
-    pub(crate) fn tell(&mut self, told: Told) {
+    pub(crate) fn tell(&mut self, told: PlantedFileListener) {
         self.told = Some(told);
     }
 
@@ -237,7 +239,7 @@ impl Guard {
     }
 
     /// Looks, if it is time.
-    pub(crate) fn look(&mut self) -> Result<(), TripFault> {
+    pub(crate) fn look(&mut self) -> Result<(), TripwireError> {
         let began = Instant::now();
         if began < self.next {
             return Ok(());
@@ -253,7 +255,7 @@ impl Guard {
     }
 
     /// Looks when everything has ended, and says what was planted and not told yet. After an error what was noted stays.
-    pub(crate) fn end(&mut self) -> Result<Vec<Planted>, TripFault> {
+    pub(crate) fn end(&mut self) -> Result<Vec<PlantedFile>, TripwireError> {
         let planted = self.tripwire.spring()?;
         self.take(planted);
         if let Some(note) = self.tripwire.note.take() {
@@ -264,11 +266,11 @@ impl Guard {
     }
 
     /// What runs had planted that were killed before this one, once.
-    pub(crate) fn earlier(&mut self) -> Vec<Planted> {
+    pub(crate) fn earlier(&mut self) -> Vec<PlantedFile> {
         std::mem::take(&mut self.tripwire.earlier)
     }
 
-    fn take(&mut self, planted: Vec<Planted>) {
+    fn take(&mut self, planted: Vec<PlantedFile>) {
         match &mut self.told {
             Some(told) if !planted.is_empty() => told(&planted),
             _ => self.planted.extend(planted),
@@ -278,7 +280,7 @@ impl Guard {
 
 /// The text of a list; none where it is no file that can be read, or too long.
 fn read_list(path: &Path) -> Option<String> {
-    match byleave_files::read(path, Links::Never, LIST_BYTES_MAX) {
+    match byleave_files::read(path, LinkPolicy::Never, LIST_BYTES_MAX) {
         // Git does not ask whether it is text.
         Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
         Err(error) if error.is_missing() => Some(String::new()),

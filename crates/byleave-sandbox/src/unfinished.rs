@@ -16,8 +16,8 @@ use byleave_files::own;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::index::Places;
-use crate::repository::Commands;
+use crate::repository::TodoCommands;
+use crate::workspace_index::RunnablePaths;
 
 /// What was made this long after a killed run was last seen alive may still be its own: it ended with its launcher, but the launcher
 /// does not say at every moment that it lives. What was made later is somebody else's.
@@ -27,28 +27,28 @@ const ENDING: &str = "json";
 
 /// What was there before a run.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Before {
+pub(crate) struct PreRunState {
     /// The directories that it can write.
     pub(crate) roots: Vec<PathBuf>,
     /// Where something lay that could be run later, and where links there led.
-    pub(crate) places: Places,
+    pub(crate) places: RunnablePaths,
     /// The commands in lists that git works off.
-    pub(crate) commands: Commands,
+    pub(crate) commands: TodoCommands,
     /// Directories that could not be looked into.
     pub(crate) unseen: BTreeSet<PathBuf>,
 }
 
 /// The note of a run that goes on.
 #[derive(Debug)]
-pub(crate) struct Note {
+pub(crate) struct RunMarkerFile {
     file: File,
     path: PathBuf,
 }
 
-impl Note {
+impl RunMarkerFile {
     /// Writes a note. It is whole, locked and on the disk when it has its name.
     #[expect(clippy::disallowed_methods, reason = "in our own state directory, and locked")]
-    pub(crate) fn write(directory: &Path, before: &Before) -> io::Result<Self> {
+    pub(crate) fn write(directory: &Path, before: &PreRunState) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let mut random = [0u8; 8];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
@@ -81,14 +81,14 @@ impl Note {
 }
 
 /// A run that ended without anybody looking. Nobody else can have it as long as this lives.
-pub(crate) struct Abandoned {
-    note: Note,
+pub(crate) struct AbandonedRun {
+    note: RunMarkerFile,
     last_seen: SystemTime,
 }
 
-impl Abandoned {
+impl AbandonedRun {
     /// Those that are noted in a directory, each with what was there before.
-    pub(crate) fn all(directory: &Path) -> io::Result<Vec<(Self, Before)>> {
+    pub(crate) fn all(directory: &Path) -> io::Result<Vec<(Self, PreRunState)>> {
         let entries = match fs::read_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
@@ -104,7 +104,7 @@ impl Abandoned {
     }
 
     #[expect(clippy::disallowed_methods, reason = "in our own state directory, and locked")]
-    fn at(path: PathBuf) -> io::Result<Option<(Self, Before)>> {
+    fn at(path: PathBuf) -> io::Result<Option<(Self, PreRunState)>> {
         let mut file = match File::options().read(true).write(true).open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
@@ -122,7 +122,7 @@ impl Abandoned {
         file.read_to_end(&mut text)?;
         let unreadable = |error| io::Error::other(format!("`{}` cannot be read: {error}", path.display()));
         let before = serde_json::from_slice(&text).map_err(unreadable)?;
-        Ok(Some((Self { note: Note { file, path }, last_seen: found.modified()? }, before)))
+        Ok(Some((Self { note: RunMarkerFile { file, path }, last_seen: found.modified()? }, before)))
     }
 
     /// Whether something may have been made by the run. Where the file system does not say when, it may.
@@ -141,11 +141,11 @@ impl Abandoned {
 mod tests {
     use super::*;
 
-    fn before() -> Before {
-        Before {
+    fn before() -> PreRunState {
+        PreRunState {
             roots: Vec::new(),
-            places: Places::new(),
-            commands: Commands::new(),
+            places: RunnablePaths::new(),
+            commands: TodoCommands::new(),
             unseen: BTreeSet::new(),
         }
     }
@@ -154,18 +154,18 @@ mod tests {
     #[test]
     fn a_note_is_found_once_its_launcher_is_gone_and_not_before() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(Abandoned::all(&folder.path().join("none")).unwrap().is_empty());
-        let note = Note::write(folder.path(), &before()).unwrap();
-        assert!(Abandoned::all(folder.path()).unwrap().is_empty(), "its launcher lives");
+        assert!(AbandonedRun::all(&folder.path().join("none")).unwrap().is_empty());
+        let note = RunMarkerFile::write(folder.path(), &before()).unwrap();
+        assert!(AbandonedRun::all(folder.path()).unwrap().is_empty(), "its launcher lives");
         // Killed.
         drop(note);
-        let found = Abandoned::all(folder.path()).unwrap();
+        let found = AbandonedRun::all(folder.path()).unwrap();
         assert_eq!(found.len(), 1);
-        assert!(Abandoned::all(folder.path()).unwrap().is_empty(), "somebody looks already");
+        assert!(AbandonedRun::all(folder.path()).unwrap().is_empty(), "somebody looks already");
         found.into_iter().for_each(|(run, _)| run.settled().unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         fs::write(folder.path().join("x.json"), "{").unwrap();
-        assert!(Abandoned::all(folder.path()).is_err(), "what cannot be read is not passed over");
+        assert!(AbandonedRun::all(folder.path()).is_err(), "what cannot be read is not passed over");
     }
 
     // req: E7
@@ -175,10 +175,10 @@ mod tests {
         let made = folder.path().join(".envrc");
         fs::write(&made, "").unwrap();
         for (ago, may) in [(0, true), (50, true), (3_600, false)] {
-            let note = Note::write(folder.path(), &before()).unwrap();
+            let note = RunMarkerFile::write(folder.path(), &before()).unwrap();
             note.file.set_modified(SystemTime::now() - Duration::from_secs(ago)).unwrap();
             drop(note);
-            for (run, _) in Abandoned::all(folder.path()).unwrap() {
+            for (run, _) in AbandonedRun::all(folder.path()).unwrap() {
                 assert_eq!(run.may_have_made(&made), may, "{ago} s");
                 run.settled().unwrap();
             }

@@ -26,8 +26,8 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::client::Client;
-use crate::sides::Side;
+use crate::client::LoadClient;
+use crate::sides::ServerKind;
 
 /// The allocator of the program.
 #[global_allocator]
@@ -43,7 +43,7 @@ const WORSE_P99: Duration = Duration::from_millis(500);
 const WORSE_LAST: Duration = Duration::from_secs(5);
 const WORSE_KB_EACH: f64 = 100.0;
 
-struct Sizes {
+struct LoadSizes {
     rounds: usize,
     /// Calls of each connection, in a round.
     each: usize,
@@ -52,20 +52,20 @@ struct Sizes {
 
 /// What was measured at one number of connections.
 #[derive(Default)]
-struct Measured {
+struct LoadMeasurement {
     rates: Vec<f64>,
     took: Vec<Duration>,
 }
 
 fn main() {
-    if let Some(side) = Side::told() {
+    if let Some(side) = ServerKind::told() {
         return side.serve();
     }
     let short = std::env::var("BYLEAVE_PROOF").is_ok_and(|size| size == "short");
     let sizes = if short {
-        Sizes { rounds: 3, each: 8, subscribers: 1_000 }
+        LoadSizes { rounds: 3, each: 8, subscribers: 1_000 }
     } else {
-        Sizes { rounds: 9, each: 40, subscribers: 10_000 }
+        LoadSizes { rounds: 9, each: 40, subscribers: 10_000 }
     };
     // Every follower is a file on either side; a child has the limits of who starts it.
     let limit = getrlimit(Resource::Nofile);
@@ -74,17 +74,17 @@ fn main() {
     let folder =
         tempfile::tempdir_in(std::env::var("CARGO_TARGET_TMPDIR").unwrap_or_else(|_| "/var/tmp".into()))
             .unwrap();
-    let ours = sides::start(Side::Ours, folder.path(), 0);
-    runtime.block_on(Client::new(&ours).calls(1, 1));
+    let ours = sides::start(ServerKind::Ours, folder.path(), 0);
+    runtime.block_on(LoadClient::new(&ours).calls(1, 1));
     let stored = sides::stored(folder.path());
-    let bare = sides::start(Side::Bare, folder.path(), stored);
+    let bare = sides::start(ServerKind::Bare, folder.path(), stored);
     let (before, mut rows, mut failures) = (ours.resident_kb(), Vec::new(), Vec::new());
 
     for connections in [64, 256] {
-        let (mut theirs, mut mine) = (Measured::default(), Measured::default());
+        let (mut theirs, mut mine) = (LoadMeasurement::default(), LoadMeasurement::default());
         for _ in 0..sizes.rounds {
             for (side, measured) in [(&bare, &mut theirs), (&ours, &mut mine)] {
-                let (took, all) = runtime.block_on(Client::new(side).calls(connections, sizes.each));
+                let (took, all) = runtime.block_on(LoadClient::new(side).calls(connections, sizes.each));
                 measured.rates.push(took.len() as f64 / all.as_secs_f64());
                 measured.took.extend(took);
             }
@@ -115,7 +115,8 @@ fn main() {
         }
     }
     let after = ours.resident_kb();
-    let followed = runtime.block_on(Client::new(&ours).followed(sizes.subscribers, || ours.resident_kb()));
+    let followed =
+        runtime.block_on(LoadClient::new(&ours).followed(sizes.subscribers, || ours.resident_kb()));
     let each_kb = (followed.resident_kb.saturating_sub(after)) as f64 / sizes.subscribers as f64;
     if followed.last > WORSE_LAST || each_kb > WORSE_KB_EACH {
         failures.push(format!("the last follower heard after {}, {each_kb:.1} kB each", ms(followed.last)));

@@ -4,33 +4,33 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use byleave::core::entry::Heading;
+use byleave::core::entry::CallHeader;
 use byleave::core::id::{AgentId, SessionId};
-use byleave::core::sheet::Sheet;
+use byleave::core::question_view::QuestionView;
 
-use crate::app::App;
-use crate::principal::{Principal, Scope};
-use crate::problem::{Problem, Trouble};
-use crate::tenancy::{SESSIONS, Tenancy};
+use crate::principal::{AccessScope, Principal};
+use crate::problem::{Problem, ProblemKind};
+use crate::state::App;
+use crate::tenant::{SESSIONS, Tenant};
 
 /// Who makes a request. Only the door makes one, for a token that counts.
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(crate) principal: Arc<Principal>,
-    pub(crate) tenancy: Arc<Tenancy>,
+    pub(crate) tenancy: Arc<Tenant>,
 }
 
 impl Caller {
     /// Refuses who has none of these scopes.
-    pub(crate) fn may(&self, scopes: &[Scope]) -> Result<(), Problem> {
+    pub(crate) fn may(&self, scopes: &[AccessScope]) -> Result<(), Problem> {
         if scopes.iter().any(|scope| self.has(*scope)) {
             return Ok(());
         }
         let words: Vec<&str> = scopes.iter().map(|scope| scope.word()).collect();
-        Err(Problem::new(Trouble::Forbidden, format!("this needs the scope {}", words.join(" or "))))
+        Err(Problem::new(ProblemKind::Forbidden, format!("this needs the scope {}", words.join(" or "))))
     }
 
-    pub(crate) fn has(&self, scope: Scope) -> bool {
+    pub(crate) fn has(&self, scope: AccessScope) -> bool {
         self.principal.scopes.contains(&scope)
     }
 
@@ -46,21 +46,21 @@ impl Caller {
     /// A session of this caller's own: what was left to one principal in a session is not left to another.
     pub(crate) fn session(&self, name: &str) -> Result<SessionId, Problem> {
         SessionId::new(format!("{SESSIONS}{}/{name}", self.name()))
-            .map_err(|bad| Problem::new(Trouble::Unusable, bad.to_string()))
+            .map_err(|bad| Problem::new(ProblemKind::Unusable, bad.to_string()))
     }
 
     /// Whether a call is of this tenant and came in here.
-    pub(crate) fn is_ours(&self, heading: &Heading) -> bool {
+    pub(crate) fn is_ours(&self, heading: &CallHeader) -> bool {
         self.tenancy.took_in(&heading.tenant, &heading.session, &heading.cwd)
     }
 
     /// Whether the call of a question came in here, so that it is for us to drive on.
-    pub(crate) fn is_driven_here(&self, sheet: &Sheet) -> bool {
+    pub(crate) fn is_driven_here(&self, sheet: &QuestionView) -> bool {
         self.tenancy.took_in(self.tenancy.id(), &sheet.session, &sheet.cwd)
     }
 
     /// Whether a call is the caller's own.
-    pub(crate) fn owns(&self, heading: &Heading) -> bool {
+    pub(crate) fn owns(&self, heading: &CallHeader) -> bool {
         let mine = format!("{SESSIONS}{}/", self.name());
         self.is_ours(heading)
             && heading.agent.as_str() == self.name()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Bounds on what clients can make the server do.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct ServerLimits {
     /// The most that a request may carry.
     pub body_bytes_max: usize,
     /// How long a client may take for the head of a request; also how long a connection may idle.
@@ -35,7 +35,7 @@ pub struct Limits {
     pub webhook_pauses: Vec<Duration>,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             body_bytes_max: 2 * 1024 * 1024,

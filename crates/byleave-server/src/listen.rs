@@ -24,9 +24,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::limits::Limits;
+use crate::limits::ServerLimits;
 use crate::server::Server;
-use crate::slow::Impatient;
+use crate::write_timeout::WriteTimeout;
 
 /// The most bytes that the head of a request may have.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
@@ -36,7 +36,7 @@ const REST: Duration = Duration::from_millis(50);
 
 /// Why nobody is listened to.
 #[derive(Debug, thiserror::Error)]
-pub enum ListenFault {
+pub enum ListenError {
     /// Others could hear what is said.
     #[error("cannot listen on {0} without TLS: only addresses of this machine, such as 127.0.0.1")]
     NotProtected(SocketAddr),
@@ -59,8 +59,8 @@ pub enum ListenFault {
 }
 
 /// TLS with a certificate and its key, each in a PEM file.
-pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, ListenFault> {
-    let bad = |path: &Path, why: &dyn std::fmt::Display| ListenFault::Certificate {
+pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, ListenError> {
+    let bad = |path: &Path, why: &dyn std::fmt::Display| ListenError::Certificate {
         path: path.display().to_string(),
         why: why.to_string(),
     };
@@ -77,8 +77,8 @@ pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, ListenFa
 }
 
 /// Whether an address may be listened on.
-pub fn may_listen(address: SocketAddr, is_protected: bool) -> Result<(), ListenFault> {
-    if is_protected || address.ip().is_loopback() { Ok(()) } else { Err(ListenFault::NotProtected(address)) }
+pub fn may_listen(address: SocketAddr, is_protected: bool) -> Result<(), ListenError> {
+    if is_protected || address.ip().is_loopback() { Ok(()) } else { Err(ListenError::NotProtected(address)) }
 }
 
 /// Serves until it is told to end; what runs by then is waited for, for a while.
@@ -88,8 +88,8 @@ pub async fn serve(
     tls: Option<Arc<ServerConfig>>,
     end: CancellationToken,
     grace: Duration,
-) -> Result<(), ListenFault> {
-    let fault = |what: &str, why| ListenFault::System { what: what.to_owned(), why };
+) -> Result<(), ListenError> {
+    let fault = |what: &str, why| ListenError::System { what: what.to_owned(), why };
     let address = listener.local_addr().map_err(|why| fault("cannot find out where we listen", why))?;
     may_listen(address, tls.is_some())?;
     let (scheme, acceptor) = match tls {
@@ -122,7 +122,7 @@ pub async fn serve(
         // Who comes when there is no room is turned away at once; to let them wait would be room, too.
         let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
         let (limits, end) = (limits.clone(), end.clone());
-        let connection = Connection { router: router.clone(), from, limits, end };
+        let connection = HttpConnection { router: router.clone(), from, limits, end };
         let acceptor = acceptor.clone();
         connections.spawn(async move {
             connection.talk(stream, acceptor).await;
@@ -147,21 +147,21 @@ pub async fn serve(
     Ok(())
 }
 
-struct Connection {
+struct HttpConnection {
     router: Router,
     from: SocketAddr,
-    limits: Limits,
+    limits: ServerLimits,
     /// No request is taken up after that.
     end: CancellationToken,
 }
 
-impl Connection {
+impl HttpConnection {
     async fn talk(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
         // With Nagle's algorithm on, clients wait for every event of a stream.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection will be slow");
         }
-        let stream = Impatient::new(stream, self.limits.unread);
+        let stream = WriteTimeout::new(stream, self.limits.unread);
         match acceptor {
             None => self.speak(stream).await,
             Some(acceptor) => match tokio::time::timeout(self.limits.head, acceptor.accept(stream)).await {

@@ -16,7 +16,7 @@ use openidconnect::{
 };
 use url::Url;
 
-use crate::tokens::Identity;
+use crate::tokens::OidcIdentity;
 
 /// How long somebody may take at the provider.
 const PENDING: Duration = Duration::from_secs(600);
@@ -25,17 +25,17 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Somebody who says who is there.
-pub struct Oidc {
+pub struct OidcProvider {
     issuer: IssuerUrl,
     client: ClientId,
     secret: Option<ClientSecret>,
     http: reqwest::Client,
-    pending: Mutex<HashMap<String, Pending>>,
+    pending: Mutex<HashMap<String, PendingSignIn>>,
 }
 
 /// Why nobody can be signed in so.
 #[derive(Debug, thiserror::Error)]
-pub enum OidcFault {
+pub enum OidcError {
     /// The provider cannot be used.
     #[error("cannot use the issuer `{0}`: {1}")]
     Issuer(String, String),
@@ -45,7 +45,7 @@ pub enum OidcFault {
 }
 
 /// A sign-in that was begun.
-struct Pending {
+struct PendingSignIn {
     at: Instant,
     provider: CoreProviderMetadata,
     redirect: RedirectUrl,
@@ -55,21 +55,21 @@ struct Pending {
 }
 
 /// Where to send somebody, and what must come back.
-pub(crate) struct Begun {
+pub(crate) struct SignInRedirect {
     pub(crate) to: String,
     pub(crate) state: String,
 }
 
 /// Who signed in, by each way in which our list may name them, and where they wanted to go.
-pub(crate) struct Known {
-    pub(crate) identities: Vec<Identity>,
+pub(crate) struct VerifiedSignIn {
+    pub(crate) identities: Vec<OidcIdentity>,
     pub(crate) next: String,
 }
 
-impl Oidc {
+impl OidcProvider {
     /// A provider, by its issuer's address, which is https or of this machine.
-    pub fn new(issuer: &str, client: String, secret: Option<&Secret>) -> Result<Self, OidcFault> {
-        let bad = |why: String| OidcFault::Issuer(issuer.to_owned(), why);
+    pub fn new(issuer: &str, client: String, secret: Option<&Secret>) -> Result<Self, OidcError> {
+        let bad = |why: String| OidcError::Issuer(issuer.to_owned(), why);
         let address = Url::parse(issuer).map_err(|error| bad(error.to_string()))?;
         if !may_ask(&address) {
             return Err(bad("it must be https, or on this machine".to_owned()));
@@ -98,8 +98,8 @@ impl Oidc {
     }
 
     /// Begins a sign-in that is to come back to this address.
-    pub(crate) async fn begin(&self, back: String, next: String) -> Result<Begun, OidcFault> {
-        let bad = |why: String| OidcFault::Issuer(self.issuer.to_string(), why);
+    pub(crate) async fn begin(&self, back: String, next: String) -> Result<SignInRedirect, OidcError> {
+        let bad = |why: String| OidcError::Issuer(self.issuer.to_string(), why);
         let http = |request| ask(self.http.clone(), request);
         let provider = CoreProviderMetadata::discover_async(self.issuer.clone(), &http).await;
         let provider = provider.map_err(|error| bad(error.to_string()))?;
@@ -123,17 +123,19 @@ impl Oidc {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.retain(|_, begun| begun.at.elapsed() < PENDING);
         if pending.len() >= PENDING_MAX {
-            return Err(OidcFault::Refused("too many people are signing in".to_owned()));
+            return Err(OidcError::Refused("too many people are signing in".to_owned()));
         }
         let state = state.secret().clone();
-        pending
-            .insert(state.clone(), Pending { at: Instant::now(), provider, redirect, nonce, verifier, next });
-        Ok(Begun { to: to.to_string(), state })
+        pending.insert(
+            state.clone(),
+            PendingSignIn { at: Instant::now(), provider, redirect, nonce, verifier, next },
+        );
+        Ok(SignInRedirect { to: to.to_string(), state })
     }
 
     /// Ends a sign-in, once: with the code that the provider gave, who is it?
-    pub(crate) async fn end(&self, state: &str, code: String) -> Result<Known, OidcFault> {
-        let refused = |why: String| OidcFault::Refused(why);
+    pub(crate) async fn end(&self, state: &str, code: String) -> Result<VerifiedSignIn, OidcError> {
+        let refused = |why: String| OidcError::Refused(why);
         let begun = self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(state);
         let begun = begun.filter(|begun| begun.at.elapsed() < PENDING);
         let begun =
@@ -150,12 +152,12 @@ impl Oidc {
         let claims = token.claims(&client.id_token_verifier(), &begun.nonce);
         let claims =
             claims.map_err(|error| refused(format!("what the provider says cannot be believed: {error}")))?;
-        let identity = |who: String| Identity { issuer: self.issuer.to_string(), who };
+        let identity = |who: String| OidcIdentity { issuer: self.issuer.to_string(), who };
         let mut identities = vec![identity(format!("sub:{}", claims.subject().as_str()))];
         if let (Some(email), Some(true)) = (claims.email(), claims.email_verified()) {
             identities.push(identity(format!("email:{}", email.as_str())));
         }
-        Ok(Known { identities, next: begun.next })
+        Ok(VerifiedSignIn { identities, next: begun.next })
     }
 }
 
@@ -168,7 +170,7 @@ fn may_ask(address: &Url) -> bool {
 
 /// Why the provider did not answer.
 #[derive(Debug, thiserror::Error)]
-enum Unanswered {
+enum OidcHttpError {
     #[error("it would be asked over a connection that is not protected")]
     Unprotected,
     #[error("its answer is larger than {ANSWER_BYTES_MAX} bytes")]
@@ -179,10 +181,10 @@ enum Unanswered {
     Nonsense(#[from] axum::http::Error),
 }
 
-async fn ask(http: reqwest::Client, request: HttpRequest) -> Result<HttpResponse, Unanswered> {
+async fn ask(http: reqwest::Client, request: HttpRequest) -> Result<HttpResponse, OidcHttpError> {
     let request = reqwest::Request::try_from(request)?;
     if !may_ask(request.url()) {
-        return Err(Unanswered::Unprotected);
+        return Err(OidcHttpError::Unprotected);
     }
     let mut answered = http.execute(request).await?;
     let mut response = axum::http::Response::builder().status(answered.status());
@@ -192,7 +194,7 @@ async fn ask(http: reqwest::Client, request: HttpRequest) -> Result<HttpResponse
     let mut body = Vec::new();
     while let Some(chunk) = answered.chunk().await? {
         if body.len() + chunk.len() > ANSWER_BYTES_MAX {
-            return Err(Unanswered::TooLarge);
+            return Err(OidcHttpError::TooLarge);
         }
         body.extend_from_slice(&chunk);
     }
@@ -214,7 +216,7 @@ mod tests {
             ("http://127.0.0.1.example.org", false),
             ("ftp://127.0.0.1", false),
         ] {
-            assert_eq!(Oidc::new(address, "byleave".into(), None).is_ok(), good, "{address}");
+            assert_eq!(OidcProvider::new(address, "byleave".into(), None).is_ok(), good, "{address}");
         }
     }
 }

@@ -6,53 +6,53 @@
 
 mod answer;
 mod assets;
-mod book;
-mod door;
+mod audit_log;
+mod auth;
+mod bulk_answer;
 mod edit;
-mod elsewhere;
+mod error_page;
 mod form;
-mod frame;
+mod html_document;
 mod inbox;
-mod leaves;
-mod live;
-mod paper;
+mod layout;
+mod oidc_login;
 mod question;
-mod several;
-mod sheet;
+mod question_view;
 mod sign_in;
+mod signed_in_user;
+mod sse;
+mod standing_approvals;
 mod stats;
 mod text;
-mod visitor;
-mod wrong;
 
 use axum::Router;
 use axum::middleware;
 use axum::routing::{get, post};
 
-use crate::app::App;
+use crate::state::App;
 
 /// All pages, behind their door.
 pub(crate) fn all(app: &App) -> Router<App> {
     Router::new()
         .route("/", get(inbox::show))
-        .route("/live", get(live::follow))
+        .route("/live", get(sse::follow))
         .route("/questions/{question}", get(question::show))
         .route("/questions/{question}/leave", get(question::consider))
         .route("/questions/{question}/answer", post(answer::give))
-        .route("/several", get(several::show).post(several::answer))
-        .route("/book", get(book::list))
-        .route("/book/verify", post(book::verify))
-        .route("/book/{call}", get(book::record))
-        .route("/leaves", get(leaves::list))
-        .route("/leaves/{leave}/revoke", post(leaves::revoke))
+        .route("/several", get(bulk_answer::show).post(bulk_answer::answer))
+        .route("/book", get(audit_log::list))
+        .route("/book/verify", post(audit_log::verify))
+        .route("/book/{call}", get(audit_log::record))
+        .route("/leaves", get(standing_approvals::list))
+        .route("/leaves/{leave}/revoke", post(standing_approvals::revoke))
         .route("/stats", get(stats::show))
         .route("/halt", post(inbox::halt))
         .route("/lift", post(inbox::lift))
         .route("/sign-in", get(sign_in::ask).post(sign_in::enter))
-        .route("/sign-in/elsewhere", get(elsewhere::begin))
-        .route("/sign-in/done", get(elsewhere::end))
+        .route("/sign-in/elsewhere", get(oidc_login::begin))
+        .route("/sign-in/done", get(oidc_login::end))
         .route("/sign-in/arrive", get(sign_in::arrive))
         .route("/sign-out", post(sign_in::leave))
         .route("/assets/{name}", get(assets::serve))
-        .layer(middleware::from_fn_with_state(app.clone(), door::door))
+        .layer(middleware::from_fn_with_state(app.clone(), auth::door))
 }

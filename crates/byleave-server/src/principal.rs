@@ -13,7 +13,7 @@ pub const NAME_CHARS_MAX: usize = 64;
 /// What kind of principal it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum PrincipalKind {
     /// A program that makes calls. Where it may answer, it answers as a program.
     Agent,
     /// A person.
@@ -23,7 +23,7 @@ pub enum Kind {
 /// What a principal may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Scope {
+pub enum AccessScope {
     /// Make calls, and see what came of its own.
     Submit,
     /// See open questions in full, and answer those of others.
@@ -36,7 +36,7 @@ pub enum Scope {
     Work,
 }
 
-impl Scope {
+impl AccessScope {
     /// Every scope there is.
     pub const ALL: [Self; 5] = [Self::Submit, Self::Answer, Self::Read, Self::Administer, Self::Work];
 
@@ -52,7 +52,7 @@ impl Scope {
     }
 }
 
-impl Kind {
+impl PrincipalKind {
     /// The kind in a word.
     pub const fn word(self) -> &'static str {
         match self {
@@ -65,48 +65,48 @@ impl Kind {
 /// A name that cannot be taken for another: 1 to 64 small letters, digits, `.`, `-` and `_`, a letter or digit first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Name(String);
+pub struct Slug(String);
 
 /// A text that is no name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no name: it has 1 to 64 small letters, digits, `.`, `-` and `_`, and begins with a letter or digit"
 )]
-pub struct BadName(String);
+pub struct SlugError(String);
 
-impl Name {
+impl Slug {
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl FromStr for Name {
-    type Err = BadName;
-    fn from_str(text: &str) -> Result<Self, BadName> {
+impl FromStr for Slug {
+    type Err = SlugError;
+    fn from_str(text: &str) -> Result<Self, SlugError> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-' | '_');
         let first = text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
         if !first || text.len() > NAME_CHARS_MAX || !text.chars().all(plain) {
-            return Err(BadName(text.escape_debug().to_string()));
+            return Err(SlugError(text.escape_debug().to_string()));
         }
         Ok(Self(text.to_owned()))
     }
 }
 
-impl TryFrom<String> for Name {
-    type Error = BadName;
-    fn try_from(text: String) -> Result<Self, BadName> {
+impl TryFrom<String> for Slug {
+    type Error = SlugError;
+    fn try_from(text: String) -> Result<Self, SlugError> {
         text.parse()
     }
 }
 
-impl From<Name> for String {
-    fn from(name: Name) -> Self {
+impl From<Slug> for String {
+    fn from(name: Slug) -> Self {
         name.0
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for Slug {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -118,11 +118,11 @@ pub struct Principal {
     /// Whose book: everything that the principal sees and does is of this tenant.
     pub tenant: TenantId,
     /// Its name. Calls stand under it, and so do answers: nobody answers what stands under their own name.
-    pub name: Name,
+    pub name: Slug,
     /// What kind it is.
-    pub kind: Kind,
+    pub kind: PrincipalKind,
     /// What it may do.
-    pub scopes: BTreeSet<Scope>,
+    pub scopes: BTreeSet<AccessScope>,
 }
 
 #[cfg(test)]
@@ -132,12 +132,12 @@ mod tests {
     #[test]
     fn names_have_one_spelling_and_are_no_path() {
         for good in ["ann", "agent-7", "0", "a.b_c"] {
-            assert_eq!(good.parse::<Name>().map(String::from), Ok(good.to_owned()));
+            assert_eq!(good.parse::<Slug>().map(String::from), Ok(good.to_owned()));
         }
         let long = "a".repeat(65);
         for bad in ["", "Ann", "a b", "a/b", "..", ".a", "-a", "\u{430}nn", "a\0", &long] {
-            assert!(bad.parse::<Name>().is_err(), "{bad:?}");
-            assert!(serde_json::from_value::<Name>(serde_json::json!(bad)).is_err(), "{bad:?}");
+            assert!(bad.parse::<Slug>().is_err(), "{bad:?}");
+            assert!(serde_json::from_value::<Slug>(serde_json::json!(bad)).is_err(), "{bad:?}");
         }
     }
 }

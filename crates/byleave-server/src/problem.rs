@@ -6,12 +6,12 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use byleave::core::refusal::{Code, Refusal};
-use byleave::gate::AnswerFault;
-use byleave::ledger::LedgerFault;
+use byleave::gate::AnswerError;
+use byleave::ledger::LedgerError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::tenancy::Unchecked;
+use crate::tenant::VerificationError;
 
 /// Where the pages of codes are.
 const REFUSALS: &str = "https://github.com/byleave/byleave/blob/main/docs/refusals";
@@ -29,10 +29,10 @@ macro_rules! troubles {
     ($($(#[doc = $doc:literal])+ $variant:ident = $text:literal, $status:ident;)*) => {
         /// What can be wrong with a request, beside what a gate refuses.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Trouble {
+        pub enum ProblemKind {
             $($(#[doc = $doc])+ $variant,)*
         }
-        impl Trouble {
+        impl ProblemKind {
             /// Every trouble there is.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
             /// The code as it is written.
@@ -107,7 +107,7 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn new(trouble: Trouble, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(trouble: ProblemKind, detail: impl Into<String>) -> Self {
         Self {
             kind: GUIDE.to_owned(),
             title: trouble.meaning().trim().to_owned(),
@@ -119,7 +119,7 @@ impl Problem {
     }
 
     pub(crate) fn too_many(detail: impl Into<String>, retry_after_s: u64) -> Self {
-        Self { retry_after_s: Some(retry_after_s), ..Self::new(Trouble::TooMany, detail) }
+        Self { retry_after_s: Some(retry_after_s), ..Self::new(ProblemKind::TooMany, detail) }
     }
 
     /// A request that a gate refused before there was a call.
@@ -137,11 +137,11 @@ impl Problem {
     /// A request that nobody known makes.
     pub(crate) fn no_token() -> Self {
         let what = "a token that counts is needed: none was sent, or it is wrong, too old or removed";
-        Self::new(Trouble::Unauthenticated, what)
+        Self::new(ProblemKind::Unauthenticated, what)
     }
 
     pub(crate) fn not_found(what: &str) -> Self {
-        Self::new(Trouble::NotFound, format!("there is no such {what}"))
+        Self::new(ProblemKind::NotFound, format!("there is no such {what}"))
     }
 
     /// The status of the response.
@@ -162,40 +162,40 @@ impl Problem {
     pub(crate) fn fault(what: &str, why: &dyn std::fmt::Display) -> Self {
         // What broke is for the operator; the caller learns that it did.
         tracing::error!(what, %why, "a request could not be served");
-        Self::new(Trouble::Fault, what)
+        Self::new(ProblemKind::Fault, what)
     }
 }
 
-impl From<LedgerFault> for Problem {
-    fn from(fault: LedgerFault) -> Self {
+impl From<LedgerError> for Problem {
+    fn from(fault: LedgerError) -> Self {
         tracing::error!(%fault, "the ledger broke");
         let refusal = Refusal::new(Code::NotRecorded, "the book cannot be used now; nothing was changed");
         Self::refused(StatusCode::SERVICE_UNAVAILABLE, &refusal)
     }
 }
 
-impl From<Unchecked> for Problem {
-    fn from(unchecked: Unchecked) -> Self {
+impl From<VerificationError> for Problem {
+    fn from(unchecked: VerificationError) -> Self {
         match unchecked {
-            Unchecked::Busy => Self::too_many("the book is being checked already", 5),
-            Unchecked::Fault(fault) => fault.into(),
-            Unchecked::Broke(why) => Self::fault("the book could not be checked", &why),
+            VerificationError::Busy => Self::too_many("the book is being checked already", 5),
+            VerificationError::Fault(fault) => fault.into(),
+            VerificationError::Broke(why) => Self::fault("the book could not be checked", &why),
         }
     }
 }
 
-impl From<AnswerFault> for Problem {
-    fn from(fault: AnswerFault) -> Self {
+impl From<AnswerError> for Problem {
+    fn from(fault: AnswerError) -> Self {
         match fault {
-            AnswerFault::NoSuchQuestion(_) => Self::not_found("question"),
-            AnswerFault::Mismatch => {
+            AnswerError::NoSuchQuestion(_) => Self::not_found("question"),
+            AnswerError::Mismatch => {
                 let why = "the digest is not that of the question as it stands; look at it again";
                 Self::refused(StatusCode::CONFLICT, &Refusal::new(Code::AnswerMismatch, why))
             }
-            AnswerFault::Late => Self::new(Trouble::Closed, fault.to_string()),
-            AnswerFault::Unusable(why) => Self::new(Trouble::Unusable, why),
-            AnswerFault::OwnQuestion => Self::new(Trouble::OwnQuestion, fault.to_string()),
-            AnswerFault::NotRecorded(why) => LedgerFault::new("the answer was not recorded", why).into(),
+            AnswerError::Late => Self::new(ProblemKind::Closed, fault.to_string()),
+            AnswerError::Unusable(why) => Self::new(ProblemKind::Unusable, why),
+            AnswerError::OwnQuestion => Self::new(ProblemKind::OwnQuestion, fault.to_string()),
+            AnswerError::NotRecorded(why) => LedgerError::new("the answer was not recorded", why).into(),
         }
     }
 }

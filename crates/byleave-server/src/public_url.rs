@@ -9,7 +9,7 @@ use url::Url;
 
 /// Why links cannot begin so.
 #[derive(Debug, thiserror::Error)]
-pub enum BadPublicUrl {
+pub enum PublicUrlError {
     /// It is not the address of a server.
     #[error("`{0}` cannot be what links begin with: {1}")]
     Address(String, String),
@@ -52,15 +52,15 @@ impl PublicUrl {
 }
 
 impl FromStr for PublicUrl {
-    type Err = BadPublicUrl;
+    type Err = PublicUrlError;
 
-    fn from_str(text: &str) -> Result<Self, BadPublicUrl> {
-        let bad = |why: &dyn fmt::Display| BadPublicUrl::Address(text.to_owned(), why.to_string());
+    fn from_str(text: &str) -> Result<Self, PublicUrlError> {
+        let bad = |why: &dyn fmt::Display| PublicUrlError::Address(text.to_owned(), why.to_string());
         let url = Url::parse(text).map_err(|error| bad(&error))?;
         Endpoint::new(text).map_err(|error| bad(&error))?;
         let host = url.host_str().unwrap_or_default().to_owned();
         if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
-            return Err(BadPublicUrl::More(text.to_owned()));
+            return Err(PublicUrlError::More(text.to_owned()));
         }
         Ok(Self { origin: url.origin().ascii_serialization(), host })
     }

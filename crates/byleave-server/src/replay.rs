@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use byleave::book::export::{self, Contents};
-use byleave::book::{CallFilter, Page};
+use byleave::audit_log::export::{self, IncludeContents};
+use byleave::audit_log::{CallFilter, PageRequest};
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::policy::Policy;
-use byleave::replay::{Replay, Replayable};
+use byleave::replay::{PolicyReplay, ReplayableCall};
 use tokio::runtime::Handle;
 
-use crate::problem::{Problem, Trouble};
-use crate::shelf;
-use crate::tenancy::Tenancy;
+use crate::problem::{Problem, ProblemKind};
+use crate::record_access;
+use crate::tenant::Tenant;
 
 /// What these rules would have made of so many of the newest calls, and whether there are older ones.
 pub(crate) async fn replay(
-    tenancy: Arc<Tenancy>,
+    tenancy: Arc<Tenant>,
     rules: String,
     limit: usize,
-) -> Result<(Replay, bool), Problem> {
+) -> Result<(PolicyReplay, bool), Problem> {
     let tried = tenancy.tried.clone().ok_or_else(|| Problem::not_found("way to try rules"))?;
     // As costly as checking the book, so in the same turn.
     let busy = |_| Problem::too_many("the book is being read for somebody else", 5);
@@ -26,7 +26,7 @@ pub(crate) async fn replay(
     // On its own: a client that goes away and comes back does not have it done twice at once.
     // And aside, because a book that is near answers without ever giving way to others.
     let replayed = tokio::task::spawn_blocking(move || {
-        let policy = tried(&rules).map_err(|fault| Problem::new(Trouble::Unusable, fault.to_string()))?;
+        let policy = tried(&rules).map_err(|fault| Problem::new(ProblemKind::Unusable, fault.to_string()))?;
         let replayed = Handle::current().block_on(try_on(&tenancy, &policy, limit));
         drop(turn);
         replayed
@@ -34,17 +34,17 @@ pub(crate) async fn replay(
     replayed.await.map_err(|broke| Problem::fault("the rules were not tried", &broke))?
 }
 
-async fn try_on(tenancy: &Tenancy, policy: &Policy, limit: usize) -> Result<(Replay, bool), Problem> {
+async fn try_on(tenancy: &Tenant, policy: &Policy, limit: usize) -> Result<(PolicyReplay, bool), Problem> {
     let filter = CallFilter { tenant: Some(tenancy.id().clone()), ..CallFilter::default() };
-    let mut items = tenancy.book.calls(filter, Page::first(limit.saturating_add(1))).await?;
+    let mut items = tenancy.book.calls(filter, PageRequest::first(limit.saturating_add(1))).await?;
     let more = items.len() > limit;
     items.truncate(limit);
     let leaves = tenancy.book.leaves_given(tenancy.id(), SystemClock.now()).await?;
-    let mut replay = Replay::default();
+    let mut replay = PolicyReplay::default();
     for item in items {
-        let found = export::one(&*tenancy.book, item.call, Contents::Included).await?;
-        let Some(found) = found.filter(|found| shelf::is_of(tenancy, found)) else { continue };
-        match Replayable::read(&found, tenancy.gate.catalog(), &leaves) {
+        let found = export::one(&*tenancy.book, item.call, IncludeContents::Included).await?;
+        let Some(found) = found.filter(|found| record_access::is_of(tenancy, found)) else { continue };
+        match ReplayableCall::read(&found, tenancy.gate.catalog(), &leaves) {
             // The rules are those of the directory that this server's calls work in.
             Ok(past) if past.heading.cwd != tenancy.cwd => {
                 let why = "it worked in another directory, which may have rules of its own";

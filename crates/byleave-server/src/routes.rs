@@ -1,24 +1,25 @@
 //! The routes, each with what it says of itself: the OpenAPI document is made from the same list.
 
-mod book;
+mod audit_log;
 mod calls;
+mod client_tools;
 mod events;
-mod leaves;
-mod own_tools;
 mod policy;
 mod questions;
 mod service;
+mod standing_approvals;
 pub(crate) mod workers;
 
 use utoipa::openapi::schema::AdditionalProperties;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder, Schema};
-use utoipa::{Modify, OpenApi};
+use utoipa::{Modify, OpenApi, ToSchema as _};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
-use crate::problem::{MEDIA, Problem, Trouble};
+use crate::api_types::{AnswerChoice, InputReview, OutputReview};
+use crate::problem::{MEDIA, Problem, ProblemKind};
+use crate::state::App;
 
 /// What the document says beside its routes.
 #[derive(OpenApi)]
@@ -30,13 +31,13 @@ use crate::problem::{MEDIA, Problem, Trouble};
     ),
     components(schemas(Problem)),
     security(("token" = [])),
-    modifiers(&Token),
+    modifiers(&BearerAuthModifier),
 )]
-struct Document;
+struct ApiDocument;
 
-struct Token;
+struct BearerAuthModifier;
 
-impl Modify for Token {
+impl Modify for BearerAuthModifier {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let bearer = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
@@ -48,34 +49,34 @@ impl Modify for Token {
 }
 
 /// What may go wrong with any request, whatever it is.
-const ANY: [Trouble; 6] = [
-    Trouble::Malformed,
-    Trouble::Unauthenticated,
-    Trouble::Forbidden,
-    Trouble::ForeignHost,
-    Trouble::TooMany,
-    Trouble::Fault,
+const ANY: [ProblemKind; 6] = [
+    ProblemKind::Malformed,
+    ProblemKind::Unauthenticated,
+    ProblemKind::Forbidden,
+    ProblemKind::ForeignHost,
+    ProblemKind::TooMany,
+    ProblemKind::Fault,
 ];
 
 /// All routes.
 pub(crate) fn all() -> OpenApiRouter<App> {
-    let mut router = OpenApiRouter::with_openapi(Document::openapi())
+    let mut router = OpenApiRouter::with_openapi(ApiDocument::openapi())
         .routes(routes!(calls::submit))
         .routes(routes!(calls::look))
         .routes(routes!(calls::cancel))
         .routes(routes!(events::events))
-        .routes(routes!(own_tools::register))
-        .routes(routes!(own_tools::take))
-        .routes(routes!(own_tools::report))
+        .routes(routes!(client_tools::register))
+        .routes(routes!(client_tools::take))
+        .routes(routes!(client_tools::report))
         .routes(routes!(questions::list))
         .routes(routes!(questions::show))
         .routes(routes!(questions::answer))
-        .routes(routes!(leaves::list))
-        .routes(routes!(leaves::revoke))
-        .routes(routes!(book::calls))
-        .routes(routes!(book::record))
-        .routes(routes!(book::export))
-        .routes(routes!(book::verify))
+        .routes(routes!(standing_approvals::list))
+        .routes(routes!(standing_approvals::revoke))
+        .routes(routes!(audit_log::calls))
+        .routes(routes!(audit_log::record))
+        .routes(routes!(audit_log::export))
+        .routes(routes!(audit_log::verify))
         .routes(routes!(policy::tools))
         .routes(routes!(policy::explain))
         .routes(routes!(policy::replay))
@@ -105,8 +106,8 @@ pub(crate) fn all() -> OpenApiRouter<App> {
 /// Says of answers and reviews what is so: they have no other fields than these. The macro says it of structs only.
 fn close_answers(document: &mut utoipa::openapi::OpenApi) {
     let Some(components) = &mut document.components else { return };
-    for name in ["Answer", "InputReview", "OutputReview"] {
-        let Some(RefOr::T(Schema::OneOf(answers))) = components.schemas.get_mut(name) else { continue };
+    for name in [AnswerChoice::name(), InputReview::name(), OutputReview::name()] {
+        let Some(RefOr::T(Schema::OneOf(answers))) = components.schemas.get_mut(&*name) else { continue };
         for answer in &mut answers.items {
             if let RefOr::T(Schema::Object(answer)) = answer {
                 answer.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));

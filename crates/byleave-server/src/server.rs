@@ -13,56 +13,56 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use utoipa::openapi::OpenApi;
 
-use crate::app::{App, Parts};
-use crate::door::door;
-use crate::limits::Limits;
-use crate::oidc::Oidc;
-use crate::otlp::Otlp;
-use crate::pace::Pace;
+use crate::auth::door;
+use crate::browser_sessions::BrowserSessions;
+use crate::limits::ServerLimits;
+use crate::metrics::MetricsRenderer;
+use crate::oidc::OidcProvider;
+use crate::otlp_export::OtlpExporter;
 use crate::pages;
-use crate::problem::{Problem, Trouble};
+use crate::problem::{Problem, ProblemKind};
 use crate::public_url::PublicUrl;
+use crate::rate_limit::RateLimiter;
 use crate::routes;
-use crate::serving::Serving;
-use crate::telemetry::Render;
-use crate::tenancy::Tenancy;
-use crate::tokens::Tokens;
-use crate::visits::Visits;
-use crate::webhooks::{self, Webhooks};
+use crate::server_lock::ServerLock;
+use crate::state::{App, ServerInner};
+use crate::tenant::Tenant;
+use crate::tokens::TokenStore;
+use crate::webhooks::{self, WebhookStore};
 
 /// How long the end waits for what is to be told.
 const HEARD: Duration = Duration::from_secs(2);
 
 /// Gates, reached over HTTP. Cheap to clone; all clones are one server.
 #[derive(Clone)]
-pub struct Server(Arc<Parts>);
+pub struct Server(Arc<ServerInner>);
 
 /// Builds a [`Server`].
 pub struct ServerBuilder {
-    tenancies: HashMap<TenantId, Tenancy>,
+    tenancies: HashMap<TenantId, Tenant>,
     operator: TenantId,
-    tokens: Tokens,
-    limits: Limits,
+    tokens: TokenStore,
+    limits: ServerLimits,
     hosts: Vec<String>,
     public: Option<PublicUrl>,
     pages_host: Option<String>,
-    notices: Option<(PathBuf, Webhooks)>,
-    metrics: Option<Render>,
-    collector: Option<Arc<Otlp>>,
-    oidc: Option<Oidc>,
+    notices: Option<(PathBuf, WebhookStore)>,
+    metrics: Option<MetricsRenderer>,
+    collector: Option<Arc<OtlpExporter>>,
+    oidc: Option<OidcProvider>,
 }
 
 impl ServerBuilder {
     /// A tenant that is served; the last of one name counts.
     #[must_use]
-    pub fn tenancy(mut self, tenancy: Tenancy) -> Self {
+    pub fn tenancy(mut self, tenancy: Tenant) -> Self {
         self.tenancies.insert(tenancy.id().clone(), tenancy);
         self
     }
 
     /// Other bounds than the usual ones.
     #[must_use]
-    pub fn limits(mut self, limits: Limits) -> Self {
+    pub fn limits(mut self, limits: ServerLimits) -> Self {
         self.limits = limits;
         self
     }
@@ -76,7 +76,7 @@ impl ServerBuilder {
 
     /// Who says who people are, for those who sign in there.
     #[must_use]
-    pub fn oidc(mut self, provider: Oidc) -> Self {
+    pub fn oidc(mut self, provider: OidcProvider) -> Self {
         self.oidc = Some(provider);
         self
     }
@@ -102,21 +102,21 @@ impl ServerBuilder {
     ///
     /// Of several servers with the same file, one tells.
     #[must_use]
-    pub fn notices(mut self, serving: PathBuf, webhooks: Webhooks) -> Self {
+    pub fn notices(mut self, serving: PathBuf, webhooks: WebhookStore) -> Self {
         self.notices = Some((serving, webhooks));
         self
     }
 
     /// What is told to whoever scrapes. It is about all tenants, so only administrators of the operator's see it.
     #[must_use]
-    pub fn metrics(mut self, render: Render) -> Self {
+    pub fn metrics(mut self, render: MetricsRenderer) -> Self {
         self.metrics = Some(render);
         self
     }
 
     /// A collector that is told of every call.
     #[must_use]
-    pub fn collector(mut self, collector: Otlp) -> Self {
+    pub fn collector(mut self, collector: OtlpExporter) -> Self {
         self.collector = Some(Arc::new(collector));
         self
     }
@@ -124,13 +124,16 @@ impl ServerBuilder {
     /// The server.
     pub fn build(self) -> Server {
         let limits = self.limits;
-        let opened = |(id, tenancy): (TenantId, Tenancy)| (id, Arc::new(tenancy.within(&limits)));
-        Server(Arc::new(Parts {
+        let opened = |(id, tenancy): (TenantId, Tenant)| (id, Arc::new(tenancy.within(&limits)));
+        Server(Arc::new(ServerInner {
             tenancies: self.tenancies.into_iter().map(opened).collect(),
             operator: self.operator,
             tokens: self.tokens,
-            pace: Pace::new(limits.requests_per_second, limits.burst),
-            strangers: Pace::new(limits.strangers_per_second, limits.strangers_per_second.saturating_mul(10)),
+            pace: RateLimiter::new(limits.requests_per_second, limits.burst),
+            strangers: RateLimiter::new(
+                limits.strangers_per_second,
+                limits.strangers_per_second.saturating_mul(10),
+            ),
             limits,
             hosts: self.hosts,
             public: self.public,
@@ -138,7 +141,7 @@ impl ServerBuilder {
             notices: self.notices,
             metrics: self.metrics,
             collector: self.collector,
-            visits: Visits::default(),
+            visits: BrowserSessions::default(),
             oidc: self.oidc,
         }))
     }
@@ -146,12 +149,12 @@ impl ServerBuilder {
 
 impl Server {
     /// Begins to build a server. The operator is the tenant whose administrators look after the whole.
-    pub fn builder(operator: TenantId, tokens: Tokens) -> ServerBuilder {
+    pub fn builder(operator: TenantId, tokens: TokenStore) -> ServerBuilder {
         ServerBuilder {
             tenancies: HashMap::new(),
             operator,
             tokens,
-            limits: Limits::default(),
+            limits: ServerLimits::default(),
             hosts: Vec::new(),
             public: None,
             pages_host: None,
@@ -162,7 +165,7 @@ impl Server {
         }
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &ServerLimits {
         &self.0.limits
     }
 
@@ -175,7 +178,7 @@ impl Server {
             .route("/v1/workers/wire", get(routes::workers::come_in))
             .fallback(|| async { Problem::not_found("path") })
             .method_not_allowed_fallback(|| async {
-                Problem::new(Trouble::MethodNotAllowed, "that cannot be done to this")
+                Problem::new(ProblemKind::MethodNotAllowed, "that cannot be done to this")
             })
             .layer(middleware::from_fn_with_state(app.clone(), door))
             .merge(pages::all(&app))
@@ -192,7 +195,7 @@ impl Server {
             let (tenancies, limits) = (self.0.tenancies.clone(), self.0.limits.clone());
             let telling = async move {
                 // Kept until the end: who holds it tells, and no other.
-                let _serving = Serving::begin(&file, &url).await;
+                let _serving = ServerLock::begin(&file, &url).await;
                 webhooks::attend(webhooks, tenancies, url, limits).await;
             };
             let end = end.clone();

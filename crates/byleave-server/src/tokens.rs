@@ -14,9 +14,9 @@ use byleave::core::id::TenantId;
 use byleave::secret::Secret;
 use serde::{Deserialize, Serialize};
 
-use crate::own_file::{FileFault, OwnFile, Stamp};
-use crate::principal::{Kind, Name, Principal, Scope};
-use crate::random;
+use crate::principal::{AccessScope, Principal, PrincipalKind, Slug};
+use crate::private_json_file::{FileVersion, PrivateFileError, PrivateJsonFile};
+use crate::secure_random;
 
 /// The longest that a token may last.
 pub const LASTS_MS_MAX: Millis = 366 * 24 * 3_600 * 1_000;
@@ -30,24 +30,24 @@ const SECRET_BYTES: usize = 32;
 /// A token as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Token {
+pub struct StoredToken {
     /// What it is called in lists.
     pub id: String,
     /// Whose book.
-    pub tenant: Name,
+    pub tenant: Slug,
     /// Who shows it.
-    pub name: Name,
+    pub name: Slug,
     /// What kind they are.
-    pub kind: Kind,
+    pub kind: PrincipalKind,
     /// What they may do with it.
-    pub scopes: BTreeSet<Scope>,
+    pub scopes: BTreeSet<AccessScope>,
     /// When it was made.
     pub made_at: Millis,
     /// It counts no longer from then on.
     pub expires_at: Millis,
     /// Who they are elsewhere, where they sign in there and show no token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signs_in: Option<Identity>,
+    pub signs_in: Option<OidcIdentity>,
     /// The digest of its text, or of who they are elsewhere.
     digest: Digest,
 }
@@ -55,14 +55,14 @@ pub struct Token {
 /// Who somebody is elsewhere, by the word of an OpenID Connect provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Identity {
+pub struct OidcIdentity {
     /// The provider.
     pub issuer: String,
     /// `sub:` and the subject, or `email:` and an address that the provider has verified.
     pub who: String,
 }
 
-impl Identity {
+impl OidcIdentity {
     /// What stands in the place of a token's digest. No text of a token can have it.
     fn digest(&self) -> Digest {
         Digest::of_parts("byleave.server.identity", &[self.issuer.as_bytes(), self.who.as_bytes()])
@@ -71,25 +71,25 @@ impl Identity {
 
 /// A token that is wanted.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct NewToken {
     /// Whose book.
-    pub tenant: Name,
+    pub tenant: Slug,
     /// Who shows it.
-    pub name: Name,
+    pub name: Slug,
     /// What kind they are.
-    pub kind: Kind,
+    pub kind: PrincipalKind,
     /// What they may do with it.
-    pub scopes: BTreeSet<Scope>,
+    pub scopes: BTreeSet<AccessScope>,
     /// How long it lasts.
     pub lasts_ms: Millis,
 }
 
 /// Why there is no token.
 #[derive(Debug, thiserror::Error)]
-pub enum TokenFault {
+pub enum TokenError {
     /// The file cannot be used.
     #[error(transparent)]
-    File(#[from] FileFault),
+    File(#[from] PrivateFileError),
     /// It would count for too long, or not at all.
     #[error("a token lasts at least a second and at most 366 days")]
     Lasting,
@@ -117,7 +117,7 @@ pub enum TokenFault {
     #[error("`{name}` is {was} already; one name is one principal")]
     OtherKind {
         /// The name.
-        name: Name,
+        name: Slug,
         /// What they are.
         was: &'static str,
     },
@@ -128,26 +128,26 @@ pub enum TokenFault {
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kept {
-    tokens: Vec<Token>,
+struct TokenFile {
+    tokens: Vec<StoredToken>,
 }
 
-type ByDigest = Arc<HashMap<Digest, Token>>;
+type TokensByDigest = Arc<HashMap<Digest, StoredToken>>;
 
 /// The tokens in a file.
-pub struct Tokens {
-    file: OwnFile,
-    known: Mutex<Option<(Stamp, ByDigest)>>,
+pub struct TokenStore {
+    file: PrivateJsonFile,
+    known: Mutex<Option<(FileVersion, TokensByDigest)>>,
 }
 
-impl Tokens {
+impl TokenStore {
     /// The tokens in a file, which need not be there yet.
     pub const fn at(path: PathBuf) -> Self {
-        Self { file: OwnFile::at(path), known: Mutex::new(None) }
+        Self { file: PrivateJsonFile::at(path), known: Mutex::new(None) }
     }
 
     /// Who shows this text, if it is the text of a token that counts.
-    pub fn find(&self, shown: &str, now: Millis) -> Result<Option<Principal>, TokenFault> {
+    pub fn find(&self, shown: &str, now: Millis) -> Result<Option<Principal>, TokenError> {
         if !shown.starts_with(PREFIX) {
             return Ok(None);
         }
@@ -155,7 +155,7 @@ impl Tokens {
     }
 
     /// Who holds the token with this digest, if it still counts.
-    pub(crate) fn holder(&self, digest: &Digest, now: Millis) -> Result<Option<Principal>, TokenFault> {
+    pub(crate) fn holder(&self, digest: &Digest, now: Millis) -> Result<Option<Principal>, TokenError> {
         // Found by a digest that nobody can steer, so that the time it takes says nothing about the text.
         let Some(token) = self.all()?.get(digest).cloned() else { return Ok(None) };
         if now >= token.expires_at || now < token.made_at.saturating_sub(LASTS_MS_MAX) {
@@ -168,59 +168,66 @@ impl Tokens {
     /// Who is here under this identity, with what their visit holds; if they still are.
     pub(crate) fn signed_in(
         &self,
-        identity: &Identity,
+        identity: &OidcIdentity,
         now: Millis,
-    ) -> Result<Option<(Digest, Principal)>, TokenFault> {
+    ) -> Result<Option<(Digest, Principal)>, TokenError> {
         let digest = identity.digest();
         Ok(self.holder(&digest, now)?.map(|principal| (digest, principal)))
     }
 
     /// All tokens, the oldest first.
-    pub fn list(&self) -> Result<Vec<Token>, TokenFault> {
-        Ok(self.file.read::<Kept>()?.map(|(_, kept)| kept.tokens).unwrap_or_default())
+    pub fn list(&self) -> Result<Vec<StoredToken>, TokenError> {
+        Ok(self.file.read::<TokenFile>()?.map(|(_, kept)| kept.tokens).unwrap_or_default())
     }
 
     /// Makes a token. Its text is in what is returned, and nowhere else.
-    pub fn add(&self, wanted: Wanted, now: Millis) -> Result<(Token, Secret), TokenFault> {
+    pub fn add(&self, wanted: NewToken, now: Millis) -> Result<(StoredToken, Secret), TokenError> {
         let (id, text) = fresh().map_err(|why| self.file.fault(why))?;
         let token = self.keep(wanted, id, Digest::of(text.as_bytes()), None, now)?;
         Ok((token, Secret::new(text)))
     }
 
     /// Lets somebody sign in elsewhere. There is no token to show; the entry can be listed and removed like one.
-    pub fn admit(&self, wanted: Wanted, identity: Identity, now: Millis) -> Result<Token, TokenFault> {
-        if wanted.kind != Kind::Person {
-            return Err(TokenFault::AgentSignsIn);
+    pub fn admit(
+        &self,
+        wanted: NewToken,
+        identity: OidcIdentity,
+        now: Millis,
+    ) -> Result<StoredToken, TokenError> {
+        if wanted.kind != PrincipalKind::Person {
+            return Err(TokenError::AgentSignsIn);
         }
         let good = |prefix: &str| identity.who.strip_prefix(prefix).is_some_and(|who| !who.is_empty());
         if !good("sub:") && !good("email:") {
-            return Err(TokenFault::Nobody);
+            return Err(TokenError::Nobody);
         }
-        let id = random::hex::<4>().map_err(|why| self.file.fault(why))?;
+        let id = secure_random::hex::<4>().map_err(|why| self.file.fault(why))?;
         self.keep(wanted, id, identity.digest(), Some(identity), now)
     }
 
     fn keep(
         &self,
-        wanted: Wanted,
+        wanted: NewToken,
         id: String,
         digest: Digest,
-        signs_in: Option<Identity>,
+        signs_in: Option<OidcIdentity>,
         now: Millis,
-    ) -> Result<Token, TokenFault> {
+    ) -> Result<StoredToken, TokenError> {
         if wanted.lasts_ms < 1_000 || wanted.lasts_ms > LASTS_MS_MAX {
-            return Err(TokenFault::Lasting);
+            return Err(TokenError::Lasting);
         }
         if wanted.scopes.is_empty() {
-            return Err(TokenFault::Scopeless);
+            return Err(TokenError::Scopeless);
         }
-        if wanted.kind == Kind::Agent && wanted.scopes.contains(&Scope::Administer) {
-            return Err(TokenFault::AgentAdministers);
+        if wanted.kind == PrincipalKind::Agent && wanted.scopes.contains(&AccessScope::Administer) {
+            return Err(TokenError::AgentAdministers);
         }
-        if wanted.scopes.contains(&Scope::Work) && (wanted.scopes.len() > 1 || wanted.kind == Kind::Person) {
-            return Err(TokenFault::WorkAlone);
+        if wanted.scopes.contains(&AccessScope::Work)
+            && (wanted.scopes.len() > 1 || wanted.kind == PrincipalKind::Person)
+        {
+            return Err(TokenError::WorkAlone);
         }
-        let token = Token {
+        let token = StoredToken {
             id,
             tenant: wanted.tenant,
             name: wanted.name,
@@ -232,21 +239,21 @@ impl Tokens {
             digest,
         };
         let added = token.clone();
-        self.file.change(|Kept { tokens }: &mut Kept| {
+        self.file.change(|TokenFile { tokens }: &mut TokenFile| {
             let namesake =
                 tokens.iter().find(|known| known.tenant == added.tenant && known.name == added.name);
             if let Some(known) = namesake.filter(|known| known.kind != added.kind) {
                 let was = match known.kind {
-                    Kind::Agent => "an agent",
-                    Kind::Person => "a person",
+                    PrincipalKind::Agent => "an agent",
+                    PrincipalKind::Person => "a person",
                 };
-                return Err(TokenFault::OtherKind { name: added.name.clone(), was });
+                return Err(TokenError::OtherKind { name: added.name.clone(), was });
             }
             if tokens.len() >= TOKENS_MAX {
-                return Err(TokenFault::TooMany);
+                return Err(TokenError::TooMany);
             }
             if tokens.iter().any(|known| known.digest == added.digest) {
-                return Err(TokenFault::Known);
+                return Err(TokenError::Known);
             }
             tokens.push(added);
             Ok(())
@@ -255,16 +262,16 @@ impl Tokens {
     }
 
     /// Removes a token by its id; whether there was one.
-    pub fn remove(&self, id: &str) -> Result<Option<Token>, TokenFault> {
+    pub fn remove(&self, id: &str) -> Result<Option<StoredToken>, TokenError> {
         let mut removed = None;
-        self.file.change(|Kept { tokens }: &mut Kept| {
+        self.file.change(|TokenFile { tokens }: &mut TokenFile| {
             removed = tokens.iter().position(|token| token.id == id).map(|place| tokens.remove(place));
-            Ok::<_, TokenFault>(())
+            Ok::<_, TokenError>(())
         })?;
         Ok(removed)
     }
 
-    fn all(&self) -> Result<ByDigest, TokenFault> {
+    fn all(&self) -> Result<TokensByDigest, TokenError> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.file.stamp()?;
         if let (Some(now), Some((then, tokens))) = (now, &*known)
@@ -274,8 +281,8 @@ impl Tokens {
         }
         // What was known counts no longer, whatever comes next.
         *known = None;
-        let Some((stamp, kept)) = self.file.read::<Kept>()? else { return Ok(Arc::default()) };
-        let tokens: HashMap<Digest, Token> =
+        let Some((stamp, kept)) = self.file.read::<TokenFile>()? else { return Ok(Arc::default()) };
+        let tokens: HashMap<Digest, StoredToken> =
             kept.tokens.into_iter().map(|token| (token.digest, token)).collect();
         let tokens = Arc::new(tokens);
         *known = Some((stamp, Arc::clone(&tokens)));
@@ -285,8 +292,8 @@ impl Tokens {
 
 /// An id and a text that nobody can guess.
 fn fresh() -> io::Result<(String, String)> {
-    let id = random::hex::<4>()?;
-    let text = format!("{PREFIX}{id}_{}", random::hex::<SECRET_BYTES>()?);
+    let id = secure_random::hex::<4>()?;
+    let text = format!("{PREFIX}{id}_{}", secure_random::hex::<SECRET_BYTES>()?);
     Ok((id, text))
 }
 
@@ -297,8 +304,8 @@ mod tests {
 
     use super::*;
 
-    fn wanted(name: &str, kind: Kind, scopes: &[Scope]) -> Wanted {
-        Wanted {
+    fn wanted(name: &str, kind: PrincipalKind, scopes: &[AccessScope]) -> NewToken {
+        NewToken {
             tenant: "local".parse().unwrap(),
             name: name.parse().unwrap(),
             kind,
@@ -315,13 +322,14 @@ mod tests {
     #[test]
     fn only_the_digest_is_kept_and_what_expires_or_is_removed_counts_no_longer() {
         let dir = tempfile::tempdir().unwrap();
-        let tokens = Tokens::at(dir.path().join("tokens.json"));
-        let (token, secret) = tokens.add(wanted("bot", Kind::Agent, &[Scope::Submit]), 1_000).unwrap();
+        let tokens = TokenStore::at(dir.path().join("tokens.json"));
+        let (token, secret) =
+            tokens.add(wanted("bot", PrincipalKind::Agent, &[AccessScope::Submit]), 1_000).unwrap();
         let shown = text(&secret);
         let file = fs::read_to_string(dir.path().join("tokens.json")).unwrap();
         assert!(!file.contains(&shown) && !file.contains(shown.get(13..).unwrap()), "{file}");
         let found = tokens.find(&shown, 10_999).unwrap().unwrap();
-        assert_eq!((found.name.as_str(), found.kind), ("bot", Kind::Agent));
+        assert_eq!((found.name.as_str(), found.kind), ("bot", PrincipalKind::Agent));
         assert!(tokens.find(&shown, 11_000).unwrap().is_none(), "expired");
         for wrong in
             ["", "byl_", shown.get(..shown.len() - 1).unwrap(), &shown.to_uppercase(), &format!("{shown}0")]
@@ -329,7 +337,7 @@ mod tests {
             assert!(tokens.find(wrong, 2_000).unwrap().is_none(), "{wrong}");
         }
         // Another process removes it.
-        let other = Tokens::at(dir.path().join("tokens.json"));
+        let other = TokenStore::at(dir.path().join("tokens.json"));
         assert_eq!(other.remove(&token.id).unwrap(), Some(token));
         assert!(tokens.find(&shown, 2_000).unwrap().is_none(), "removed");
     }
@@ -338,12 +346,12 @@ mod tests {
     fn what_others_could_have_read_or_put_there_lets_nobody_in() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("tokens.json");
-        let tokens = Tokens::at(path.clone());
-        let (_, secret) = tokens.add(wanted("bot", Kind::Agent, &[Scope::Submit]), 0).unwrap();
+        let tokens = TokenStore::at(path.clone());
+        let (_, secret) = tokens.add(wanted("bot", PrincipalKind::Agent, &[AccessScope::Submit]), 0).unwrap();
         let shown = text(&secret);
         assert!(tokens.find(&shown, 1).unwrap().is_some());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(matches!(tokens.find(&shown, 1), Err(TokenFault::File(FileFault::Exposed(_)))));
+        assert!(matches!(tokens.find(&shown, 1), Err(TokenError::File(PrivateFileError::Exposed(_)))));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert!(tokens.find(&shown, 1).unwrap().is_some());
         let away = dir.path().join("away.json");
@@ -359,16 +367,23 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_not_made() {
         let dir = tempfile::tempdir().unwrap();
-        let tokens = Tokens::at(dir.path().join("tokens.json"));
+        let tokens = TokenStore::at(dir.path().join("tokens.json"));
         let refused = |wanted| tokens.add(wanted, 0).unwrap_err().to_string();
-        assert!(refused(wanted("bot", Kind::Agent, &[Scope::Administer])).contains("cannot administer"));
-        assert!(refused(wanted("bot", Kind::Agent, &[])).contains("at least one scope"));
         assert!(
-            refused(Wanted { lasts_ms: 0, ..wanted("bot", Kind::Agent, &[Scope::Read]) }).contains("366")
+            refused(wanted("bot", PrincipalKind::Agent, &[AccessScope::Administer]))
+                .contains("cannot administer")
         );
-        tokens.add(wanted("bot", Kind::Agent, &[Scope::Submit]), 0).unwrap();
-        tokens.add(wanted("bot", Kind::Agent, &[Scope::Read]), 0).unwrap();
+        assert!(refused(wanted("bot", PrincipalKind::Agent, &[])).contains("at least one scope"));
+        assert!(
+            refused(NewToken { lasts_ms: 0, ..wanted("bot", PrincipalKind::Agent, &[AccessScope::Read]) })
+                .contains("366")
+        );
+        tokens.add(wanted("bot", PrincipalKind::Agent, &[AccessScope::Submit]), 0).unwrap();
+        tokens.add(wanted("bot", PrincipalKind::Agent, &[AccessScope::Read]), 0).unwrap();
         // A person of the same name could answer what the agent asks, if names were not checked too.
-        assert!(refused(wanted("bot", Kind::Person, &[Scope::Answer])).contains("an agent already"));
+        assert!(
+            refused(wanted("bot", PrincipalKind::Person, &[AccessScope::Answer]))
+                .contains("an agent already")
+        );
     }
 }

@@ -4,9 +4,9 @@
 //! nothing but the host of an address is ever shown or logged. What is told is what a list of questions shows: never true contents.
 
 mod deliver;
+mod dispatcher;
 mod message;
 mod sign;
-mod tell;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,16 +15,16 @@ use std::path::PathBuf;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use byleave::core::call::Millis;
-use byleave::endpoint::{BadEndpoint, Endpoint};
+use byleave::endpoint::{Endpoint, InvalidEndpointError};
 use byleave::secret::Secret;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-pub use self::deliver::Undelivered;
-pub(crate) use self::tell::attend;
-use crate::own_file::{FileFault, OwnFile};
-use crate::principal::Name;
-use crate::random;
+pub use self::deliver::DeliveryError;
+pub(crate) use self::dispatcher::attend;
+use crate::principal::Slug;
+use crate::private_json_file::{PrivateFileError, PrivateJsonFile};
+use crate::secure_random;
 
 /// How many webhooks a file holds at most.
 pub const WEBHOOKS_MAX: usize = 100;
@@ -36,14 +36,14 @@ const SECRET_BYTES: usize = 32;
 /// What is said to a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Form {
+pub enum WebhookFormat {
     /// What happened, as JSON.
     Generic,
     /// A text, as the incoming webhooks of Slack take it.
     Slack,
 }
 
-impl Form {
+impl WebhookFormat {
     /// In a word.
     pub const fn word(self) -> &'static str {
         match self {
@@ -56,27 +56,27 @@ impl Form {
 /// A webhook as it is kept.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Webhook {
+pub struct StoredWebhook {
     /// What it is called in lists.
     pub id: String,
     /// Whose questions it is told of.
-    pub tenant: Name,
+    pub tenant: Slug,
     /// What is said to it.
-    pub form: Form,
+    pub form: WebhookFormat,
     /// When it was made.
     pub made_at: Millis,
     url: String,
     secret: String,
 }
 
-impl Webhook {
+impl StoredWebhook {
     /// Where it is, with nothing that may be secret.
     pub fn place(&self) -> String {
         Url::parse(&self.url)
             .map_or_else(|_| "…".to_owned(), |url| format!("{}/…", url.origin().ascii_serialization()))
     }
 
-    fn endpoint(&self) -> Result<Endpoint, BadEndpoint> {
+    fn endpoint(&self) -> Result<Endpoint, InvalidEndpointError> {
         Endpoint::new(&self.url)
     }
 
@@ -87,7 +87,7 @@ impl Webhook {
     }
 }
 
-impl fmt::Debug for Webhook {
+impl fmt::Debug for StoredWebhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, tenant, form, made_at, url: _, secret: _ } = self;
         f.debug_struct("Webhook")
@@ -102,7 +102,7 @@ impl fmt::Debug for Webhook {
 /// How it went with a webhook so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Standing {
+pub struct DeliveryStatus {
     /// How many messages it took.
     pub told: u64,
     /// How many attempts failed.
@@ -117,7 +117,7 @@ pub struct Standing {
     pub why: Option<String>,
 }
 
-impl Standing {
+impl DeliveryStatus {
     /// Whether the last attempt was a good one, or there was none.
     pub fn is_well(&self) -> bool {
         self.failed_at <= self.told_at
@@ -126,13 +126,13 @@ impl Standing {
 
 /// Why there is no webhook.
 #[derive(Debug, thiserror::Error)]
-pub enum WebhookFault {
+pub enum WebhookError {
     /// The file cannot be used.
     #[error(transparent)]
-    File(#[from] FileFault),
+    File(#[from] PrivateFileError),
     /// The address cannot be used.
     #[error("the address of the webhook cannot be used: {0}")]
-    Endpoint(#[from] BadEndpoint),
+    Endpoint(#[from] InvalidEndpointError),
     /// There are too many.
     #[error("there are {WEBHOOKS_MAX} webhooks already; remove some")]
     TooMany,
@@ -140,54 +140,54 @@ pub enum WebhookFault {
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kept {
-    webhooks: Vec<Webhook>,
+struct WebhookFile {
+    webhooks: Vec<StoredWebhook>,
 }
 
 /// The webhooks in a file. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Webhooks {
-    file: OwnFile,
+pub struct WebhookStore {
+    file: PrivateJsonFile,
     /// How it went, beside it: written by the server, and no secret in it.
-    standing: OwnFile,
+    standing: PrivateJsonFile,
 }
 
-impl Webhooks {
+impl WebhookStore {
     /// The webhooks in a file, which need not be there yet.
     pub fn at(path: PathBuf) -> Self {
-        let standing = OwnFile::at(path.with_extension("standing.json"));
-        Self { file: OwnFile::at(path), standing }
+        let standing = PrivateJsonFile::at(path.with_extension("standing.json"));
+        Self { file: PrivateJsonFile::at(path), standing }
     }
 
     /// All webhooks, the oldest first.
-    pub fn list(&self) -> Result<Vec<Webhook>, WebhookFault> {
-        Ok(self.file.read::<Kept>()?.map(|(_, kept)| kept.webhooks).unwrap_or_default())
+    pub fn list(&self) -> Result<Vec<StoredWebhook>, WebhookError> {
+        Ok(self.file.read::<WebhookFile>()?.map(|(_, kept)| kept.webhooks).unwrap_or_default())
     }
 
     /// How it went with each so far, by its id.
-    pub fn standing(&self) -> Result<BTreeMap<String, Standing>, WebhookFault> {
+    pub fn standing(&self) -> Result<BTreeMap<String, DeliveryStatus>, WebhookError> {
         Ok(self.standing.read()?.map(|(_, kept)| kept).unwrap_or_default())
     }
 
     /// Makes a webhook. What its messages are signed with is returned, to be told to whoever checks them.
     pub fn add(
         &self,
-        tenant: Name,
-        form: Form,
+        tenant: Slug,
+        form: WebhookFormat,
         url: String,
         now: Millis,
-    ) -> Result<(Webhook, Secret), WebhookFault> {
+    ) -> Result<(StoredWebhook, Secret), WebhookError> {
         Endpoint::new(&url)?;
         let random = || -> std::io::Result<_> {
-            Ok((random::hex::<4>()?, BASE64_STANDARD.encode(random::bytes::<SECRET_BYTES>()?)))
+            Ok((secure_random::hex::<4>()?, BASE64_STANDARD.encode(secure_random::bytes::<SECRET_BYTES>()?)))
         };
         let (id, secret) = random().map_err(|why| self.file.fault(why))?;
         let secret = format!("{PREFIX}{secret}");
-        let webhook = Webhook { id, tenant, form, made_at: now, url, secret: secret.clone() };
+        let webhook = StoredWebhook { id, tenant, form, made_at: now, url, secret: secret.clone() };
         let added = webhook.clone();
-        self.file.change(|Kept { webhooks }: &mut Kept| {
+        self.file.change(|WebhookFile { webhooks }: &mut WebhookFile| {
             if webhooks.len() >= WEBHOOKS_MAX {
-                return Err(WebhookFault::TooMany);
+                return Err(WebhookError::TooMany);
             }
             webhooks.push(added);
             Ok(())
@@ -196,23 +196,23 @@ impl Webhooks {
     }
 
     /// Removes a webhook by its id; which, if there was one.
-    pub fn remove(&self, id: &str) -> Result<Option<Webhook>, WebhookFault> {
+    pub fn remove(&self, id: &str) -> Result<Option<StoredWebhook>, WebhookError> {
         let mut removed = None;
-        self.file.change(|Kept { webhooks }: &mut Kept| {
+        self.file.change(|WebhookFile { webhooks }: &mut WebhookFile| {
             let place = webhooks.iter().position(|webhook| webhook.id == id);
             removed = place.map(|place| webhooks.remove(place));
-            Ok::<_, WebhookFault>(())
+            Ok::<_, WebhookError>(())
         })?;
         Ok(removed)
     }
 
     /// Writes down how it went with one.
-    fn note(&self, id: &str, change: impl FnOnce(&mut Standing)) -> Result<(), WebhookFault> {
+    fn note(&self, id: &str, change: impl FnOnce(&mut DeliveryStatus)) -> Result<(), WebhookError> {
         let known: Vec<String> = self.list()?.into_iter().map(|webhook| webhook.id).collect();
-        self.standing.change(|all: &mut BTreeMap<String, Standing>| {
+        self.standing.change(|all: &mut BTreeMap<String, DeliveryStatus>| {
             all.retain(|id, _| known.contains(id));
             change(all.entry(id.to_owned()).or_default());
-            Ok::<_, WebhookFault>(())
+            Ok::<_, WebhookError>(())
         })
     }
 }
@@ -228,9 +228,9 @@ mod tests {
     fn what_is_secret_is_in_the_file_and_nowhere_else() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("webhooks.json");
-        let webhooks = Webhooks::at(path.clone());
+        let webhooks = WebhookStore::at(path.clone());
         let url = "https://hooks.example.org/services/T0/B0/xyz".to_owned();
-        let (made, secret) = webhooks.add("local".parse().unwrap(), Form::Slack, url, 1).unwrap();
+        let (made, secret) = webhooks.add("local".parse().unwrap(), WebhookFormat::Slack, url, 1).unwrap();
         let secret = String::from_utf8(secret.expose().to_vec()).unwrap();
         assert!(secret.starts_with("whsec_") && secret.len() == 50, "{secret}");
         assert_eq!(made.place(), "https://hooks.example.org/…");
@@ -239,13 +239,14 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(webhooks.list().unwrap(), std::slice::from_ref(&made));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(webhooks.list(), Err(WebhookFault::File(FileFault::Exposed(_)))));
+        assert!(matches!(webhooks.list(), Err(WebhookError::File(PrivateFileError::Exposed(_)))));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         webhooks.note(&made.id, |standing| standing.told += 1).unwrap();
         assert_eq!(webhooks.standing().unwrap()[&made.id].told, 1);
         assert_eq!(webhooks.remove(&made.id).unwrap(), Some(made.clone()));
         assert_eq!((webhooks.remove(&made.id).unwrap(), webhooks.list().unwrap()), (None, vec![]));
-        let open = webhooks.add("local".parse().unwrap(), Form::Generic, "http://example.org/x".into(), 1);
-        assert!(matches!(open, Err(WebhookFault::Endpoint(BadEndpoint::Unprotected))));
+        let open =
+            webhooks.add("local".parse().unwrap(), WebhookFormat::Generic, "http://example.org/x".into(), 1);
+        assert!(matches!(open, Err(WebhookError::Endpoint(InvalidEndpointError::Unprotected))));
     }
 }

@@ -5,20 +5,20 @@ use std::sync::LazyLock;
 use byleave_core::effect::Effect;
 use serde::Deserialize;
 
-use crate::reading::Reading;
+use crate::commands::ParsedCommands;
 use crate::word::Word;
 
 /// Something dangerous or irreversible.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Danger {
+pub struct DangerRule {
     /// Its stable name.
     pub id: String,
     /// Why, in words for a person.
     pub why: String,
     /// How much is at stake.
     #[serde(default)]
-    pub grade: Grade,
+    pub grade: DangerSeverity,
     #[serde(default)]
     programs: Vec<String>,
     #[serde(default)]
@@ -36,7 +36,7 @@ pub struct Danger {
 /// How much is at stake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Grade {
+pub enum DangerSeverity {
     /// A person is asked, every time.
     #[default]
     Ask,
@@ -46,7 +46,7 @@ pub enum Grade {
 
 /// What is known of a command, for dangers to be recognised.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct CommandFacts {
     pub(crate) program: String,
     pub(crate) subs: Vec<String>,
     /// The options, each under all its names.
@@ -59,7 +59,7 @@ pub(crate) struct Facts {
 }
 
 /// Every danger there is.
-pub fn all() -> &'static [Danger] {
+pub fn all() -> &'static [DangerRule] {
     DANGERS.as_deref().unwrap_or_default()
 }
 
@@ -69,12 +69,12 @@ pub(crate) fn fault() -> Option<&'static str> {
 }
 
 /// The dangers of one command.
-pub(crate) fn of(facts: &Facts, effects: &[Effect]) -> Vec<&'static Danger> {
+pub(crate) fn of(facts: &CommandFacts, effects: &[Effect]) -> Vec<&'static DangerRule> {
     all().iter().filter(|danger| danger.fits(facts, effects)).collect()
 }
 
 /// The dangers that only show in the whole: a function that starts itself more than once.
-pub(crate) fn of_reading(reading: &Reading) -> Vec<&'static Danger> {
+pub(crate) fn of_reading(reading: &ParsedCommands) -> Vec<&'static DangerRule> {
     let within = |name: &str| {
         let calls = reading.commands.iter().filter(|command| {
             command.is_function
@@ -95,8 +95,8 @@ pub(crate) fn of_reading(reading: &Reading) -> Vec<&'static Danger> {
     all().iter().filter(|danger| bomb && danger.id == "fork-bomb").collect()
 }
 
-impl Danger {
-    fn fits(&self, facts: &Facts, effects: &[Effect]) -> bool {
+impl DangerRule {
+    fn fits(&self, facts: &CommandFacts, effects: &[Effect]) -> bool {
         if !self.writes.is_empty() {
             return effects.iter().any(|effect| match effect {
                 Effect::Write { path } | Effect::Delete { path } => {
@@ -122,7 +122,7 @@ impl Danger {
     }
 }
 
-impl Facts {
+impl CommandFacts {
     /// Takes words whose options are not known one by one: each letter of a cluster, each long name.
     pub(crate) fn scan(&mut self, words: &[Word]) {
         for text in words.iter().filter_map(Word::text) {
@@ -164,15 +164,15 @@ fn stem_fits(own: &str, text: &str) -> bool {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
-    danger: Vec<Danger>,
+struct DangerTable {
+    danger: Vec<DangerRule>,
 }
 
-static DANGERS: LazyLock<Result<Vec<Danger>, String>> =
+static DANGERS: LazyLock<Result<Vec<DangerRule>, String>> =
     LazyLock::new(|| parse(include_str!("../manuals/dangers.toml")));
 
-fn parse(text: &str) -> Result<Vec<Danger>, String> {
-    match toml::from_str::<Table>(text) {
+fn parse(text: &str) -> Result<Vec<DangerRule>, String> {
+    match toml::from_str::<DangerTable>(text) {
         Ok(table) if table.danger.is_empty() => Err("`dangers.toml` names none".to_owned()),
         Ok(table) => Ok(table.danger),
         Err(error) => Err(format!("`dangers.toml`: {error}")),

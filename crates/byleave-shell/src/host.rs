@@ -4,7 +4,7 @@ use url::{Host, Url};
 
 /// What a word that names something in the network leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum NetworkTarget {
     /// This host and port.
     Reach(String, u16),
     /// A file of this machine.
@@ -12,26 +12,26 @@ pub(crate) enum Target {
 }
 
 /// Where a URL leads; without a scheme it is taken for `http`, as curl and wget do.
-pub(crate) fn of_url(text: &str) -> Option<Target> {
+pub(crate) fn of_url(text: &str) -> Option<NetworkTarget> {
     let text = text.trim();
     let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let url = Url::parse(&whole).ok()?;
     if url.scheme().eq_ignore_ascii_case("file") {
-        return Some(Target::File(url.path().to_owned()));
+        return Some(NetworkTarget::File(url.path().to_owned()));
     }
     let port = url.port().or_else(|| port_of(url.scheme()))?;
     // The parser knows the spellings of addresses only under the schemes of the web.
-    of_name(url.host_str()?).map(|host| Target::Reach(host, port))
+    of_name(url.host_str()?).map(|host| NetworkTarget::Reach(host, port))
 }
 
 /// Where `host`, `host:port`, `[address]:port` or `user@host` leads.
-pub(crate) fn of_host(text: &str, port: u16) -> Option<Target> {
+pub(crate) fn of_host(text: &str, port: u16) -> Option<NetworkTarget> {
     let text = text.rsplit('@').next().unwrap_or(text);
     let (name, port) = match text.rsplit_once(':') {
         Some((name, digits)) if !name.contains(':') || name.ends_with(']') => (name, digits.parse().ok()?),
         _ => (text, port),
     };
-    of_name(name).map(|host| Target::Reach(host, port))
+    of_name(name).map(|host| NetworkTarget::Reach(host, port))
 }
 
 fn of_name(name: &str) -> Option<String> {
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn one_host_has_one_spelling() {
-        let reach = |host: &str, port| Some(Target::Reach(host.into(), port));
+        let reach = |host: &str, port| Some(NetworkTarget::Reach(host.into(), port));
         for (text, target) in [
             ("https://Example.ORG/x", reach("example.org", 443)),
             ("example.org.", reach("example.org", 80)),
@@ -73,7 +73,7 @@ mod tests {
             ("ssh://git@Host.example/x", reach("host.example", 22)),
             ("git://2130706433/x", reach("127.0.0.1", 9418)),
             ("http://[::1]:9/", reach("[::1]", 9)),
-            ("file:///etc/passwd", Some(Target::File("/etc/passwd".into()))),
+            ("file:///etc/passwd", Some(NetworkTarget::File("/etc/passwd".into()))),
             ("gopher-x://h/", None),
         ] {
             assert_eq!(of_url(text), target, "{text}");

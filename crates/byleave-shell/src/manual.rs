@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-pub(crate) use self::options::{Operand, Opt, Options, Parsed, Value};
-pub(crate) use self::role::Role;
+pub(crate) use self::options::{Operand, OptionSpec, OptionTable, OptionValue, ParsedOptions};
+pub(crate) use self::role::WordRole;
 
 mod embedded;
 mod options;
@@ -19,17 +19,17 @@ mod role;
 pub(crate) struct Manual {
     pub(crate) names: Vec<String>,
     pub(crate) why: String,
-    pub(crate) options: Options,
-    pub(crate) style: Style,
+    pub(crate) options: OptionTable,
+    pub(crate) style: OptionStyle,
     pub(crate) abbreviations: bool,
     pub(crate) free: bool,
     /// Usually a file of the project itself.
     pub(crate) local: bool,
     /// A directory that it names is changed itself; what it changes beneath is told by name, or is all of it.
     pub(crate) itself: bool,
-    pub(crate) operands: Operands,
-    pub(crate) here: Option<Role>,
-    pub(crate) does: Vec<Deed>,
+    pub(crate) operands: OperandRoles,
+    pub(crate) here: Option<WordRole>,
+    pub(crate) does: Vec<FixedEffect>,
     pub(crate) special: Option<String>,
     /// The reader that tells what the table of options cannot say.
     pub(crate) also: Option<String>,
@@ -41,7 +41,7 @@ pub(crate) struct Manual {
 /// How options are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Style {
+pub(crate) enum OptionStyle {
     /// Clusters of short ones, long ones with `--`, also after operands.
     #[default]
     Gnu,
@@ -55,16 +55,16 @@ pub(crate) enum Style {
 
 /// The roles of operands: some at the front, some at the back, and one for all between.
 #[derive(Debug, Default)]
-pub(crate) struct Operands {
-    pub(crate) front: Vec<Role>,
-    pub(crate) between: Option<Role>,
-    pub(crate) back: Vec<Role>,
+pub(crate) struct OperandRoles {
+    pub(crate) front: Vec<WordRole>,
+    pub(crate) between: Option<WordRole>,
+    pub(crate) back: Vec<WordRole>,
 }
 
 /// What a program does whatever its words are.
 #[derive(Debug)]
-pub(crate) struct Deed {
-    pub(crate) role: Role,
+pub(crate) struct FixedEffect {
+    pub(crate) role: WordRole,
     pub(crate) target: String,
 }
 
@@ -86,16 +86,16 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-struct Shelf {
+struct ManualIndex {
     manuals: Vec<Manual>,
     index: HashMap<String, usize>,
     faults: Vec<String>,
 }
 
-static SHELF: LazyLock<Shelf> = LazyLock::new(|| {
-    let mut shelf = Shelf { manuals: Vec::new(), index: HashMap::new(), faults: Vec::new() };
+static SHELF: LazyLock<ManualIndex> = LazyLock::new(|| {
+    let mut shelf = ManualIndex { manuals: Vec::new(), index: HashMap::new(), faults: Vec::new() };
     for (file, text) in embedded::MANUALS {
-        let sheet = match toml::from_str::<Sheet>(text) {
+        let sheet = match toml::from_str::<ManualFile>(text) {
             Ok(sheet) => sheet,
             Err(error) => {
                 shelf.faults.push(format!("`{file}`: {error}"));
@@ -122,19 +122,19 @@ static SHELF: LazyLock<Shelf> = LazyLock::new(|| {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Sheet {
-    manual: Vec<Raw>,
+struct ManualFile {
+    manual: Vec<RawManual>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {
+struct RawManual {
     names: Vec<String>,
     why: String,
     #[serde(default)]
     options: String,
     #[serde(default)]
-    style: Style,
+    style: OptionStyle,
     #[serde(default)]
     abbreviations: bool,
     #[serde(default)]
@@ -153,17 +153,17 @@ struct Raw {
     #[serde(default)]
     responses: bool,
     #[serde(default)]
-    sub: Vec<Raw>,
+    sub: Vec<RawManual>,
 }
 
-impl Raw {
+impl RawManual {
     fn build(self) -> Result<Manual, String> {
         let label = self.names.join("/");
         if self.names.is_empty() || self.why.trim().is_empty() {
             return Err(format!("`{label}` needs names and a `why`"));
         }
-        let role = |name: &str| Role::named(name).ok_or_else(|| format!("`{label}`: no role `{name}`"));
-        let mut operands = Operands::default();
+        let role = |name: &str| WordRole::named(name).ok_or_else(|| format!("`{label}`: no role `{name}`"));
+        let mut operands = OperandRoles::default();
         for entry in &self.operands {
             match entry.strip_suffix('*') {
                 Some(entry) if operands.between.is_none() => operands.between = Some(role(entry)?),
@@ -175,10 +175,10 @@ impl Raw {
         let deed = |line: &String| {
             let (name, target) =
                 line.split_once(' ').ok_or_else(|| format!("`{label}`: bad deed `{line}`"))?;
-            Ok::<_, String>(Deed { role: role(name)?, target: target.to_owned() })
+            Ok::<_, String>(FixedEffect { role: role(name)?, target: target.to_owned() })
         };
         Ok(Manual {
-            options: Options::parse(&self.options).map_err(|why| format!("`{label}`: {why}"))?,
+            options: OptionTable::parse(&self.options).map_err(|why| format!("`{label}`: {why}"))?,
             style: self.style,
             abbreviations: self.abbreviations,
             free: self.free,
@@ -204,16 +204,16 @@ impl Manual {
     }
 }
 
-impl Operands {
+impl OperandRoles {
     /// Whether the program runs what its operands say.
     pub(crate) fn runs(&self) -> bool {
         let mut all = self.front.iter().chain(&self.between).chain(&self.back);
-        all.any(|role| matches!(role, Role::Argv | Role::Shell))
+        all.any(|role| matches!(role, WordRole::Argv | WordRole::Shell))
     }
 
     /// The role of each of so many operands; `None` where the manual knows none. `skipped` of the front are given otherwise.
-    pub(crate) fn roles(&self, count: usize, skipped: usize) -> Vec<Option<Role>> {
-        let front: Vec<Role> = self.front.iter().skip(skipped).copied().collect();
+    pub(crate) fn roles(&self, count: usize, skipped: usize) -> Vec<Option<WordRole>> {
+        let front: Vec<WordRole> = self.front.iter().skip(skipped).copied().collect();
         let back_from = count.saturating_sub(self.back.len()).max(front.len());
         (0..count)
             .map(|at| {
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(faults(), &[] as &[String]);
         assert!(names().len() >= 150, "only {} programs", names().len());
         for (file, text) in embedded::MANUALS {
-            let sheet: Sheet = toml::from_str(text).unwrap();
+            let sheet: ManualFile = toml::from_str(text).unwrap();
             for raw in &sheet.manual {
                 assert!(raw.why.len() > 10, "{file}: {:?} has no reason", raw.names);
             }

@@ -8,12 +8,12 @@ pub enum Word {
     /// Exactly this text, and exactly one word.
     Literal(String),
     /// Something that only running it would tell: no word, one or many.
-    Unknown(Riddle),
+    Unknown(UnknownWord),
 }
 
 /// Why a word is not known, and what is known of it nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Riddle {
+pub struct UnknownWord {
     /// Why, in words for a person: "`$x` is set elsewhere".
     pub why: String,
     /// What is certain of its text, in order; between two pieces and at both ends there may be anything.
@@ -30,7 +30,7 @@ impl Word {
 
     /// A word of which nothing is known.
     pub fn unknown(why: impl Into<String>) -> Self {
-        Self::Unknown(Riddle { why: why.into(), pieces: Vec::new(), one: false })
+        Self::Unknown(UnknownWord { why: why.into(), pieces: Vec::new(), one: false })
     }
 
     /// The text, if it is known.
@@ -74,8 +74,11 @@ mod tests {
 
     #[test]
     fn a_word_could_be_what_its_pieces_allow() {
-        let riddle =
-            Word::Unknown(Riddle { why: "x".into(), pieces: vec!["/etc/".into(), "wd".into()], one: false });
+        let riddle = Word::Unknown(UnknownWord {
+            why: "x".into(),
+            pieces: vec!["/etc/".into(), "wd".into()],
+            one: false,
+        });
         for (word, text, could) in [
             (&Word::literal("a"), "a", true),
             (&Word::literal("a"), "ab", false),

@@ -4,44 +4,44 @@
 //! models: what is said and what came of calls is told to it, and what a person wants is told by it.
 
 mod draw;
-mod orders;
-mod pages;
-mod run;
-mod scroll;
-mod typing;
+mod event_loop;
+mod input;
+mod overlays;
+mod slash_commands;
+mod transcript;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use byleave::approve::Reply;
+use byleave::approver::Reply;
 use byleave_core::call::Millis;
 use byleave_core::id::{CallId, QuestionId};
-use byleave_core::leave::Leave;
-use byleave_core::sheet::Sheet;
+use byleave_core::question_view::QuestionView;
+use byleave_core::standing_approval::StandingApproval;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
-use crate::dialogue::{Dialogue, Setting, offered};
-use crate::field::Field;
-use crate::guard::QUIET;
+use crate::key_guard::QUIET;
+use crate::question_dialog::{DialogSettings, QuestionDialog, offered};
+use crate::text_input::TextField;
 
-pub use orders::Order;
-pub use pages::Pick;
-pub use run::{News, run};
-pub use scroll::{Card, Entry, State};
+pub use event_loop::{ChatEvent, run};
+pub use overlays::PickerItem;
+pub use slash_commands::SlashCommand;
+pub use transcript::{CallCard, CallCardState, TranscriptEntry};
 
-use pages::{Page, Picker};
-use scroll::Scroll;
+use overlays::{Picker, TextPage};
+use transcript::Transcript;
 
 /// What a person wants.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Act {
+pub enum ChatAction {
     /// Nothing.
     Nothing,
     /// This said to the model.
     Say(String),
     /// One of the orders that begin with a stroke.
-    Order(Order),
+    Order(SlashCommand),
     /// The work called off.
     CallOff,
     /// This conversation opened.
@@ -51,7 +51,7 @@ pub enum Act {
     /// A text changed in the person's editor; then [`Chat::edited`].
     Editor(String),
     /// Looked up what a leave would have covered; then [`Chat::past`].
-    Consider(Leave),
+    Consider(StandingApproval),
     /// Taken back what was changed last, whoever changed it.
     Undo,
     /// The terminal lent to an editor: what it sends meanwhile is not for us.
@@ -64,7 +64,7 @@ pub enum Act {
 
 /// What the bar says of the conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Heading {
+pub struct ChatStatusBar {
     /// Who the model is to be, and which model it is.
     pub who: String,
     /// The session.
@@ -75,7 +75,7 @@ pub struct Heading {
 
 /// What the model is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Doing {
+enum ModelActivity {
     /// Nothing: it is the person's turn. What came of the last, in words.
     Rests(String),
     /// Something, since then.
@@ -83,17 +83,17 @@ enum Doing {
 }
 
 /// A question that waits.
-struct Waiting {
-    sheet: Sheet,
+struct QueuedQuestion {
+    sheet: QuestionView,
     undo: Option<String>,
 }
 
 /// A conversation on a screen.
 pub struct Chat {
-    setting: Setting,
-    heading: Heading,
-    scroll: Scroll,
-    field: Field,
+    setting: DialogSettings,
+    heading: ChatStatusBar,
+    scroll: Transcript,
+    field: TextField,
     /// When something was last typed that was not meant for a question.
     typed: Option<Duration>,
     /// What is typed until then was meant for a question that has gone.
@@ -104,40 +104,40 @@ pub struct Chat {
     recalled: Option<usize>,
     /// What is to be said once the model rests.
     next: VecDeque<String>,
-    doing: Doing,
-    questions: VecDeque<Waiting>,
-    dialogue: Option<Dialogue>,
+    doing: ModelActivity,
+    questions: VecDeque<QueuedQuestion>,
+    dialogue: Option<QuestionDialog>,
     /// The person has put the question away, to read.
     is_away: bool,
-    page: Option<Page>,
+    page: Option<TextPage>,
     picker: Option<Picker>,
     /// The next key of the same kind does it.
-    armed: Option<Armed>,
+    armed: Option<SecondPressAction>,
     /// Something about the last key.
     told: Option<String>,
 }
 
 /// What a second key does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Armed {
+enum SecondPressAction {
     CallOff,
     Quit,
 }
 
 impl Chat {
     /// A chat in which nothing was said yet.
-    pub fn new(setting: Setting) -> Self {
+    pub fn new(setting: DialogSettings) -> Self {
         Self {
-            setting: Setting { can_go_back: true, ..setting },
-            heading: Heading::default(),
-            scroll: Scroll::default(),
-            field: Field::long(""),
+            setting: DialogSettings { can_go_back: true, ..setting },
+            heading: ChatStatusBar::default(),
+            scroll: Transcript::default(),
+            field: TextField::long(""),
             typed: None,
             deaf_until: Duration::ZERO,
             said: Vec::new(),
             recalled: None,
             next: VecDeque::new(),
-            doing: Doing::Rests(String::new()),
+            doing: ModelActivity::Rests(String::new()),
             questions: VecDeque::new(),
             dialogue: None,
             is_away: false,
@@ -149,18 +149,18 @@ impl Chat {
     }
 
     /// Another conversation, as far as it has come.
-    pub fn begin(&mut self, heading: Heading, entries: Vec<Entry>) {
+    pub fn begin(&mut self, heading: ChatStatusBar, entries: Vec<TranscriptEntry>) {
         self.heading = heading;
         self.said = entries
             .iter()
             .filter_map(|entry| match entry {
-                Entry::Person(text) => Some(text.clone()),
+                TranscriptEntry::Person(text) => Some(text.clone()),
                 _ => None,
             })
             .collect();
-        self.scroll = Scroll::with(entries);
+        self.scroll = Transcript::with(entries);
         self.picker = None;
-        self.doing = Doing::Rests(String::new());
+        self.doing = ModelActivity::Rests(String::new());
     }
 
     /// Something for the person to say as soon as the model rests.
@@ -176,7 +176,7 @@ impl Chat {
 
     /// The model says something.
     pub fn text(&mut self, text: &str) {
-        if let Doing::Works { what, .. } = &mut self.doing {
+        if let ModelActivity::Works { what, .. } = &mut self.doing {
             *what = "the model speaks";
         }
         self.scroll.hear(text);
@@ -196,7 +196,7 @@ impl Chat {
     }
 
     /// A call is about to be made. One that is shown already is made again.
-    pub fn calling(&mut self, card: Card, time: Millis) {
+    pub fn calling(&mut self, card: CallCard, time: Millis) {
         self.scroll.card(card);
         self.works(time, "a tool works");
     }
@@ -212,13 +212,13 @@ impl Chat {
     }
 
     /// What came of a call.
-    pub fn called(&mut self, call: CallId, state: State, output: &str) {
+    pub fn called(&mut self, call: CallId, state: CallCardState, output: &str) {
         self.scroll.called(call, state, output);
     }
 
     /// Something for the person, among what was said.
     pub fn note(&mut self, text: impl Into<String>) {
-        self.scroll.push(Entry::Note(text.into()));
+        self.scroll.push(TranscriptEntry::Note(text.into()));
     }
 
     /// What came of what the person wanted.
@@ -241,29 +241,29 @@ impl Chat {
     /// It is the person's turn; what came of the model's, in words. Returns what is to be said next.
     pub fn rests(&mut self, words: String) -> Option<String> {
         self.scroll.unhear();
-        self.doing = Doing::Rests(words);
+        self.doing = ModelActivity::Rests(words);
         (self.armed, self.told) = (None, None);
         let next = self.next.pop_front()?;
-        self.scroll.push(Entry::Person(next.clone()));
+        self.scroll.push(TranscriptEntry::Person(next.clone()));
         Some(next)
     }
 
     /// Whether the model is at work.
     pub const fn is_working(&self) -> bool {
-        matches!(self.doing, Doing::Works { .. })
+        matches!(self.doing, ModelActivity::Works { .. })
     }
 
     /// A question that a person must answer. What is typed now was not typed for it.
-    pub fn ask(&mut self, now: Duration, time: Millis, sheet: Sheet, undo: Option<String>) {
+    pub fn ask(&mut self, now: Duration, time: Millis, sheet: QuestionView, undo: Option<String>) {
         self.armed = None;
         self.scroll.waits(sheet.call, true);
-        self.questions.push_back(Waiting { sheet, undo });
+        self.questions.push_back(QueuedQuestion { sheet, undo });
         self.open(now, time);
     }
 
     /// A question that need not be answered any more.
     pub fn withdraw(&mut self, now: Duration, time: Millis, question: QuestionId) {
-        let is_it = |sheet: &Sheet| sheet.question.id == question;
+        let is_it = |sheet: &QuestionView| sheet.question.id == question;
         let front = self.questions.front().is_some_and(|waiting| is_it(&waiting.sheet));
         for waiting in self.questions.iter().filter(|waiting| is_it(&waiting.sheet)) {
             self.scroll.waits(waiting.sheet.call, false);
@@ -284,11 +284,11 @@ impl Chat {
 
     /// A page to read, over everything but a question.
     pub fn page(&mut self, title: &str, text: &str) {
-        self.page = Some(Page::new(title, text));
+        self.page = Some(TextPage::new(title, text));
     }
 
     /// Conversations to choose from.
-    pub fn pick(&mut self, picks: Vec<Pick>) {
+    pub fn pick(&mut self, picks: Vec<PickerItem>) {
         self.picker = Some(Picker::new(picks));
         self.told = None;
     }
@@ -298,7 +298,7 @@ impl Chat {
         self.typed = Some(now);
         match (self.dialogue.as_mut().filter(|_| !self.is_away), text) {
             (Some(dialogue), text) => dialogue.edited(text),
-            (None, Ok(text)) => self.field = Field::long_at_end(text.trim_end()),
+            (None, Ok(text)) => self.field = TextField::long_at_end(text.trim_end()),
             (None, Err(why)) => self.told = Some(why),
         }
     }
@@ -317,8 +317,8 @@ impl Chat {
 
     fn works(&mut self, time: Millis, doing: &'static str) {
         match &mut self.doing {
-            Doing::Works { what, .. } => *what = doing,
-            Doing::Rests(_) => self.doing = Doing::Works { since: time, what: doing },
+            ModelActivity::Works { what, .. } => *what = doing,
+            ModelActivity::Rests(_) => self.doing = ModelActivity::Works { since: time, what: doing },
         }
     }
 
@@ -328,9 +328,9 @@ impl Chat {
             return;
         }
         self.is_away = false;
-        let Some(Waiting { sheet, undo }) = self.questions.front() else { return };
-        let setting = Setting { now: time, undo: undo.clone(), ..self.setting.clone() };
-        self.dialogue = Some(Dialogue::new(vec![sheet.clone()], offered(sheet), setting));
+        let Some(QueuedQuestion { sheet, undo }) = self.questions.front() else { return };
+        let setting = DialogSettings { now: time, undo: undo.clone(), ..self.setting.clone() };
+        self.dialogue = Some(QuestionDialog::new(vec![sheet.clone()], offered(sheet), setting));
         self.amid(now);
     }
 

@@ -3,43 +3,43 @@
 //! [`Inbox`] is pure: keys, times and lists go in, a drawing and acts come out. [`run`] puts it on a terminal.
 
 mod draw;
+mod event_loop;
 mod list;
-mod run;
 
 use std::time::Duration;
 
-use byleave::approve::Reply;
+use byleave::approver::Reply;
+use byleave_core::approval_scopes::ApprovalScope;
 use byleave_core::call::Millis;
 use byleave_core::id::QuestionId;
-use byleave_core::leave::Leave;
-use byleave_core::offer::Offer;
-use byleave_core::sheet::Sheet;
+use byleave_core::question_view::QuestionView;
+use byleave_core::standing_approval::StandingApproval;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
-use crate::dialogue::{Dialogue, Setting, Step};
-use crate::field::Field;
-use crate::keys::Key;
+use crate::keys::KeyPress;
+use crate::question_dialog::{DialogEvent, DialogSettings, QuestionDialog};
+use crate::text_input::TextField;
 
-pub use list::{Item, List, Order};
-pub use run::{Clerk, Left, run, run_one};
+pub use event_loop::{InboxBackend, InboxExit, run, run_one};
+pub use list::{InboxItem, InboxList, InboxOrder};
 
 /// The most questions that get one answer: more than that nobody reads.
 const TOGETHER_MAX: usize = 50;
 
 /// What the inbox wants done.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Act {
+pub enum InboxAction {
     /// Nothing.
     Nothing,
     /// Read these questions, and give them to [`Inbox::open`].
     Read(Vec<QuestionId>),
     /// Give this answer to these questions, as they were shown.
-    Answer(Vec<Sheet>, Reply),
+    Answer(Vec<QuestionView>, Reply),
     /// Let the person change a text in their editor; then [`Inbox::edited`].
     Editor(String),
     /// Look up what a leave would have covered; then [`Inbox::past`].
-    Consider(Leave),
+    Consider(StandingApproval),
     /// Take back what was changed last.
     Undo,
     /// Leave the inbox.
@@ -48,10 +48,10 @@ pub enum Act {
 
 /// All open questions, and what the person is doing with them.
 pub struct Inbox {
-    list: List,
-    setting: Setting,
-    filter: Option<Field>,
-    dialogue: Option<Dialogue>,
+    list: InboxList,
+    setting: DialogSettings,
+    filter: Option<TextField>,
+    dialogue: Option<QuestionDialog>,
     /// What came of what was done, the newest last.
     news: Vec<String>,
     /// Whether the open questions were read once.
@@ -62,10 +62,10 @@ pub struct Inbox {
 
 impl Inbox {
     /// An inbox in which nothing was read yet.
-    pub fn new(setting: Setting) -> Self {
+    pub fn new(setting: DialogSettings) -> Self {
         Self {
-            list: List::default(),
-            setting: Setting { can_go_back: true, ..setting },
+            list: InboxList::default(),
+            setting: DialogSettings { can_go_back: true, ..setting },
             filter: None,
             dialogue: None,
             news: Vec::new(),
@@ -75,7 +75,7 @@ impl Inbox {
     }
 
     /// The questions that are open now.
-    pub fn questions(&mut self, items: Vec<Item>) {
+    pub fn questions(&mut self, items: Vec<InboxItem>) {
         self.is_read = true;
         self.list.replace(items);
         let gone = self
@@ -89,10 +89,15 @@ impl Inbox {
     }
 
     /// The questions that were to be read.
-    pub fn open(&mut self, sheets: Vec<Sheet>, offered: Result<Vec<Offer>, String>, now: Millis) {
+    pub fn open(
+        &mut self,
+        sheets: Vec<QuestionView>,
+        offered: Result<Vec<ApprovalScope>, String>,
+        now: Millis,
+    ) {
         if !sheets.is_empty() {
-            let setting = Setting { now, ..self.setting.clone() };
-            self.dialogue = Some(Dialogue::new(sheets, offered, setting));
+            let setting = DialogSettings { now, ..self.setting.clone() };
+            self.dialogue = Some(QuestionDialog::new(sheets, offered, setting));
         }
     }
 
@@ -107,7 +112,7 @@ impl Inbox {
     }
 
     /// Keys that were pressed before the question that was opened was on the screen.
-    pub fn ahead(&mut self, now: Duration, keys: &[Key]) {
+    pub fn ahead(&mut self, now: Duration, keys: &[KeyPress]) {
         if let Some(dialogue) = &mut self.dialogue {
             dialogue.ahead(now, keys);
         }
@@ -144,7 +149,7 @@ impl Inbox {
     }
 
     /// Takes a key.
-    pub fn key(&mut self, now: Duration, key: &Key) -> Act {
+    pub fn key(&mut self, now: Duration, key: &KeyPress) -> InboxAction {
         if self.dialogue.is_some() {
             return self.answering(now, key);
         }
@@ -153,74 +158,74 @@ impl Inbox {
         }
         let was_undoing = std::mem::take(&mut self.is_undoing);
         match key {
-            Key::Enter => {
+            KeyPress::Enter => {
                 let chosen = self.list.chosen();
                 if chosen.len() > TOGETHER_MAX {
                     self.tell(format!(
                         "at most {TOGETHER_MAX} questions get one answer; {} are marked",
                         chosen.len()
                     ));
-                    return Act::Nothing;
+                    return InboxAction::Nothing;
                 }
                 if !chosen.is_empty() {
-                    return Act::Read(chosen);
+                    return InboxAction::Read(chosen);
                 }
             }
-            Key::Char(' ') => self.list.mark(),
-            Key::Char('*') => self.list.mark_all(),
-            Key::Char('s') => self.list.reorder(),
-            Key::Char('/') => self.filter = Some(Field::line()),
-            Key::Char('u') if was_undoing => return Act::Undo,
-            Key::Char('u') => match self.setting.undo.clone() {
+            KeyPress::Char(' ') => self.list.mark(),
+            KeyPress::Char('*') => self.list.mark_all(),
+            KeyPress::Char('s') => self.list.reorder(),
+            KeyPress::Char('/') => self.filter = Some(TextField::line()),
+            KeyPress::Char('u') if was_undoing => return InboxAction::Undo,
+            KeyPress::Char('u') => match self.setting.undo.clone() {
                 Some(undo) => {
                     self.is_undoing = true;
                     self.tell(format!("u again takes back {undo}"));
                 }
                 None => self.tell("there is nothing to take back"),
             },
-            Key::Char('q') => return Act::Quit,
+            KeyPress::Char('q') => return InboxAction::Quit,
             // First what was narrowed is wide again.
-            Key::Escape if self.list.is_narrowed() => self.list.widen(),
-            Key::Escape => return Act::Quit,
+            KeyPress::Escape if self.list.is_narrowed() => self.list.widen(),
+            KeyPress::Escape => return InboxAction::Quit,
             key => self.list.key(key),
         }
-        Act::Nothing
+        InboxAction::Nothing
     }
 
-    fn filtering(&mut self, key: &Key) -> Act {
-        let Some(field) = &mut self.filter else { return Act::Nothing };
+    fn filtering(&mut self, key: &KeyPress) -> InboxAction {
+        let Some(field) = &mut self.filter else { return InboxAction::Nothing };
         match key {
-            Key::Enter => self.filter = None,
-            Key::Escape => {
+            KeyPress::Enter => self.filter = None,
+            KeyPress::Escape => {
                 self.filter = None;
                 self.list.narrow("");
             }
-            Key::Up | Key::Down | Key::PageUp | Key::PageDown => self.list.key(key),
+            KeyPress::Up | KeyPress::Down | KeyPress::PageUp | KeyPress::PageDown => self.list.key(key),
             key => {
                 field.key(key);
                 let text = field.text();
                 self.list.narrow(&text);
             }
         }
-        Act::Nothing
+        InboxAction::Nothing
     }
 
-    fn answering(&mut self, now: Duration, key: &Key) -> Act {
-        let Some(dialogue) = &mut self.dialogue else { return Act::Nothing };
+    fn answering(&mut self, now: Duration, key: &KeyPress) -> InboxAction {
+        let Some(dialogue) = &mut self.dialogue else { return InboxAction::Nothing };
         match dialogue.key(now, key) {
-            Step::Stay => Act::Nothing,
-            Step::Back => {
+            DialogEvent::Stay => InboxAction::Nothing,
+            DialogEvent::Back => {
                 self.dialogue = None;
-                Act::Nothing
+                InboxAction::Nothing
             }
-            Step::Editor(text) => Act::Editor(text),
-            Step::Consider(leave) => Act::Consider(leave),
-            Step::Undo => Act::Undo,
-            Step::Reply(reply) => {
+            DialogEvent::Editor(text) => InboxAction::Editor(text),
+            DialogEvent::Consider(leave) => InboxAction::Consider(leave),
+            DialogEvent::Undo => InboxAction::Undo,
+            DialogEvent::Reply(reply) => {
                 let sheets = dialogue.sheets().to_vec();
                 self.dialogue = None;
                 self.list.unmark(sheets.iter().map(|sheet| sheet.question.id));
-                Act::Answer(sheets, reply)
+                InboxAction::Answer(sheets, reply)
             }
         }
     }

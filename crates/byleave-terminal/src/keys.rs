@@ -7,7 +7,7 @@ use termina::{Event, Parser};
 
 /// Something a person did at the keyboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Key {
+pub enum KeyPress {
     /// Typed a character.
     Char(char),
     /// Pressed Control and a letter.
@@ -48,7 +48,7 @@ pub enum Key {
     Other,
 }
 
-impl Key {
+impl KeyPress {
     /// Whether it only moves about: nobody writes prose with it.
     pub const fn moves(&self) -> bool {
         matches!(
@@ -67,52 +67,52 @@ impl Key {
 
 /// Reads keys out of bytes, which may come in pieces.
 #[derive(Debug, Default)]
-pub struct Keyboard(Parser);
+pub struct KeyParser(Parser);
 
-impl Keyboard {
+impl KeyParser {
     /// The keys in these bytes. With `more`, the last may be the beginning of one and is kept.
-    pub fn read(&mut self, bytes: &[u8], more: bool) -> Vec<Key> {
+    pub fn read(&mut self, bytes: &[u8], more: bool) -> Vec<KeyPress> {
         self.0.parse(bytes, more);
         std::iter::from_fn(|| self.0.pop()).filter_map(key).collect()
     }
 
     /// Nothing more has come: what looked like the beginning of a key is one, or nothing.
-    pub fn settle(&mut self) -> Vec<Key> {
+    pub fn settle(&mut self) -> Vec<KeyPress> {
         self.read(&[], false)
     }
 }
 
-fn key(event: Event) -> Option<Key> {
+fn key(event: Event) -> Option<KeyPress> {
     let event = match event {
-        Event::Paste(text) => return Some(Key::Paste(text)),
+        Event::Paste(text) => return Some(KeyPress::Paste(text)),
         Event::Key(event) if event.kind == KeyEventKind::Press => event,
         _ => return None,
     };
     let plain = event.modifiers.difference(Modifiers::SHIFT).is_empty();
     Some(match event.code {
-        KeyCode::Char(c) if plain => Key::Char(c),
+        KeyCode::Char(c) if plain => KeyPress::Char(c),
         KeyCode::Char(c) if event.modifiers == Modifiers::CONTROL => match c {
             // Enter as terminals send it that translate nothing.
-            'j' | 'm' => Key::Enter,
-            c => Key::Control(c),
+            'j' | 'm' => KeyPress::Enter,
+            c => KeyPress::Control(c),
         },
-        KeyCode::Enter if event.modifiers == Modifiers::ALT => Key::AltEnter,
-        _ if !plain => Key::Other,
-        KeyCode::Enter => Key::Enter,
-        KeyCode::Escape => Key::Escape,
-        KeyCode::Tab => Key::Tab,
-        KeyCode::BackTab => Key::BackTab,
-        KeyCode::Backspace => Key::Backspace,
-        KeyCode::Delete => Key::Delete,
-        KeyCode::Up => Key::Up,
-        KeyCode::Down => Key::Down,
-        KeyCode::Left => Key::Left,
-        KeyCode::Right => Key::Right,
-        KeyCode::PageUp => Key::PageUp,
-        KeyCode::PageDown => Key::PageDown,
-        KeyCode::Home => Key::Home,
-        KeyCode::End => Key::End,
-        _ => Key::Other,
+        KeyCode::Enter if event.modifiers == Modifiers::ALT => KeyPress::AltEnter,
+        _ if !plain => KeyPress::Other,
+        KeyCode::Enter => KeyPress::Enter,
+        KeyCode::Escape => KeyPress::Escape,
+        KeyCode::Tab => KeyPress::Tab,
+        KeyCode::BackTab => KeyPress::BackTab,
+        KeyCode::Backspace => KeyPress::Backspace,
+        KeyCode::Delete => KeyPress::Delete,
+        KeyCode::Up => KeyPress::Up,
+        KeyCode::Down => KeyPress::Down,
+        KeyCode::Left => KeyPress::Left,
+        KeyCode::Right => KeyPress::Right,
+        KeyCode::PageUp => KeyPress::PageUp,
+        KeyCode::PageDown => KeyPress::PageDown,
+        KeyCode::Home => KeyPress::Home,
+        KeyCode::End => KeyPress::End,
+        _ => KeyPress::Other,
     })
 }
 
@@ -120,8 +120,8 @@ fn key(event: Event) -> Option<Key> {
 mod tests {
     use super::*;
 
-    fn typed(bytes: &[u8]) -> Vec<Key> {
-        let mut keyboard = Keyboard::default();
+    fn typed(bytes: &[u8]) -> Vec<KeyPress> {
+        let mut keyboard = KeyParser::default();
         let mut keys = keyboard.read(bytes, true);
         keys.extend(keyboard.settle());
         keys
@@ -129,18 +129,18 @@ mod tests {
 
     #[test]
     fn keys_are_told_from_what_a_terminal_sends() {
-        let cases: &[(&[u8], &[Key])] = &[
-            (b"y", &[Key::Char('y')]),
-            ("é字".as_bytes(), &[Key::Char('é'), Key::Char('字')]),
-            (b"\r", &[Key::Enter]),
-            (b"\n", &[Key::Enter]),
-            (b"\x1b", &[Key::Escape]),
-            (b"\x7f", &[Key::Backspace]),
-            (b"\x1b[A\x1b[6~\x1bOF", &[Key::Up, Key::PageDown, Key::End]),
-            (b"\x1b[200~y\r\x1b[201~", &[Key::Paste("y\r".into())]),
+        let cases: &[(&[u8], &[KeyPress])] = &[
+            (b"y", &[KeyPress::Char('y')]),
+            ("é字".as_bytes(), &[KeyPress::Char('é'), KeyPress::Char('字')]),
+            (b"\r", &[KeyPress::Enter]),
+            (b"\n", &[KeyPress::Enter]),
+            (b"\x1b", &[KeyPress::Escape]),
+            (b"\x7f", &[KeyPress::Backspace]),
+            (b"\x1b[A\x1b[6~\x1bOF", &[KeyPress::Up, KeyPress::PageDown, KeyPress::End]),
+            (b"\x1b[200~y\r\x1b[201~", &[KeyPress::Paste("y\r".into())]),
             // Alt and y is not y; what the terminal says of itself is not typed.
-            (b"\x1by", &[Key::Other]),
-            (b"\x1b\r", &[Key::AltEnter]),
+            (b"\x1by", &[KeyPress::Other]),
+            (b"\x1b\r", &[KeyPress::AltEnter]),
             (b"\x1b[12;40R", &[]),
             (b"\x1b[200~y\r", &[]),
         ];

@@ -1,6 +1,6 @@
 //! The prompt: one question, drawn in place where a program runs.
 //!
-//! It holds the terminal while it asks; what others of this program want to say waits until it is done ([`crate::floor`]).
+//! It holds the terminal while it asks; what others of this program want to say waits until it is done ([`crate::stderr_hold`]).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,22 +8,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use byleave::approve::{Approver, ApproverFault, Reply};
-use byleave::pending::Pending;
-use byleave_core::escape::{Care, visible};
-use byleave_core::question::Grade;
+use byleave::approver::{Approver, ApproverError, Reply};
+use byleave::boxed::BoxFuture;
+use byleave_core::escape::{EscapeLevel, visible};
+use byleave_core::question::Assurance;
+use byleave_core::question_view::QuestionView;
 use byleave_core::render::Rendering;
-use byleave_core::sheet::Sheet;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::backing::Backing;
-use crate::dialogue::{Dialogue, Setting, Step, offered};
 use crate::editor;
-use crate::floor;
-use crate::manner::Manner;
-use crate::tty::{Came, Place, Tty};
-use crate::words::now;
+use crate::prompt_settings::PromptSettings;
+use crate::question_backend::QuestionBackend;
+use crate::question_dialog::{DialogEvent, DialogSettings, QuestionDialog, offered};
+use crate::stderr_hold;
+use crate::text::now;
+use crate::tty::{DrawMode, Tty, TtyEvent};
 
 /// How soon the time that is left, and a question that nobody waits for any more, are looked at again.
 const LOOK_UP: Duration = Duration::from_millis(100);
@@ -32,8 +32,8 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 pub struct Prompt {
     name: String,
     path: PathBuf,
-    manner: Manner,
-    backing: Arc<dyn Backing>,
+    manner: PromptSettings,
+    backing: Arc<dyn QuestionBackend>,
     /// Taken by who asks. When something was last typed at a question that was not answered is known to the next.
     turn: Arc<Mutex<Option<Instant>>>,
 }
@@ -43,8 +43,8 @@ impl Prompt {
     pub fn open(
         name: impl Into<String>,
         path: impl AsRef<Path>,
-        manner: Manner,
-        backing: Arc<dyn Backing>,
+        manner: PromptSettings,
+        backing: Arc<dyn QuestionBackend>,
     ) -> io::Result<Self> {
         let path = path.as_ref().to_path_buf();
         let file = std::fs::OpenOptions::new().read(true).write(true).open(&path)?;
@@ -59,16 +59,16 @@ impl Approver for Prompt {
     fn name(&self) -> &str {
         &self.name
     }
-    fn grade(&self) -> Grade {
-        Grade::Terminal
+    fn grade(&self) -> Assurance {
+        Assurance::Terminal
     }
     fn ask<'a>(
         &'a self,
-        sheet: &'a Sheet,
+        sheet: &'a QuestionView,
         rendering: &'a Rendering,
-    ) -> Pending<'a, Result<Reply, ApproverFault>> {
+    ) -> BoxFuture<'a, Result<Reply, ApproverError>> {
         let is_complete = rendering.complete;
-        let asking = Asking {
+        let asking = ActivePrompt {
             sheet: sheet.clone(),
             path: self.path.clone(),
             manner: self.manner.clone(),
@@ -81,7 +81,7 @@ impl Approver for Prompt {
                 return Err(failed("the question cannot be shown in full on a terminal"));
             }
             // If nobody waits any more, the thread must let go of the terminal, or it would take the next answer.
-            let _withdraw = Withdraw(Arc::clone(&asking.withdrawn));
+            let _withdraw = WithdrawPromptGuard(Arc::clone(&asking.withdrawn));
             let asked = tokio::task::spawn_blocking(move || {
                 let mut turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
                 asking.hold(&mut turn)
@@ -91,42 +91,42 @@ impl Approver for Prompt {
     }
 }
 
-struct Withdraw(Arc<AtomicBool>);
+struct WithdrawPromptGuard(Arc<AtomicBool>);
 
-impl Drop for Withdraw {
+impl Drop for WithdrawPromptGuard {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 /// One question, from drawing it to its answer.
-struct Asking {
-    sheet: Sheet,
+struct ActivePrompt {
+    sheet: QuestionView,
     path: PathBuf,
-    manner: Manner,
-    backing: Arc<dyn Backing>,
+    manner: PromptSettings,
+    backing: Arc<dyn QuestionBackend>,
     withdrawn: Arc<AtomicBool>,
 }
 
-impl Asking {
-    fn hold(&self, wrote: &mut Option<Instant>) -> Result<Reply, ApproverFault> {
+impl ActivePrompt {
+    fn hold(&self, wrote: &mut Option<Instant>) -> Result<Reply, ApproverError> {
         // Another question may have had the terminal until now.
         if self.withdrawn.load(Ordering::Relaxed) {
             return Err(failed("the question was withdrawn"));
         }
-        let _floor = floor::take();
-        let mut tty = Tty::open(&self.path, Place::Inline).map_err(|error| broke(&error))?;
+        let _floor = stderr_hold::take();
+        let mut tty = Tty::open(&self.path, DrawMode::Inline).map_err(|error| broke(&error))?;
         let held = self.converse(&mut tty, wrote);
         let last = self.last_words(&held);
         tty.leave(&[last]).map_err(|error| broke(&error))?;
         held
     }
 
-    fn converse(&self, tty: &mut Tty, wrote: &mut Option<Instant>) -> Result<Reply, ApproverFault> {
+    fn converse(&self, tty: &mut Tty, wrote: &mut Option<Instant>) -> Result<Reply, ApproverError> {
         // What was typed until now was not typed for this question.
         let ahead = tty.ahead().map_err(|error| broke(&error))?;
-        let setting = Setting { undo: self.backing.last_change(), ..self.manner.setting() };
-        let mut dialogue = Dialogue::new(vec![self.sheet.clone()], offered(&self.sheet), setting);
+        let setting = DialogSettings { undo: self.backing.last_change(), ..self.manner.setting() };
+        let mut dialogue = QuestionDialog::new(vec![self.sheet.clone()], offered(&self.sheet), setting);
         if let Some(ago) = wrote.map(|wrote| wrote.elapsed()) {
             dialogue.amid(tty.now(), ago);
         }
@@ -142,7 +142,7 @@ impl Asking {
         held
     }
 
-    fn listen(&self, tty: &mut Tty, dialogue: &mut Dialogue) -> Result<Reply, ApproverFault> {
+    fn listen(&self, tty: &mut Tty, dialogue: &mut QuestionDialog) -> Result<Reply, ApproverError> {
         loop {
             if self.withdrawn.load(Ordering::Relaxed) {
                 return Err(failed("the question was withdrawn"));
@@ -151,8 +151,8 @@ impl Asking {
                 return Err(failed("the time to answer is over"));
             }
             let keys = match tty.keys(LOOK_UP).map_err(|error| broke(&error))? {
-                Came::Keys(keys) => keys,
-                Came::End => return Err(failed("the terminal was closed without an answer")),
+                TtyEvent::Keys(keys) => keys,
+                TtyEvent::End => return Err(failed("the terminal was closed without an answer")),
             };
             for key in keys {
                 let step = dialogue.key(tty.now(), &key);
@@ -167,20 +167,20 @@ impl Asking {
     fn step(
         &self,
         tty: &mut Tty,
-        dialogue: &mut Dialogue,
-        step: Step,
-    ) -> Result<Option<Reply>, ApproverFault> {
+        dialogue: &mut QuestionDialog,
+        step: DialogEvent,
+    ) -> Result<Option<Reply>, ApproverError> {
         match step {
-            Step::Stay | Step::Back => {}
-            Step::Reply(reply) => return Ok(Some(reply)),
-            Step::Consider(leave) => {
+            DialogEvent::Stay | DialogEvent::Back => {}
+            DialogEvent::Reply(reply) => return Ok(Some(reply)),
+            DialogEvent::Consider(leave) => {
                 self.draw(tty, dialogue)?;
                 dialogue.past(self.backing.past(&leave));
             }
-            Step::Undo => {
+            DialogEvent::Undo => {
                 dialogue.tell(self.backing.undo());
             }
-            Step::Editor(text) => {
+            DialogEvent::Editor(text) => {
                 let edited =
                     tty.lend(|| editor::edit(&self.manner.editor, &text)).map_err(|error| broke(&error))?;
                 dialogue.edited(edited);
@@ -189,7 +189,7 @@ impl Asking {
         Ok(None)
     }
 
-    fn draw(&self, tty: &mut Tty, dialogue: &mut Dialogue) -> Result<(), ApproverFault> {
+    fn draw(&self, tty: &mut Tty, dialogue: &mut QuestionDialog) -> Result<(), ApproverError> {
         let (columns, rows) = tty.size();
         let wanted = u16::try_from(dialogue.height(columns)).unwrap_or(u16::MAX);
         let area = Rect::new(0, 0, columns, wanted.clamp(4, rows.max(4)));
@@ -200,26 +200,26 @@ impl Asking {
     }
 
     /// What stays on the screen of a question that is gone.
-    fn last_words(&self, held: &Result<Reply, ApproverFault>) -> String {
-        let tool = visible(&self.sheet.terms.tool, Care::Name);
+    fn last_words(&self, held: &Result<Reply, ApproverError>) -> String {
+        let tool = visible(&self.sheet.terms.tool, EscapeLevel::Name);
         let came = match held {
             Ok(Reply::Yes { .. }) => "yes".to_owned(),
             Ok(Reply::No { feedback: None }) => "no".to_owned(),
-            Ok(Reply::No { feedback: Some(text) }) => format!("no: {}", visible(text, Care::Text)),
+            Ok(Reply::No { feedback: Some(text) }) => format!("no: {}", visible(text, EscapeLevel::Text)),
             Ok(Reply::Edit { .. }) => "edited".to_owned(),
             Ok(Reply::Part { paths, .. }) => format!("a part of it: {} kept", paths.len()),
             Ok(Reply::Leave(_)) => "yes, with a leave".to_owned(),
             Ok(Reply::Abort) => "abort".to_owned(),
-            Err(fault) => format!("not answered: {}", visible(&fault.to_string(), Care::Text)),
+            Err(fault) => format!("not answered: {}", visible(&fault.to_string(), EscapeLevel::Text)),
         };
         format!("asked about {tool}: {came}")
     }
 }
 
-fn failed(why: &str) -> ApproverFault {
-    ApproverFault::Failed(why.to_owned())
+fn failed(why: &str) -> ApproverError {
+    ApproverError::Failed(why.to_owned())
 }
 
-fn broke(error: &io::Error) -> ApproverFault {
-    ApproverFault::Failed(format!("the terminal broke: {error}"))
+fn broke(error: &io::Error) -> ApproverError {
+    ApproverError::Failed(format!("the terminal broke: {error}"))
 }

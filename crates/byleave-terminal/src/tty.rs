@@ -19,15 +19,15 @@ use rustix::termios::{
     tcgetwinsize, tcsetattr,
 };
 
-use crate::keys::{Key, Keyboard};
-use crate::paint;
+use crate::ansi_output;
+use crate::keys::{KeyParser, KeyPress};
 
 /// How long the rest of a key may take to come after its beginning.
 const KEY_WAIT: Duration = Duration::from_millis(40);
 
 /// Where drawings go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DrawMode {
     /// Below what is there already; what was drawn is taken away at the end.
     Inline,
     /// On a screen of their own; what was there comes back at the end.
@@ -37,9 +37,9 @@ pub enum Place {
 /// A terminal that gives us keys one by one, until it is dropped.
 pub struct Tty {
     file: File,
-    keyboard: Keyboard,
+    keyboard: KeyParser,
     before: Termios,
-    place: Place,
+    place: DrawMode,
     began: Instant,
     /// How many rows of ours are on the screen, and how wide and high it was then.
     drawn: usize,
@@ -50,22 +50,22 @@ pub struct Tty {
 
 /// What came of waiting for keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Came {
+pub enum TtyEvent {
     /// These, or none yet.
-    Keys(Vec<Key>),
+    Keys(Vec<KeyPress>),
     /// Nothing ever again.
     End,
 }
 
 impl Tty {
     /// The terminal at this path, most often `/dev/tty`.
-    pub fn open(path: &Path, place: Place) -> io::Result<Self> {
+    pub fn open(path: &Path, place: DrawMode) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         Self::over(file, place)
     }
 
     /// An open terminal.
-    pub fn over(mut file: File, place: Place) -> io::Result<Self> {
+    pub fn over(mut file: File, place: DrawMode) -> io::Result<Self> {
         let before = tcgetattr(&file)?;
         let mut raw = before.clone();
         raw.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN);
@@ -77,12 +77,12 @@ impl Tty {
         raw.special_codes[SpecialCodeIndex::VTIME] = 0;
         // What was typed ahead is kept: [`Tty::ahead`] has it.
         tcsetattr(&file, OptionalActions::Drain, &raw)?;
-        let screen = if place == Place::Full { "\x1b[?1049h" } else { "" };
+        let screen = if place == DrawMode::Full { "\x1b[?1049h" } else { "" };
         // Bracketed paste on; the cursor is ours to show.
         let entered = file.write_all(format!("{screen}\x1b[?2004h\x1b[?25l").as_bytes());
         let tty = Self {
             file,
-            keyboard: Keyboard::default(),
+            keyboard: KeyParser::default(),
             before,
             place,
             began: Instant::now(),
@@ -105,14 +105,14 @@ impl Tty {
     }
 
     /// The keys that were pressed and not read, however long ago.
-    pub fn ahead(&mut self) -> io::Result<Vec<Key>> {
+    pub fn ahead(&mut self) -> io::Result<Vec<KeyPress>> {
         let mut keys = Vec::new();
         // As much as the kernel keeps, and not as long as somebody pastes.
         for _ in 0..16 {
             match self.keys(Duration::ZERO)? {
-                Came::Keys(more) if more.is_empty() => break,
-                Came::Keys(more) => keys.extend(more),
-                Came::End => break,
+                TtyEvent::Keys(more) if more.is_empty() => break,
+                TtyEvent::Keys(more) => keys.extend(more),
+                TtyEvent::End => break,
             }
         }
         Ok(keys)
@@ -120,22 +120,22 @@ impl Tty {
 
     /// Throws away what was typed and not read.
     pub fn drain(&mut self) -> io::Result<()> {
-        self.keyboard = Keyboard::default();
+        self.keyboard = KeyParser::default();
         Ok(tcflush(&self.file, QueueSelector::IFlush)?)
     }
 
     /// The keys that were pressed, waiting no longer than this for the first.
-    pub fn keys(&mut self, wait: Duration) -> io::Result<Came> {
+    pub fn keys(&mut self, wait: Duration) -> io::Result<TtyEvent> {
         if !self.is_ready(wait)? {
-            return Ok(Came::Keys(self.keyboard.settle()));
+            return Ok(TtyEvent::Keys(self.keyboard.settle()));
         }
         let mut buffer = vec![0; 4096];
         let read = match self.file.read(&mut buffer) {
-            Ok(0) => return Ok(Came::End),
+            Ok(0) => return Ok(TtyEvent::End),
             Ok(read) => read,
             // Hung up.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
-                return Ok(Came::End);
+                return Ok(TtyEvent::End);
             }
             Err(error) => return Err(error),
         };
@@ -144,24 +144,24 @@ impl Tty {
         if !self.is_ready(KEY_WAIT)? {
             keys.extend(self.keyboard.settle());
         }
-        Ok(Came::Keys(keys))
+        Ok(TtyEvent::Keys(keys))
     }
 
     /// Draws. In place, the rows of the drawing are put where the last were.
     pub fn draw(&mut self, buf: &Buffer, cursor: Option<Position>) -> io::Result<()> {
         let area: Rect = *buf.area();
-        let rows = paint::rows(buf);
+        let rows = ansi_output::rows(buf);
         let size = self.size();
         if self.size == size && self.last.as_ref().is_some_and(|last| last.0 == rows && last.1 == cursor) {
             return Ok(());
         }
         let mut out = String::from("\x1b[?2026h\x1b[?25l\x1b[?7l");
         match self.place {
-            Place::Full => out.push_str("\x1b[H"),
+            DrawMode::Full => out.push_str("\x1b[H"),
             // Whatever the terminal made of the rows when its width changed: it is cleared away.
-            Place::Inline if self.drawn > 0 && self.size != size => out.push_str("\x1b[2J\x1b[H"),
-            Place::Inline if self.drawn > 1 => out.push_str(&format!("\r\x1b[{}A", self.drawn - 1)),
-            Place::Inline => out.push('\r'),
+            DrawMode::Inline if self.drawn > 0 && self.size != size => out.push_str("\x1b[2J\x1b[H"),
+            DrawMode::Inline if self.drawn > 1 => out.push_str(&format!("\r\x1b[{}A", self.drawn - 1)),
+            DrawMode::Inline => out.push('\r'),
         }
         let last = rows.len().saturating_sub(1);
         for (place, row) in rows.iter().enumerate() {
@@ -194,9 +194,9 @@ impl Tty {
     /// Takes the drawing away and leaves these lines in its place.
     pub fn leave(&mut self, lines: &[String]) -> io::Result<()> {
         let mut out = match (self.place, self.drawn) {
-            (Place::Full, _) => String::new(),
-            (Place::Inline, 0 | 1) => String::from("\r\x1b[J"),
-            (Place::Inline, rows) => format!("\r\x1b[{}A\x1b[J", rows - 1),
+            (DrawMode::Full, _) => String::new(),
+            (DrawMode::Inline, 0 | 1) => String::from("\r\x1b[J"),
+            (DrawMode::Inline, rows) => format!("\r\x1b[{}A\x1b[J", rows - 1),
         };
         for line in lines {
             out.push_str(line);
@@ -214,8 +214,8 @@ impl Tty {
         let raw = tcgetattr(&self.file)?;
         self.leave(&[])?;
         let (out, back) = match self.place {
-            Place::Full => ("\x1b[?1049l\x1b[?2004l\x1b[?25h", "\x1b[?1049h\x1b[?2004h\x1b[?25l"),
-            Place::Inline => ("\x1b[?2004l\x1b[?25h", "\x1b[?2004h\x1b[?25l"),
+            DrawMode::Full => ("\x1b[?1049l\x1b[?2004l\x1b[?25h", "\x1b[?1049h\x1b[?2004h\x1b[?25l"),
+            DrawMode::Inline => ("\x1b[?2004l\x1b[?25h", "\x1b[?2004h\x1b[?25l"),
         };
         self.file.write_all(out.as_bytes())?;
         tcsetattr(&self.file, OptionalActions::Drain, &before)?;
@@ -239,7 +239,7 @@ impl Tty {
 
 impl Drop for Tty {
     fn drop(&mut self) {
-        let screen = if self.place == Place::Full { "\x1b[?1049l" } else { "" };
+        let screen = if self.place == DrawMode::Full { "\x1b[?1049l" } else { "" };
         let back = format!("\x1b[0m{screen}\x1b[?2004l\x1b[?7h\x1b[?25h");
         // Whoever took the terminal away from us has no use for it.
         self.file.write_all(back.as_bytes()).unwrap_or_default();

@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 use byleave::core::call::Mode;
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, CallId, SessionId};
-use byleave::core::policy::{Places, Policy, builtin};
-use byleave::tool::{Run, Site, Tool as _};
+use byleave::core::policy::{PathVariables, Policy, builtin};
+use byleave::tool::{RunContext, Tool as _, ToolContext};
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::RunAs;
-use byleave_sandbox::plan::Identity;
-use byleave_tools::{Bash, Workplace};
+use byleave_sandbox::plan::UserIdentity;
+use byleave_tools::{Bash, ExecutionEnv};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -38,7 +38,7 @@ fn main() {
     let short = std::env::var("BYLEAVE_PROOF").is_ok_and(|proof| proof == "short");
     // The first finds nothing in memory yet; of three, the one in the middle counts.
     let rounds = if short { 3 } else { 8 };
-    let ground = Ground::new();
+    let ground = BuildFixture::new();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let mut table = String::from(
         "| `cargo build` of a project of 60 modules | direct | rehearsed | ratio | bar | |\n|---|--:|--:|--:|--:|---|\n",
@@ -79,14 +79,14 @@ fn main() {
 }
 
 /// A project, a toolchain that another user can run, and where copies go.
-struct Ground {
+struct BuildFixture {
     _folder: tempfile::TempDir,
     at: PathBuf,
     run_as: RunAs,
     tool: OnceLock<(Bash, Arc<Policy>)>,
 }
 
-impl Ground {
+impl BuildFixture {
     fn new() -> Self {
         // Not in a temporary directory, which a command has of its own.
         let folder = tempfile::tempdir_in("/var/lib")
@@ -94,7 +94,7 @@ impl Ground {
             .unwrap();
         let at = folder.path().canonicalize().unwrap();
         let is_root = rustix::process::geteuid().is_root();
-        let run_as = if is_root { RunAs::User(Identity { uid: UID, gid: UID }) } else { RunAs::Caller };
+        let run_as = if is_root { RunAs::User(UserIdentity { uid: UID, gid: UID }) } else { RunAs::Caller };
         for directory in ["home/w/src", "home/.rustup/toolchains", "home/.cargo", "state"] {
             fs::create_dir_all(at.join(directory)).unwrap();
         }
@@ -164,9 +164,9 @@ impl Ground {
         let [workspace, home, state] = ["home/w", "home", "state"].map(|name| self.at.join(name));
         let texts = [&workspace, &home, &state].map(|path| path.to_str().unwrap().to_owned());
         let [w, h, s] = texts.each_ref().map(|text| Some(text.as_str()));
-        let places = Places { workspace: w, home: h, state: s, ..Places::default() };
+        let places = PathVariables { workspace: w, home: h, state: s, ..PathVariables::default() };
         let rules = Arc::new(Policy::new(builtin(&places).unwrap()).unwrap());
-        let mut workplace = Workplace::new(state.join("copies"), workspace);
+        let mut workplace = ExecutionEnv::new(state.join("copies"), workspace);
         workplace.home = Some(home);
         workplace.ours = vec![state];
         workplace.environment = self.environment();
@@ -179,7 +179,7 @@ impl Ground {
     async fn rehearsed(&self, text: &str, session: &str) -> Duration {
         let (bash, rules) = self.tool.get_or_init(|| self.tool());
         let rehearser = bash.rehearser().unwrap();
-        let site = Site {
+        let site = ToolContext {
             tenant: "t".parse().unwrap(),
             session: SessionId::new(session).unwrap(),
             agent: AgentId::new("a").unwrap(),
@@ -189,7 +189,7 @@ impl Ground {
         let plan = Arc::new(Plan { effects, ..Plan::default() });
         let call = CallId::new(Uuid::new_v4());
         let run = || {
-            Run::new(call, site.clone(), Arc::clone(&plan), CancellationToken::new(), Arc::new(|_| {}))
+            RunContext::new(call, site.clone(), Arc::clone(&plan), CancellationToken::new(), Arc::new(|_| {}))
                 .under(Arc::clone(rules), Mode::ConfirmSensitive)
         };
         let began = Instant::now();

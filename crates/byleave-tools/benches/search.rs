@@ -20,9 +20,9 @@ use byleave::catalog::Catalog;
 use byleave::core::call::Mode;
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, CallId, SessionId};
-use byleave::core::policy::{Places, Policy, builtin};
-use byleave::tool::{Run, Site};
-use byleave_tools::{Offer, Workplace, catalog};
+use byleave::core::policy::{PathVariables, Policy, builtin};
+use byleave::tool::{RunContext, ToolContext};
+use byleave_tools::{BuiltinToolOptions, ExecutionEnv, catalog};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -34,7 +34,7 @@ const LOOSE: f64 = 2.0;
 fn main() {
     let short = std::env::var("BYLEAVE_PROOF").is_ok_and(|proof| proof == "short");
     let (directories, rounds) = if short { (60, 7) } else { (600, 21) };
-    let ground = Ground::new(directories);
+    let ground = SearchFixture::new(directories);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let fd = if is_there("fdfind") { "fdfind" } else { "fd" };
     let mut table = String::from(
@@ -97,7 +97,7 @@ fn main() {
 }
 
 /// One thing to look for, in both ways.
-struct Case {
+struct SearchCase {
     what: &'static str,
     tool: &'static str,
     arguments: Value,
@@ -107,17 +107,17 @@ struct Case {
     line: fn(&str) -> String,
 }
 
-fn cases(fd: &'static str) -> Vec<Case> {
+fn cases(fd: &'static str) -> Vec<SearchCase> {
     let grep = |what, pattern: &'static str, more: Value, flags: &[&'static str]| {
         let mut arguments = json!({"pattern": pattern, "max": 100_000});
         arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let theirs =
             [&["rg", "--no-config", "--color=never", "--no-heading"], flags, &["-e", pattern, "."]].concat();
-        Case { what, tool: "grep", arguments, path: "", theirs, line: whole }
+        SearchCase { what, tool: "grep", arguments, path: "", theirs, line: whole }
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(12);
     let jobs: &'static str = Box::leak(format!("-j{threads}").into_boxed_str());
-    let list = |what, tool, path, arguments, theirs: &[&'static str], line| Case {
+    let list = |what, tool, path, arguments, theirs: &[&'static str], line| SearchCase {
         what,
         tool,
         arguments,
@@ -216,7 +216,7 @@ fn is_there(program: &str) -> bool {
 }
 
 /// A tree of files, and the tools on it.
-struct Ground {
+struct SearchFixture {
     _folder: tempfile::TempDir,
     root: PathBuf,
     catalog: Catalog,
@@ -225,19 +225,19 @@ struct Ground {
     ignores: usize,
 }
 
-impl Ground {
+impl SearchFixture {
     fn new(directories: usize) -> Self {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let root = folder.path().canonicalize().unwrap().join("w");
         let (files, ignores) = plant(&root, directories);
-        let places = Places { workspace: root.to_str(), ..Places::default() };
+        let places = PathVariables { workspace: root.to_str(), ..PathVariables::default() };
         let rules = Arc::new(Policy::new(builtin(&places).unwrap()).unwrap());
-        let workplace = Workplace::new(folder.path().join("kept"), root.clone());
-        let catalog = catalog(&workplace, &Offer::default()).unwrap();
+        let workplace = ExecutionEnv::new(folder.path().join("kept"), root.clone());
+        let catalog = catalog(&workplace, &BuiltinToolOptions::default()).unwrap();
         Self { _folder: folder, root, catalog, rules, files, ignores }
     }
 
-    fn theirs(&self, case: &Case) -> (String, Duration) {
+    fn theirs(&self, case: &SearchCase) -> (String, Duration) {
         let (program, words) = case.theirs.split_first().unwrap();
         let mut command = Command::new(program);
         command
@@ -259,11 +259,11 @@ impl Ground {
         (String::from_utf8_lossy(&output.stdout).into_owned(), began.elapsed())
     }
 
-    async fn ours(&self, case: &Case) -> (String, Duration) {
+    async fn ours(&self, case: &SearchCase) -> (String, Duration) {
         let path = if case.path.is_empty() { self.root.clone() } else { self.root.join(case.path) };
         let effects = vec![Effect::Read { path: path.to_str().unwrap().to_owned() }];
         let plan = Arc::new(Plan { effects, reads_only: true, ..Plan::default() });
-        let site = Site {
+        let site = ToolContext {
             tenant: "t".parse().unwrap(),
             session: SessionId::new("s").unwrap(),
             agent: AgentId::new("a").unwrap(),
@@ -271,7 +271,7 @@ impl Ground {
         };
         let tool = Arc::clone(self.catalog.get(case.tool).unwrap().tool());
         let call = CallId::new(Uuid::new_v4());
-        let run = Run::new(call, site, plan, CancellationToken::new(), Arc::new(|_| {}))
+        let run = RunContext::new(call, site, plan, CancellationToken::new(), Arc::new(|_| {}))
             .under(Arc::clone(&self.rules), Mode::ConfirmSensitive);
         let arguments = case.arguments.clone();
         let began = Instant::now();
@@ -282,7 +282,7 @@ impl Ground {
     }
 
     /// Fails where the results differ; says how many there are.
-    fn compare(&self, runtime: &tokio::runtime::Runtime, case: &Case) -> String {
+    fn compare(&self, runtime: &tokio::runtime::Runtime, case: &SearchCase) -> String {
         let set = |text: &str| -> BTreeSet<String> {
             let lines = text.lines().filter(|line| !line.starts_with("[byleave]"));
             lines.map(|line| (case.line)(line)).collect()

@@ -6,21 +6,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use byleave::core::effect::{Effect, Plan};
-use byleave::core::manifest::{Class, Manifest, Role};
+use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave::core::outcome::Output;
-use byleave::patch::Change;
-use byleave::tool::{Run, Tool};
-use byleave::typed::schema_of;
+use byleave::patch::PatchChange;
+use byleave::tool::{RunContext, Tool};
+use byleave::typed_tool::schema_of;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::changing::Changing;
-use crate::files::{Content, Files};
-use crate::patch::apply::{Fit, apply};
-use crate::patch::{Section, What, read};
-use crate::revision::{From, Put, Revision};
-use crate::workplace::Workplace;
+use crate::execution_env::ExecutionEnv;
+use crate::file_change_tool::FileChangeTool;
+use crate::file_edit::{PlannedEdit, PlannedFile, Precondition};
+use crate::patch::apply::{HunkPlacement, apply};
+use crate::patch::{FileOperation, FilePatch, read};
+use crate::workspace_files::{FileContent, Files};
 
 /// All files of a patch together may be so many times as long as one.
 const FILES_MAX: u64 = 8;
@@ -33,37 +33,38 @@ struct ApplyPatch {
 }
 
 /// The tool for a workplace.
-pub fn apply_patch(workplace: &Workplace) -> impl Tool + use<> {
+pub fn apply_patch(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let about = "Applies a patch to files: a unified diff as `git diff` writes it, or the `*** Begin Patch` form with `*** Add File:`, \
         `*** Update File:`, `*** Delete File:` and `*** Move to:`. All of it is applied, or nothing; where a hunk fits only elsewhere or \
         loosely, that is said.";
     let mut manifest = Manifest::new("apply_patch", about, schema_of::<ApplyPatch>());
-    manifest.permission_class = Class::File;
-    manifest.roles = [("/patch".to_owned(), Role::Patch)].into();
+    manifest.permission_class = PermissionClass::File;
+    manifest.roles = [("/patch".to_owned(), ArgumentRole::Patch)].into();
     manifest.search_hint = Some("apply a patch or diff to files".into());
     manifest.audit_operation = Some("edit".into());
     manifest.sensitive = Some(false);
     manifest.reversible = true;
-    Changing::new(manifest, workplace, revision)
+    FileChangeTool::new(manifest, workplace, revision)
 }
 
-fn revision(args: &ApplyPatch, files: &Files, run: &Run) -> Result<Revision, String> {
+fn revision(args: &ApplyPatch, files: &Files, run: &RunContext) -> Result<PlannedEdit, String> {
     let sections = read(&args.patch)?;
     let places = judged(&args.patch, &run.plan)?;
     agreed(&sections, &places)?;
-    let mut bench = Bench { files, places: &places, pieces: BTreeMap::new(), bytes: 0 };
-    let mut report = Report::default();
+    let mut bench = PatchSession { files, places: &places, pieces: BTreeMap::new(), bytes: 0 };
+    let mut report = PatchReport::default();
     for section in &sections {
         if run.cancel.is_cancelled() {
             return Err("it was called off; nothing was changed".into());
         }
         bench.work(section, &mut report).map_err(|why| format!("{why}; nothing was changed"))?;
     }
-    let puts: Vec<Put> = bench.pieces.into_iter().filter_map(|(path, piece)| piece.put(path)).collect();
+    let puts: Vec<PlannedFile> =
+        bench.pieces.into_iter().filter_map(|(path, piece)| piece.put(path)).collect();
     if puts.is_empty() {
         return Err("the patch changes nothing: all of it is there already; read the files again".into());
     }
-    Ok(Revision { puts, output: report.output() })
+    Ok(PlannedEdit { puts, output: report.output() })
 }
 
 /// The path that was judged for each name: the plan lists them in the order in which the patch names them.
@@ -73,10 +74,10 @@ fn judged(text: &str, plan: &Plan) -> Result<BTreeMap<String, String>, String> {
     let mut places = BTreeMap::new();
     for change in patch.changes {
         let (name, path) = match (change, effects.next()) {
-            (Change::Add(name), Some(Effect::Write { path })) => (name, path),
-            (Change::Delete(name), Some(Effect::Delete { path })) => (name, path),
-            (Change::Compare(name), Some(Effect::Read { path })) => (name, path),
-            (Change::Update(name), Some(Effect::Read { path })) => match effects.next() {
+            (PatchChange::Add(name), Some(Effect::Write { path })) => (name, path),
+            (PatchChange::Delete(name), Some(Effect::Delete { path })) => (name, path),
+            (PatchChange::Compare(name), Some(Effect::Read { path })) => (name, path),
+            (PatchChange::Update(name), Some(Effect::Read { path })) => match effects.next() {
                 Some(Effect::Write { path: same }) if same == path => (name, path),
                 _ => return Err(STRANGE.into()),
             },
@@ -96,8 +97,8 @@ fn judged(text: &str, plan: &Plan) -> Result<BTreeMap<String, String>, String> {
 const STRANGE: &str = "what was granted is not what the patch says; call again with this patch alone";
 
 /// Whether both readers of the patch found the same names, each for a file of its own.
-fn agreed(sections: &[Section], places: &BTreeMap<String, String>) -> Result<(), String> {
-    let ours: BTreeSet<&str> = sections.iter().flat_map(Section::names).collect();
+fn agreed(sections: &[FilePatch], places: &BTreeMap<String, String>) -> Result<(), String> {
+    let ours: BTreeSet<&str> = sections.iter().flat_map(FilePatch::names).collect();
     let theirs: BTreeSet<&str> = places.keys().map(String::as_str).collect();
     if let Some(name) = ours.symmetric_difference(&theirs).next() {
         return Err(format!(
@@ -120,23 +121,23 @@ fn agreed(sections: &[Section], places: &BTreeMap<String, String>) -> Result<(),
 }
 
 /// The files of a patch, as far as it was worked out.
-struct Bench<'a> {
+struct PatchSession<'a> {
     files: &'a Files,
     places: &'a BTreeMap<String, String>,
-    pieces: BTreeMap<String, Piece>,
+    pieces: BTreeMap<String, PatchedFile>,
     bytes: u64,
 }
 
 /// One file, before and after.
-struct Piece {
-    before: Option<Content>,
+struct PatchedFile {
+    before: Option<FileContent>,
     after: Option<Vec<u8>>,
     mode: Option<u32>,
     /// It is removed without having been read.
     unread: bool,
 }
 
-impl Piece {
+impl PatchedFile {
     fn is_changed(&self) -> bool {
         match (&self.before, &self.after) {
             (None, None) => false,
@@ -148,20 +149,20 @@ impl Piece {
     }
 
     /// What is to be put, if anything is different.
-    fn put(self, path: String) -> Option<Put> {
-        let from = From::read(self.before.as_ref());
-        self.is_changed().then_some(Put { path, from, content: self.after, mode: self.mode })
+    fn put(self, path: String) -> Option<PlannedFile> {
+        let from = Precondition::read(self.before.as_ref());
+        self.is_changed().then_some(PlannedFile { path, from, content: self.after, mode: self.mode })
     }
 }
 
-impl Bench<'_> {
-    fn work(&mut self, section: &Section, report: &mut Report) -> Result<(), String> {
+impl PatchSession<'_> {
+    fn work(&mut self, section: &FilePatch, report: &mut PatchReport) -> Result<(), String> {
         let path = self.path(&section.name)?;
         let shown = self.files.shown(&path);
         let fitted =
             |content: &[u8]| apply(content, &section.hunks).map_err(|why| format!("`{shown}`: {why}"));
         match &section.what {
-            What::Add => {
+            FileOperation::Add => {
                 if self.is_there(&path)? {
                     return Err(format!(
                         "`{shown}` is to be made, and it is there; change it instead, or delete it first"
@@ -172,17 +173,17 @@ impl Bench<'_> {
                 self.set(path, content, mode)?;
                 report.add("made", &shown, None, &[]);
             }
-            What::Update => {
+            FileOperation::Update => {
                 let (before, mode) = self.read(&path)?;
                 let (content, fits) = fitted(&before)?;
                 self.set(path, content, section.runs.map(|runs| with_bits(mode, runs)))?;
                 report.add("changed", &shown, None, &fits);
             }
-            What::Delete if section.hunks.is_empty() => {
+            FileOperation::Delete if section.hunks.is_empty() => {
                 self.remove(path)?;
                 report.add("removed", &shown, None, &[]);
             }
-            What::Delete => {
+            FileOperation::Delete => {
                 let (before, _) = self.read(&path)?;
                 if !fitted(&before)?.0.is_empty() {
                     return Err(format!(
@@ -192,11 +193,11 @@ impl Bench<'_> {
                 self.remove(path)?;
                 report.add("removed", &shown, None, &[]);
             }
-            What::Move(to) | What::Copy(to) => {
+            FileOperation::Move(to) | FileOperation::Copy(to) => {
                 let to = self.path(to)?;
                 let to_shown = self.files.shown(&to);
-                let is_moved = matches!(section.what, What::Move(_));
-                if is_moved && self.pieces.get(&path).is_some_and(Piece::is_changed) {
+                let is_moved = matches!(section.what, FileOperation::Move(_));
+                if is_moved && self.pieces.get(&path).is_some_and(PatchedFile::is_changed) {
                     return Err(format!(
                         "`{shown}` is changed and then moved; do both in one section, or in two patches"
                     ));
@@ -244,7 +245,8 @@ impl Bench<'_> {
         let content = self.files.content(path)?;
         self.count(content.size, 0)?;
         let (bytes, mode) = (content.bytes.clone(), content.mode);
-        let piece = Piece { after: Some(bytes.clone()), before: Some(content), mode: None, unread: false };
+        let piece =
+            PatchedFile { after: Some(bytes.clone()), before: Some(content), mode: None, unread: false };
         self.pieces.insert(path.to_owned(), piece);
         Ok((bytes, mode))
     }
@@ -253,7 +255,7 @@ impl Bench<'_> {
     fn original(&mut self, path: &str) -> Result<(Vec<u8>, u32), String> {
         match self.pieces.get(path) {
             None => self.read(path),
-            Some(Piece { before: Some(before), unread: false, .. }) => {
+            Some(PatchedFile { before: Some(before), unread: false, .. }) => {
                 Ok((before.bytes.clone(), before.mode))
             }
             Some(_) => {
@@ -275,8 +277,12 @@ impl Bench<'_> {
     fn set(&mut self, path: String, content: Vec<u8>, mode: Option<u32>) -> Result<(), String> {
         let held = self.pieces.get(&path).and_then(|piece| piece.after.as_ref()).map_or(0, Vec::len);
         self.count(content.len() as u64, held as u64)?;
-        let piece =
-            self.pieces.entry(path).or_insert(Piece { before: None, after: None, mode: None, unread: false });
+        let piece = self.pieces.entry(path).or_insert(PatchedFile {
+            before: None,
+            after: None,
+            mode: None,
+            unread: false,
+        });
         piece.after = Some(content);
         piece.mode = mode.or(piece.mode);
         Ok(())
@@ -289,7 +295,7 @@ impl Bench<'_> {
         }
         // It need not be read to go.
         let before = self.files.to_remove(&path)?;
-        self.pieces.insert(path, Piece { before: Some(before), after: None, mode: None, unread: true });
+        self.pieces.insert(path, PatchedFile { before: Some(before), after: None, mode: None, unread: true });
         Ok(())
     }
 }
@@ -301,14 +307,14 @@ const fn with_bits(mode: u32, runs: bool) -> u32 {
 
 /// What was done, for the model.
 #[derive(Default)]
-struct Report {
+struct PatchReport {
     lines: Vec<String>,
     remarks: Vec<String>,
     data: Vec<Value>,
 }
 
-impl Report {
-    fn add(&mut self, what: &str, path: &str, to: Option<&str>, fits: &[Fit]) {
+impl PatchReport {
+    fn add(&mut self, what: &str, path: &str, to: Option<&str>, fits: &[HunkPlacement]) {
         let place = to.map_or_else(|| path.to_owned(), |to| format!("{path} to {to}"));
         self.lines.push(format!("  {what} {place}"));
         for (number, fit) in (1..).zip(fits) {

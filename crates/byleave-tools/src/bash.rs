@@ -5,26 +5,26 @@ mod rehearse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use byleave::boxed::BoxFuture;
 use byleave::core::effect::Plan;
-use byleave::core::manifest::{Class, Manifest, Role};
+use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave::core::outcome::Output;
-use byleave::pending::Pending;
-use byleave::tool::{Rehearse, Run, Site, Tool, ToolFault};
-use byleave::typed::Typed;
-use byleave_copy::Copy;
+use byleave::tool::{Rehearsable, RunContext, Tool, ToolContext, ToolError};
+use byleave::typed_tool::TypedTool;
+use byleave_copy::WorkspaceCopy;
 use byleave_sandbox::confinement::Confinement;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::apart::apart;
-use crate::commit::{committed, discard, undo_of};
-use crate::jobs::Jobs;
-use crate::lines::say;
-use crate::observed;
-use crate::run::{self, Advice, Ran};
+use crate::background_jobs::Jobs;
+use crate::blocking::apart;
+use crate::copy_commit::{committed, discard, undo_of};
+use crate::execution_env::{ExecutionEnv, NetworkAccess, PrepareCopyError};
+use crate::gate_lines::say;
+use crate::rehearsal_result;
 use crate::run_by_git::run_by_git;
-use crate::workplace::{Unready, Way, Workplace};
+use crate::run_command::{self, CompletedCommand, RunAdvice};
 
 /// The longest that a command may run before its call is over, in milliseconds.
 const TIMEOUT_MS_MAX: u64 = 600_000;
@@ -37,7 +37,7 @@ const OUTPUT_BYTES_MAX: usize = 4_000_000;
 #[derive(Clone, Debug)]
 pub struct Bash {
     manifest: Arc<Manifest>,
-    workplace: Arc<Workplace>,
+    workplace: Arc<ExecutionEnv>,
     jobs: Jobs,
     output_bytes_max: usize,
 }
@@ -45,7 +45,7 @@ pub struct Bash {
 // Without a line of its own: the model would read it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct BashArguments {
     /// The command, as bash reads it. Its output and errors come back together, in order; of a lot, the beginning and the end
     command: String,
     /// Directories outside the workspace that it writes to
@@ -67,14 +67,14 @@ struct Arguments {
 
 impl Bash {
     /// The tool for a workplace, without background jobs.
-    pub fn new(workplace: Workplace) -> Self {
+    pub fn new(workplace: ExecutionEnv) -> Self {
         let described =
-            Typed::new("bash", "Runs a shell command in the workspace.", |_: Arguments, _| async {});
+            TypedTool::new("bash", "Runs a shell command in the workspace.", |_: BashArguments, _| async {});
         let described = described
-            .class(Class::Bash)
-            .role("/command", Role::Command)
-            .role("/write", Role::WritePath)
-            .role("/read", Role::ReadPath)
+            .class(PermissionClass::Bash)
+            .role("/command", ArgumentRole::Command)
+            .role("/write", ArgumentRole::WritePath)
+            .role("/read", ArgumentRole::ReadPath)
             .hint("run a shell command or program")
             .audit_operation("execute")
             .not_sensitive()
@@ -101,8 +101,8 @@ impl Bash {
     }
 
     /// The arguments of a call, if something can come of it.
-    fn read(&self, arguments: Value) -> Result<Arguments, String> {
-        let arguments: Arguments = serde_json::from_value(arguments)
+    fn read(&self, arguments: Value) -> Result<BashArguments, String> {
+        let arguments: BashArguments = serde_json::from_value(arguments)
             .map_err(|error| format!("cannot read the arguments of `bash`: {error}"))?;
         if arguments.command.trim().is_empty() {
             return Err("there is nothing to run; give a command".into());
@@ -116,12 +116,12 @@ impl Bash {
         Ok(arguments)
     }
 
-    fn advice(&self) -> Advice {
-        Advice { background: self.jobs.can_be_had().is_ok() }
+    fn advice(&self) -> RunAdvice {
+        RunAdvice { background: self.jobs.can_be_had().is_ok() }
     }
 }
 
-impl Arguments {
+impl BashArguments {
     /// How long the command may run before its call is over.
     fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms.unwrap_or(TIMEOUT_MS).clamp(1, TIMEOUT_MS_MAX))
@@ -133,25 +133,29 @@ impl Tool for Bash {
         &self.manifest
     }
 
-    fn can_run(&self, run: Run) -> Pending<'_, Result<(), ToolFault>> {
+    fn can_run(&self, run: RunContext) -> BoxFuture<'_, Result<(), ToolError>> {
         let workplace = Arc::clone(&self.workplace);
         Box::pin(async move {
             let looked = tokio::task::spawn_blocking(move || workplace.can_run(&run)).await;
-            looked.map_err(|broken| ToolFault(broken.to_string()))?.map_err(ToolFault)
+            looked.map_err(|broken| ToolError(broken.to_string()))?.map_err(ToolError)
         })
     }
 
-    fn plan<'a>(&'a self, arguments: &'a Value, _: &'a Site) -> Option<Pending<'a, Result<Plan, ToolFault>>> {
+    fn plan<'a>(
+        &'a self,
+        arguments: &'a Value,
+        _: &'a ToolContext,
+    ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
         // Nobody is to be asked about what cannot come to anything; everything else is for the class to say.
         let why = self.read(arguments.clone()).err()?;
-        Some(Box::pin(async { Err(ToolFault(why)) }))
+        Some(Box::pin(async { Err(ToolError(why)) }))
     }
 
-    fn rehearser(&self) -> Option<&dyn Rehearse> {
+    fn rehearser(&self) -> Option<&dyn Rehearsable> {
         Some(self)
     }
 
-    fn execute(&self, arguments: Value, run: Run) -> Pending<'_, Output> {
+    fn execute(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Output> {
         let bash = self.clone();
         Box::pin(apart(move || {
             let arguments = bash.read(arguments)?;
@@ -162,8 +166,8 @@ impl Tool for Bash {
 
 impl Bash {
     /// Starts a command that was granted, and leaves it running.
-    fn start(&self, arguments: &Arguments, run: &Run) -> Result<Output, String> {
-        let confinement = self.workplace.confinement(run, Way::Granted)?;
+    fn start(&self, arguments: &BashArguments, run: &RunContext) -> Result<Output, String> {
+        let confinement = self.workplace.confinement(run, NetworkAccess::Granted)?;
         let time = arguments.timeout_ms.map(|_| arguments.timeout());
         let job = self.jobs.start(&self.workplace, confinement, &arguments.command, time, run)?;
         let mut text = String::new();
@@ -178,29 +182,36 @@ impl Bash {
     }
 
     /// Runs a command that was granted, and commits what it changed at once.
-    fn execute(&self, arguments: &Arguments, run: &Run) -> Result<Output, String> {
+    fn execute(&self, arguments: &BashArguments, run: &RunContext) -> Result<Output, String> {
         let workplace = &*self.workplace;
-        let mut confinement = workplace.confinement(run, Way::Granted)?;
+        let mut confinement = workplace.confinement(run, NetworkAccess::Granted)?;
         confinement.limits.wall = arguments.timeout();
-        let ready = match workplace.copied(run, &mut confinement, Way::Granted) {
+        let ready = match workplace.copied(run, &mut confinement, NetworkAccess::Granted) {
             Ok(ready) => Some(ready),
-            Err(Unready::Elsewhere) => return Err("another process runs this call".into()),
-            Err(Unready::Not(why)) => {
+            Err(PrepareCopyError::Elsewhere) => return Err("another process runs this call".into()),
+            Err(PrepareCopyError::Not(why)) => {
                 tracing::warn!(%why, "a command runs without a copy, and cannot be undone");
                 None
             }
         };
         let text = &arguments.command;
-        let ran = run::run(workplace, &confinement, text, Way::Granted, run, self.output_bytes_max);
+        let ran = run_command::run(
+            workplace,
+            &confinement,
+            text,
+            NetworkAccess::Granted,
+            run,
+            self.output_bytes_max,
+        );
         let Some(ready) = ready else {
-            let Ran { outcome, printed } = ran?;
-            let mut output = run::output(&confinement, &outcome, printed, self.advice());
+            let CompletedCommand { outcome, printed } = ran?;
+            let mut output = run_command::output(&confinement, &outcome, printed, self.advice());
             say(&mut output.text, "it ran without a copy: what it changed cannot be undone");
             return Ok(output);
         };
         drop(ready.stacks);
-        let done = ran.and_then(|Ran { outcome, printed }| {
-            let output = run::output(&confinement, &outcome, printed, self.advice());
+        let done = ran.and_then(|CompletedCommand { outcome, printed }| {
+            let output = run_command::output(&confinement, &outcome, printed, self.advice());
             kept(&ready.copy, &confinement, output, run)
         });
         if done.is_err() || run.cancel.is_cancelled() {
@@ -212,14 +223,19 @@ impl Bash {
 }
 
 /// Commits what a command changed, but for what no rule lets anybody change.
-fn kept(copy: &Copy, confinement: &Confinement, mut output: Output, run: &Run) -> Result<Output, String> {
+fn kept(
+    copy: &WorkspaceCopy,
+    confinement: &Confinement,
+    mut output: Output,
+    run: &RunContext,
+) -> Result<Output, String> {
     if run.cancel.is_cancelled() {
         let why = "it was stopped; nothing that it changed was kept";
         say(&mut output.text, why);
         return Ok(Output { is_error: true, error: Some(why.into()), ..output });
     }
     let changes = copy.changes().map_err(|fault| format!("nothing that it changed was kept: {fault}"))?;
-    let mut forbidden = observed::forbidden(&changes, confinement);
+    let mut forbidden = rehearsal_result::forbidden(&changes, confinement);
     let later =
         run_by_git(copy, &changes).map_err(|fault| format!("nothing that it changed was kept: {fault}"))?;
     forbidden.extend(later.into_iter().filter(|path| !forbidden.contains(path)).collect::<Vec<_>>());

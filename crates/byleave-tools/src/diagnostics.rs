@@ -17,27 +17,27 @@ use std::time::{Duration, Instant};
 
 use byleave::core::call::Mode;
 use byleave::core::effect::{Effect, Plan};
-use byleave::core::manifest::{Class, Manifest, Role};
+use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave::core::outcome::Output;
 use byleave::plan::by_class;
-use byleave::tool::{Run, Site, Tool, ToolFault};
-use byleave::typed::Typed;
-use byleave_copy::Copy;
+use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
+use byleave::typed_tool::TypedTool;
+use byleave_copy::WorkspaceCopy;
 use byleave_sandbox::confinement::Confinement;
-use byleave_sandbox::launch::{Outcome, Printed, Status};
+use byleave_sandbox::launch::{CapturedOutput, CommandOutcome, CommandStatus};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::apart::apart;
-use crate::commit::discard;
-use crate::files::Files;
-use crate::lines::in_its_own_words;
-use crate::observed;
-use crate::run;
-use crate::workplace::{Unready, Way, Workplace};
-use checker::Check;
-use finding::{Found, Severity};
+use crate::blocking::apart;
+use crate::copy_commit::discard;
+use crate::execution_env::{ExecutionEnv, NetworkAccess, PrepareCopyError};
+use crate::gate_lines::in_its_own_words;
+use crate::rehearsal_result;
+use crate::run_command;
+use crate::workspace_files::Files;
+use checker::CheckerRun;
+use finding::{CheckerFinding, Severity};
 
 /// The name of the tool.
 pub const NAME: &str = "diagnostics";
@@ -54,18 +54,18 @@ const TELLING_LINES_MAX: usize = 6;
 /// The arguments of `diagnostics`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct DiagnosticsArguments {
     /// Only findings in these files or directories are shown
     #[serde(default)]
     paths: Vec<String>,
     /// Only these are run; whatever the workspace has where nothing is said
     #[serde(default)]
-    tools: Vec<Name>,
+    tools: Vec<CheckerName>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Name {
+enum CheckerName {
     /// clippy, or check where it is missing
     Cargo,
     Eslint,
@@ -76,7 +76,7 @@ enum Name {
     Go,
 }
 
-impl Name {
+impl CheckerName {
     const fn word(self) -> &'static str {
         match self {
             Self::Cargo => "cargo",
@@ -103,10 +103,10 @@ struct Finding {
 
 /// How a checker fared on a project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Fared {
+struct CheckerResult {
     tool: &'static str,
     directory: String,
-    how: How,
+    how: CheckerStatus,
     /// What is to be said about it, and what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
@@ -114,25 +114,25 @@ struct Fared {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum How {
+enum CheckerStatus {
     Ran,
     Missing,
     Failed,
 }
 
 /// The tool for a workplace.
-pub fn diagnostics(workplace: Workplace) -> impl Tool {
+pub fn diagnostics(workplace: ExecutionEnv) -> impl Tool {
     let workplace = Arc::new(workplace);
-    let check = move |args: Wanted, run: Run| {
+    let check = move |args: DiagnosticsArguments, run: RunContext| {
         let workplace = Arc::clone(&workplace);
         apart(move || checked(&workplace, &args, &run))
     };
     let description = "Runs the compilers and linters that the workspace has (cargo clippy, eslint, tsc, ruff, mypy, go vet) on a copy \
         without a network, and returns their findings: file, line, severity, message. Nothing is changed.";
-    Typed::new(NAME, description, check)
-        .class(Class::Readonly)
-        .role("/paths", Role::ReadPath)
-        .plan_by(|args: &Wanted, site| planned(&args.paths, site))
+    TypedTool::new(NAME, description, check)
+        .class(PermissionClass::Readonly)
+        .role("/paths", ArgumentRole::ReadPath)
+        .plan_by(|args: &DiagnosticsArguments, site| planned(&args.paths, site))
         .hint("compiler linter errors warnings of the workspace")
         .audit_operation("read")
         .read_only()
@@ -142,15 +142,19 @@ pub fn diagnostics(workplace: Workplace) -> impl Tool {
 }
 
 /// It reads the directory that it works in, whatever is shown of that.
-fn planned(paths: &[String], site: &Site) -> Result<Plan, ToolFault> {
+fn planned(paths: &[String], site: &ToolContext) -> Result<Plan, ToolError> {
     let mut manifest = Manifest::new(NAME, "", json!({"type": "object", "properties": {"paths": {}}}));
-    manifest.permission_class = Class::Readonly;
-    manifest.roles = [("/paths".to_owned(), Role::ReadPath)].into();
+    manifest.permission_class = PermissionClass::Readonly;
+    manifest.roles = [("/paths".to_owned(), ArgumentRole::ReadPath)].into();
     let all: Vec<&str> = std::iter::once(".").chain(paths.iter().map(String::as_str)).collect();
     by_class(&manifest, &json!({ "paths": all }), site)
 }
 
-fn checked(workplace: &Workplace, args: &Wanted, run: &Run) -> Result<Output, String> {
+fn checked(
+    workplace: &ExecutionEnv,
+    args: &DiagnosticsArguments,
+    run: &RunContext,
+) -> Result<Output, String> {
     let weaker = workplace.weaker();
     if !weaker.is_empty() {
         let weaker = weaker.join(", ");
@@ -166,7 +170,7 @@ fn checked(workplace: &Workplace, args: &Wanted, run: &Run) -> Result<Output, St
         paths.next().ok_or("nothing may be read, so nothing is checked; call diagnostics again")?;
     let only: Vec<PathBuf> = paths.collect();
     let inside = confined(run);
-    let confinement = workplace.confinement(&inside, Way::Closed)?;
+    let confinement = workplace.confinement(&inside, NetworkAccess::Closed)?;
     let workspace = workplace.workspace_of(&directory);
     let wanted: Vec<String> = args.tools.iter().map(|name| name.word().to_owned()).collect();
     let files = Files::of(workplace, run)?;
@@ -178,7 +182,7 @@ fn checked(workplace: &Workplace, args: &Wanted, run: &Run) -> Result<Output, St
             directory.display()
         ));
     }
-    let looked = Looked::at(workplace, &confinement, &checks, &inside);
+    let looked = DiagnosticsResults::at(workplace, &confinement, &checks, &inside);
     if run.cancel.is_cancelled() {
         return Err("it was stopped; with fewer `tools` it takes less time".into());
     }
@@ -186,7 +190,7 @@ fn checked(workplace: &Workplace, args: &Wanted, run: &Run) -> Result<Output, St
 }
 
 /// The run as it is confined: programs run, in whatever mode, since what they change is a copy and is dropped.
-fn confined(run: &Run) -> Run {
+fn confined(run: &RunContext) -> RunContext {
     let mut plan = (*run.plan).clone();
     plan.effects.push(Effect::Invoke { tool: NAME.to_owned() });
     let mut inside = run.clone();
@@ -196,22 +200,23 @@ fn confined(run: &Run) -> Run {
 
 /// Runs one checker on a copy of its own, and drops that.
 fn run_one(
-    workplace: &Workplace,
+    workplace: &ExecutionEnv,
     confinement: &Confinement,
     script: &str,
     limit: Duration,
-    run: &Run,
-) -> Result<Outcome, String> {
+    run: &RunContext,
+) -> Result<CommandOutcome, String> {
     let mut confinement = confinement.clone();
     (confinement.limits.wall, confinement.limits.output) = (limit, OUTPUT_BYTES_MAX);
-    let ready = workplace.copied(run, &mut confinement, Way::Closed).map_err(|unready| match unready {
-        Unready::Elsewhere => "another process runs this call; wait for it".to_owned(),
-        Unready::Not(why) => format!("there is no copy to work on: {why}; use bash instead"),
-    })?;
-    let outcome = observed::now(&confinement).and_then(|began| {
-        let outcome = run::unheard(workplace, &confinement, script, run)?;
+    let ready =
+        workplace.copied(run, &mut confinement, NetworkAccess::Closed).map_err(|unready| match unready {
+            PrepareCopyError::Elsewhere => "another process runs this call; wait for it".to_owned(),
+            PrepareCopyError::Not(why) => format!("there is no copy to work on: {why}; use bash instead"),
+        })?;
+    let outcome = rehearsal_result::now(&confinement).and_then(|began| {
+        let outcome = run_command::unheard(workplace, &confinement, script, run)?;
         // Nothing hid it, so what was printed may be of it.
-        match observed::came_into_sight(&confinement, began).first() {
+        match rehearsal_result::came_into_sight(&confinement, began).first() {
             Some(why) => Err(format!("what it found is not shown: {why}; call diagnostics again")),
             None => Ok(outcome),
         }
@@ -222,7 +227,7 @@ fn run_one(
 }
 
 /// Drops a copy, but for what is scratch on it. After a stop nobody knows what state that is in.
-fn ended(copy: Copy, is_whole: bool) {
+fn ended(copy: WorkspaceCopy, is_whole: bool) {
     // Listing it is what finds scratch that was not there before.
     let kept = is_whole && copy.changes().and_then(|_| copy.release()).is_ok();
     if !kept {
@@ -232,14 +237,19 @@ fn ended(copy: Copy, is_whole: bool) {
 
 /// What was found so far, and how everything fared.
 #[derive(Default)]
-struct Looked {
-    found: Vec<(PathBuf, &'static str, Found)>,
-    fared: Vec<(PathBuf, Fared)>,
+struct DiagnosticsResults {
+    found: Vec<(PathBuf, &'static str, CheckerFinding)>,
+    fared: Vec<(PathBuf, CheckerResult)>,
 }
 
-impl Looked {
+impl DiagnosticsResults {
     /// Runs the checkers, one after the other: each takes what the machine has.
-    fn at(workplace: &Workplace, confinement: &Confinement, checks: &[Check], run: &Run) -> Self {
+    fn at(
+        workplace: &ExecutionEnv,
+        confinement: &Confinement,
+        checks: &[CheckerRun],
+        run: &RunContext,
+    ) -> Self {
         let began = Instant::now();
         let mut looked = Self::default();
         for (number, check) in checks.iter().enumerate() {
@@ -252,11 +262,13 @@ impl Looked {
             let limit = EACH_MAX.min(left);
             let (found, how, why) = match run_one(workplace, confinement, &check.script, limit, run) {
                 Ok(outcome) => fared(check, &outcome, limit),
-                Err(why) => (Vec::new(), How::Failed, Some(format!("it could not be run: {why}"))),
+                Err(why) => (Vec::new(), CheckerStatus::Failed, Some(format!("it could not be run: {why}"))),
             };
             let (tool, at) = (check.checker.name, check.directory.clone());
             looked.found.extend(found.into_iter().map(|one| (at.clone(), tool, one)));
-            looked.fared.push((at.clone(), Fared { tool, directory: at.display().to_string(), how, why }));
+            looked
+                .fared
+                .push((at.clone(), CheckerResult { tool, directory: at.display().to_string(), how, why }));
         }
         looked
     }
@@ -269,7 +281,7 @@ impl Looked {
                 continue;
             }
             let file = file.strip_prefix(directory).unwrap_or(&file).to_string_lossy().into_owned();
-            let Found { line, column, severity, code, message, .. } = found;
+            let CheckerFinding { line, column, severity, code, message, .. } = found;
             findings.push(Finding { severity, file, line, column, code, message, tool });
         }
         findings.sort();
@@ -282,8 +294,9 @@ impl Looked {
         let is_cut = findings.len() > SHOWN_MAX;
         let all = findings.len();
         findings.truncate(SHOWN_MAX);
-        let fared: Vec<Fared> = self.fared.into_iter().map(|(_, fared)| fared).collect();
-        let ran: Vec<&str> = fared.iter().filter(|one| one.how == How::Ran).map(|one| one.tool).collect();
+        let fared: Vec<CheckerResult> = self.fared.into_iter().map(|(_, fared)| fared).collect();
+        let ran: Vec<&str> =
+            fared.iter().filter(|one| one.how == CheckerStatus::Ran).map(|one| one.tool).collect();
         let mut lines: Vec<String> = Vec::new();
         for one in &fared {
             lines.extend(one.why.as_ref().map(|why| format!("[byleave] {}: {why}", one.tool)));
@@ -323,7 +336,11 @@ impl Looked {
 }
 
 /// What a checker found, and how it fared.
-fn fared(check: &Check, outcome: &Outcome, limit: Duration) -> (Vec<Found>, How, Option<String>) {
+fn fared(
+    check: &CheckerRun,
+    outcome: &CommandOutcome,
+    limit: Duration,
+) -> (Vec<CheckerFinding>, CheckerStatus, Option<String>) {
     let [output, errors] = [&outcome.stdout, &outcome.stderr].map(printed);
     let found = (check.checker.read)(&output, &errors);
     if outcome.ended_by.is_some() {
@@ -331,27 +348,29 @@ fn fared(check: &Check, outcome: &Outcome, limit: Duration) -> (Vec<Found>, How,
             "stopped at a limit ({} seconds, or memory); call it by itself with `tools`",
             limit.as_secs()
         );
-        return (found, How::Failed, Some(why));
+        return (found, CheckerStatus::Failed, Some(why));
     }
     if outcome.stdout.dropped > 0 || outcome.stderr.dropped > 0 {
         let why = "it printed more than is kept, so findings are missing; give `paths` or run it with bash";
-        return (found, How::Failed, Some(why.to_owned()));
+        return (found, CheckerStatus::Failed, Some(why.to_owned()));
     }
     match outcome.status {
-        Status::Exited(127) if found.is_empty() => {
+        CommandStatus::Exited(127) if found.is_empty() => {
             let why = format!("not installed; to install it: {}", check.checker.install);
-            (found, How::Missing, Some(why))
+            (found, CheckerStatus::Missing, Some(why))
         }
-        Status::Exited(code) if check.checker.ended_well.contains(&code) => (found, How::Ran, None),
+        CommandStatus::Exited(code) if check.checker.ended_well.contains(&code) => {
+            (found, CheckerStatus::Ran, None)
+        }
         // A build that fails has findings that say why.
-        Status::Exited(_) if found.iter().any(|one| one.severity == Severity::Error) => {
-            (found, How::Ran, None)
+        CommandStatus::Exited(_) if found.iter().any(|one| one.severity == Severity::Error) => {
+            (found, CheckerStatus::Ran, None)
         }
         status => {
             let how = match status {
-                Status::Exited(code) => format!("status {code}"),
-                Status::Signalled(signal) => format!("signal {signal}"),
-                Status::NotStarted(errno) => format!("error {errno} at its start"),
+                CommandStatus::Exited(code) => format!("status {code}"),
+                CommandStatus::Signalled(signal) => format!("signal {signal}"),
+                CommandStatus::NotStarted(errno) => format!("error {errno} at its start"),
             };
             let told = if errors.trim().is_empty() { &output } else { &errors };
             let told: Vec<&str> =
@@ -361,12 +380,12 @@ fn fared(check: &Check, outcome: &Outcome, limit: Duration) -> (Vec<Found>, How,
             let why = format!(
                 "it ended with {how} and said: {told}. There is no network here: what it needs must have been fetched before; mend it, or run it with bash"
             );
-            (found, How::Failed, Some(why))
+            (found, CheckerStatus::Failed, Some(why))
         }
     }
 }
 
-fn printed(printed: &Printed) -> String {
+fn printed(printed: &CapturedOutput) -> String {
     String::from_utf8_lossy(&printed.bytes).into_owned()
 }
 
@@ -399,7 +418,15 @@ mod tests {
 
     #[test]
     fn every_checker_can_be_named() {
-        let names = [Name::Cargo, Name::Eslint, Name::Tsc, Name::Ruff, Name::Mypy, Name::Go].map(Name::word);
+        let names = [
+            CheckerName::Cargo,
+            CheckerName::Eslint,
+            CheckerName::Tsc,
+            CheckerName::Ruff,
+            CheckerName::Mypy,
+            CheckerName::Go,
+        ]
+        .map(CheckerName::word);
         assert_eq!(names, checker::ALL.each_ref().map(|checker| checker.name));
     }
 }

@@ -3,19 +3,19 @@
 //! What does not stand there exactly is never replaced: no blank and no line end is passed over. Why it was not found, and what
 //! stands there instead, is told.
 
-use byleave::core::manifest::{Class, Manifest, Role};
+use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave::core::outcome::Output;
-use byleave::tool::{Run, Tool};
-use byleave::typed::schema_of;
+use byleave::tool::{RunContext, Tool};
+use byleave::typed_tool::schema_of;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::changing::Changing;
-use crate::files::Files;
-use crate::near;
-use crate::revision::{From, Put, Revision, written};
-use crate::workplace::Workplace;
+use crate::execution_env::ExecutionEnv;
+use crate::file_change_tool::FileChangeTool;
+use crate::file_edit::{PlannedEdit, PlannedFile, Precondition, written};
+use crate::near_match;
+use crate::workspace_files::Files;
 
 /// So many places are named where there are more.
 const PLACES_MAX: usize = 10;
@@ -43,13 +43,13 @@ struct MultiEdit {
     path: String,
     /// The edits, in order: each finds what those before it left. All of them are made, or none
     #[schemars(length(min = 1, max = 1000))]
-    edits: Vec<Replace>,
+    edits: Vec<Replacement>,
 }
 
 /// One replacement.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Replace {
+struct Replacement {
     /// What stands there now, exactly: every blank and line end counts
     old: String,
     /// What is to stand there
@@ -60,10 +60,10 @@ struct Replace {
 }
 
 /// The tool for one edit.
-pub fn edit(workplace: &Workplace) -> impl Tool + use<> {
+pub fn edit(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let about = "Replaces a string in a text file, which must stand there exactly, and in one place unless `all` is set.";
     let manifest = manifest("edit", about, schema_of::<Edit>(), "replace a string in a file");
-    let reviser = |args: &Edit, files: &Files, run: &Run| {
+    let reviser = |args: &Edit, files: &Files, run: &RunContext| {
         let (path, mut file) = read(files, run)?;
         let lines = replaced(&mut file.text, &args.old, &args.new, args.all, files)?;
         let shown = files.shown(path);
@@ -73,16 +73,16 @@ pub fn edit(workplace: &Workplace) -> impl Tool + use<> {
         };
         Ok(revision(path, file, said, json!({ "path": path, "lines": lines })))
     };
-    Changing::new(manifest, workplace, reviser)
+    FileChangeTool::new(manifest, workplace, reviser)
 }
 
 /// The tool for several edits of one file.
-pub fn multi_edit(workplace: &Workplace) -> impl Tool + use<> {
+pub fn multi_edit(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let about =
         "Replaces several strings in one text file, one after the other. All of them are replaced, or none.";
     let manifest =
         manifest("multi_edit", about, schema_of::<MultiEdit>(), "replace several strings in a file");
-    let reviser = |args: &MultiEdit, files: &Files, run: &Run| {
+    let reviser = |args: &MultiEdit, files: &Files, run: &RunContext| {
         let (path, mut file) = read(files, run)?;
         let (all, shown) = (args.edits.len(), files.shown(path));
         let (mut said, mut data) = (format!("made {all} edits in {shown}"), Vec::with_capacity(all));
@@ -103,13 +103,13 @@ pub fn multi_edit(workplace: &Workplace) -> impl Tool + use<> {
         }
         Ok(revision(path, file, said, json!({ "path": path, "lines": data })))
     };
-    Changing::new(manifest, workplace, reviser)
+    FileChangeTool::new(manifest, workplace, reviser)
 }
 
 fn manifest(name: &str, about: &str, schema: Value, hint: &str) -> Manifest {
     let mut manifest = Manifest::new(name, about, schema);
-    manifest.permission_class = Class::File;
-    manifest.roles = [("/path".to_owned(), Role::EditPath)].into();
+    manifest.permission_class = PermissionClass::File;
+    manifest.roles = [("/path".to_owned(), ArgumentRole::EditPath)].into();
     manifest.search_hint = Some(hint.into());
     manifest.audit_operation = Some("edit".into());
     manifest.sensitive = Some(false);
@@ -118,25 +118,25 @@ fn manifest(name: &str, about: &str, schema: Value, hint: &str) -> Manifest {
 }
 
 /// The text of a file while it is edited.
-struct Edited {
+struct EditBuffer {
     text: String,
     was: String,
-    from: From,
+    from: Precondition,
 }
 
-fn read<'a>(files: &Files, run: &'a Run) -> Result<(&'a str, Edited), String> {
+fn read<'a>(files: &Files, run: &'a RunContext) -> Result<(&'a str, EditBuffer), String> {
     let path = written(&run.plan)?;
     if !files.is_there(path)? {
         return Err(format!("there is no `{}`; make it with write_file", files.shown(path)));
     }
     let (text, content) = files.text(path)?;
-    Ok((path, Edited { was: text.clone(), text, from: From::read(Some(&content)) }))
+    Ok((path, EditBuffer { was: text.clone(), text, from: Precondition::read(Some(&content)) }))
 }
 
-fn revision(path: &str, file: Edited, said: String, data: Value) -> Revision {
+fn revision(path: &str, file: EditBuffer, said: String, data: Value) -> PlannedEdit {
     let content = Some(file.text.into_bytes());
-    let put = Put { path: path.to_owned(), from: file.from, content, mode: None };
-    Revision { puts: vec![put], output: Output::text(said).with_data(data) }
+    let put = PlannedFile { path: path.to_owned(), from: file.from, content, mode: None };
+    PlannedEdit { puts: vec![put], output: Output::text(said).with_data(data) }
 }
 
 /// Replaces a string, and says on which lines it stood.
@@ -154,7 +154,7 @@ fn replaced(text: &mut String, old: &str, new: &str, all: bool, files: &Files) -
     let found: Vec<usize> = text.match_indices(old).map(|(at, _)| at).collect();
     let lines = lines_at(text, &found);
     match found.as_slice() {
-        [] => return Err(near::told(text, old, "`old`")),
+        [] => return Err(near_match::told(text, old, "`old`")),
         [_, _, ..] if !all => {
             return Err(format!(
                 "`old` stands in {} places: {}; give more of what stands around the one that is meant, or set `all`",

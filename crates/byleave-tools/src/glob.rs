@@ -5,22 +5,22 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use byleave::core::manifest::{Class, Role};
+use byleave::core::manifest::{ArgumentRole, PermissionClass};
 use byleave::core::outcome::Output;
-use byleave::tool::{Run, Tool};
-use byleave::typed::Typed;
+use byleave::tool::{RunContext, Tool};
+use byleave::typed_tool::TypedTool;
 use globset::{GlobBuilder, GlobMatcher};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::apart::apart;
-use crate::files::Files;
-use crate::first::First;
-use crate::lines::say;
-use crate::place::{self, judged, tell_left_out};
-use crate::walk::{Found, Options, Visit, shown, walk};
-use crate::workplace::Workplace;
+use crate::blocking::apart;
+use crate::dir_walk::{WalkEntry, WalkOptions, WalkVisitor, display_name, walk};
+use crate::execution_env::ExecutionEnv;
+use crate::gate_lines::say;
+use crate::search_root::{self, judged, tell_left_out};
+use crate::top_n::TopN;
+use crate::workspace_files::Files;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -40,18 +40,18 @@ struct Glob {
 }
 
 /// The tool for a workplace.
-pub fn glob(workplace: &Workplace) -> impl Tool + use<> {
+pub fn glob(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let workplace = workplace.clone();
-    let body = move |args: Glob, run: Run| {
+    let body = move |args: Glob, run: RunContext| {
         let workplace = workplace.clone();
         apart(move || matching(&args, &Files::of(&workplace, &run)?, &run))
     };
     let about = "Finds files and directories by a glob pattern, sorted by path. Directories end in `/`. What ignore files name is \
                  left out, and so is what begins with a dot, unless the pattern says so.";
-    Typed::new("glob", about, body)
-        .class(Class::Readonly)
-        .role("/path", Role::ReadPath)
-        .plan_by(|args, site| place::plan(args.path.as_deref(), site))
+    TypedTool::new("glob", about, body)
+        .class(PermissionClass::Readonly)
+        .role("/path", ArgumentRole::ReadPath)
+        .plan_by(|args, site| search_root::plan(args.path.as_deref(), site))
         .aliases(["find_files"])
         .hint("find files by name pattern")
         .audit_operation("read")
@@ -62,7 +62,7 @@ pub fn glob(workplace: &Workplace) -> impl Tool + use<> {
 }
 
 /// A pattern that was read.
-pub(crate) struct Wanted {
+pub(crate) struct CompiledGlob {
     /// Fits paths beneath where the walk begins.
     pub(crate) pattern: GlobMatcher,
     /// The steps that everything begins with that it fits.
@@ -71,7 +71,7 @@ pub(crate) struct Wanted {
     pub(crate) dotted: bool,
 }
 
-impl Wanted {
+impl CompiledGlob {
     /// Whether it fits a path.
     pub(crate) fn fits(&self, path: &[u8]) -> bool {
         self.pattern.is_match(Path::new(OsStr::from_bytes(path)))
@@ -90,7 +90,7 @@ pub(crate) fn may_be_compiled(pattern: &str) -> Result<(), String> {
 }
 
 /// Reads a pattern. One without a slash is about names at any depth.
-pub(crate) fn wanted(pattern: &str) -> Result<Wanted, String> {
+pub(crate) fn wanted(pattern: &str) -> Result<CompiledGlob, String> {
     may_be_compiled(pattern)?;
     let given = pattern.escape_debug();
     if pattern.starts_with('/') {
@@ -116,18 +116,18 @@ pub(crate) fn wanted(pattern: &str) -> Result<Wanted, String> {
     // The last step is what is looked for.
     steps.truncate(whole.split('/').count() - 1);
     let dotted = text.starts_with('.') || ["/.", "{.", ",.", "[."].iter().any(|dot| text.contains(dot));
-    Ok(Wanted { pattern: pattern.compile_matcher(), steps, dotted })
+    Ok(CompiledGlob { pattern: pattern.compile_matcher(), steps, dotted })
 }
 
 /// One thread's paths.
-struct Paths {
-    wanted: Arc<Wanted>,
-    first: First<Vec<u8>>,
+struct PathCollector {
+    wanted: Arc<CompiledGlob>,
+    first: TopN<Vec<u8>>,
     count: usize,
 }
 
-impl Visit for Paths {
-    fn visit(&mut self, found: &Found<'_>) {
+impl WalkVisitor for PathCollector {
+    fn visit(&mut self, found: &WalkEntry<'_>) {
         if !self.wanted.fits(found.path) {
             return;
         }
@@ -141,25 +141,29 @@ impl Visit for Paths {
     }
 }
 
-fn matching(args: &Glob, files: &Files, run: &Run) -> Result<Output, String> {
+fn matching(args: &Glob, files: &Files, run: &RunContext) -> Result<Output, String> {
     let wanted = Arc::new(wanted(&args.pattern)?);
     let path = judged(run)?;
-    let max = args.max.unwrap_or(place::MAX);
-    let options =
-        Options { all: args.all, dotted: wanted.dotted, steps: wanted.steps.clone(), ..Options::default() };
-    let (visitors, told) = walk(files, path, &options, &run.cancel, || Paths {
+    let max = args.max.unwrap_or(search_root::MAX);
+    let options = WalkOptions {
+        all: args.all,
+        dotted: wanted.dotted,
+        steps: wanted.steps.clone(),
+        ..WalkOptions::default()
+    };
+    let (visitors, told) = walk(files, path, &options, &run.cancel, || PathCollector {
         wanted: Arc::clone(&wanted),
-        first: First::new(max, |_| 1),
+        first: TopN::new(max, |_| 1),
         count: 0,
     })?;
     let count: usize = visitors.iter().map(|paths| paths.count).sum();
-    let found = First::of_all(visitors.into_iter().map(|paths| paths.first));
+    let found = TopN::of_all(visitors.into_iter().map(|paths| paths.first));
     let front = files.in_front(path);
-    let front = shown(front.as_bytes());
+    let front = display_name(front.as_bytes());
     let mut text = String::new();
     for path in &found {
         text.push_str(&front);
-        text.push_str(&shown(path));
+        text.push_str(&display_name(path));
         text.push('\n');
     }
     if count == 0 {

@@ -1,11 +1,11 @@
 //! `grep`: lines that fit a regular expression or a text, in the files beneath a directory.
 
-mod search;
+mod file_search;
 
-use byleave::core::manifest::{Class, Role};
+use byleave::core::manifest::{ArgumentRole, PermissionClass};
 use byleave::core::outcome::Output;
-use byleave::tool::{Run, Tool};
-use byleave::typed::Typed;
+use byleave::tool::{RunContext, Tool};
+use byleave::typed_tool::TypedTool;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::{Types, TypesBuilder};
@@ -13,15 +13,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::apart::apart;
-use crate::files::Files;
-use crate::first::First;
+use crate::blocking::apart;
+use crate::dir_walk::{WalkOptions, WalkSummary, display_name, walk};
+use crate::execution_env::ExecutionEnv;
+use crate::gate_lines::say;
 use crate::glob::may_be_compiled;
-use crate::lines::say;
-use crate::place::{self, judged, tell_left_out};
-use crate::walk::{Options, Told, shown, walk};
-use crate::workplace::Workplace;
-use search::{Counts, Hits, Kind, Search, Settings};
+use crate::search_root::{self, judged, tell_left_out};
+use crate::top_n::TopN;
+use crate::workspace_files::Files;
+use file_search::{FileMatches, FileSearcher, MatchLineKind, SearchCounts, SearchSettings};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -57,7 +57,7 @@ struct Grep {
     context: Option<usize>,
     /// What to show: the lines, the files that have some, or how many each has
     #[serde(default)]
-    mode: Mode,
+    mode: GrepMode,
     /// How many lines or files to show; 1000 unless this is given
     #[serde(default)]
     #[schemars(range(min = 1, max = 100_000))]
@@ -70,7 +70,7 @@ struct Grep {
 /// What is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Mode {
+pub(crate) enum GrepMode {
     #[default]
     Lines,
     Files,
@@ -78,18 +78,18 @@ pub(crate) enum Mode {
 }
 
 /// The tool for a workplace.
-pub fn grep(workplace: &Workplace) -> impl Tool + use<> {
+pub fn grep(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let workplace = workplace.clone();
-    let body = move |args: Grep, run: Run| {
+    let body = move |args: Grep, run: RunContext| {
         let workplace = workplace.clone();
         apart(move || searched(&args, &Files::of(&workplace, &run)?, &run))
     };
     let about = "Searches files for lines that match, as ripgrep does, and shows them as `path:line:text`, sorted by path. What \
                  ignore files name is left out, and so is what begins with a dot, and binary files.";
-    Typed::new("grep", about, body)
-        .class(Class::Readonly)
-        .role("/path", Role::ReadPath)
-        .plan_by(|args, site| place::plan(args.path.as_deref(), site))
+    TypedTool::new("grep", about, body)
+        .class(PermissionClass::Readonly)
+        .role("/path", ArgumentRole::ReadPath)
+        .plan_by(|args, site| search_root::plan(args.path.as_deref(), site))
         .aliases(["search"])
         .hint("search file contents for text or regex")
         .audit_operation("read")
@@ -99,49 +99,54 @@ pub fn grep(workplace: &Workplace) -> impl Tool + use<> {
         .not_sensitive()
 }
 
-fn searched(args: &Grep, files: &Files, run: &Run) -> Result<Output, String> {
-    let max = args.max.unwrap_or(place::MAX);
+fn searched(args: &Grep, files: &Files, run: &RunContext) -> Result<Output, String> {
+    let max = args.max.unwrap_or(search_root::MAX);
     let context = args.context.unwrap_or_default();
-    let settings = Settings {
+    let settings = SearchSettings {
         mode: args.mode,
         max,
         before: args.before.unwrap_or(context),
         after: args.after.unwrap_or(context),
     };
     let matcher = matcher(args)?;
-    let options = Options { all: args.all, globs: globs(args)?, types: types(args)?, ..Options::default() };
+    let options =
+        WalkOptions { all: args.all, globs: globs(args)?, types: types(args)?, ..WalkOptions::default() };
     let path = judged(run)?;
-    let search = || Search::new(&matcher, settings, files, &run.cancel);
+    let search = || FileSearcher::new(&matcher, settings, files, &run.cancel);
     let (visitors, mut told, front) = if files.is_no_directory(path) {
         let mut only = search();
         let opened = files.file(path)?;
         only.file(path.rsplit('/').next().unwrap_or(path).as_bytes(), opened.file, &opened.stat);
         let above =
             path.rsplit_once('/').map_or("/", |(above, _)| if above.is_empty() { "/" } else { above });
-        (vec![only], Told::default(), files.in_front(above))
+        (vec![only], WalkSummary::default(), files.in_front(above))
     } else {
         let (visitors, told) = walk(files, path, &options, &run.cancel, search)?;
         (visitors, told, files.in_front(path))
     };
-    let mut counts = Counts::default();
+    let mut counts = SearchCounts::default();
     visitors.iter().for_each(|search| counts.add(&search.counts));
     told.kept += counts.veiled;
     told.unread += counts.unread;
-    let hits = First::of_all(visitors.into_iter().map(|search| search.hits));
-    let mut page =
-        Page { text: String::new(), front: shown(front.as_bytes()).into_owned(), left: max, shown: 0 };
+    let hits = TopN::of_all(visitors.into_iter().map(|search| search.hits));
+    let mut page = GrepOutput {
+        text: String::new(),
+        front: display_name(front.as_bytes()).into_owned(),
+        left: max,
+        shown: 0,
+    };
     let is_spread = settings.before + settings.after > 0;
     for one in &hits {
         match args.mode {
-            Mode::Lines => page.lines(one, is_spread),
-            Mode::Files => page.file(one, ""),
-            Mode::Counts => page.file(one, &format!(":{}", one.matched)),
+            GrepMode::Lines => page.lines(one, is_spread),
+            GrepMode::Files => page.file(one, ""),
+            GrepMode::Counts => page.file(one, &format!(":{}", one.matched)),
         }
     }
-    let Page { mut text, shown, .. } = page;
+    let GrepOutput { mut text, shown, .. } = page;
     let is_cut = match args.mode {
-        Mode::Lines => shown < counts.lines,
-        Mode::Files | Mode::Counts => shown < counts.files,
+        GrepMode::Lines => shown < counts.lines,
+        GrepMode::Files | GrepMode::Counts => shown < counts.files,
     };
     tell_result(&mut text, args, &counts, shown, is_cut);
     tell_left_out(&mut text, &told);
@@ -149,8 +154,8 @@ fn searched(args: &Grep, files: &Files, run: &Run) -> Result<Output, String> {
     Ok(Output { truncated: is_cut, ..Output::text(text).with_data(data) })
 }
 
-fn tell_result(text: &mut String, args: &Grep, counts: &Counts, shown: u64, is_cut: bool) {
-    let Counts { files, lines, binary, nameless, .. } = *counts;
+fn tell_result(text: &mut String, args: &Grep, counts: &SearchCounts, shown: u64, is_cut: bool) {
+    let SearchCounts { files, lines, binary, nameless, .. } = *counts;
     if files == 0 {
         let hint = match (args.all, args.literal) {
             (false, _) => "all = true searches what is hidden or ignored as well",
@@ -160,8 +165,8 @@ fn tell_result(text: &mut String, args: &Grep, counts: &Counts, shown: u64, is_c
         say(text, &format!("no line matches `{}`; {hint}", args.pattern.escape_debug()));
     } else if is_cut {
         let all = match args.mode {
-            Mode::Lines => format!("{shown} of {lines} matching lines in {files} files"),
-            Mode::Files | Mode::Counts => format!("{shown} of {files} files"),
+            GrepMode::Lines => format!("{shown} of {lines} matching lines in {files} files"),
+            GrepMode::Files | GrepMode::Counts => format!("{shown} of {files} files"),
         };
         say(text, &format!("{all} are shown; narrow with `path`, `glob` or `type`, or raise `max`"));
     }
@@ -180,7 +185,7 @@ fn tell_result(text: &mut String, args: &Grep, counts: &Counts, shown: u64, is_c
 }
 
 /// What is shown, as it grows.
-struct Page {
+struct GrepOutput {
     text: String,
     front: String,
     /// How many more lines.
@@ -189,34 +194,34 @@ struct Page {
     shown: u64,
 }
 
-impl Page {
-    fn file(&mut self, hits: &Hits, more: &str) {
+impl GrepOutput {
+    fn file(&mut self, hits: &FileMatches, more: &str) {
         self.text.push_str(&self.front);
-        self.text.push_str(&shown(&hits.path));
+        self.text.push_str(&display_name(&hits.path));
         self.text.push_str(more);
         self.text.push('\n');
         self.shown += 1;
     }
 
-    fn lines(&mut self, hits: &Hits, is_spread: bool) {
+    fn lines(&mut self, hits: &FileMatches, is_spread: bool) {
         if is_spread && !self.text.is_empty() && self.left > 0 {
             self.text.push_str("--\n");
         }
-        let path = shown(&hits.path);
+        let path = display_name(&hits.path);
         for line in &hits.lines {
             if self.left == 0 {
                 return;
             }
             let mark = match line.kind {
-                Kind::Match => ':',
-                Kind::Context => '-',
-                Kind::Break => {
+                MatchLineKind::Match => ':',
+                MatchLineKind::Context => '-',
+                MatchLineKind::Break => {
                     self.text.push_str("--\n");
                     continue;
                 }
             };
             self.left -= 1;
-            self.shown += u64::from(line.kind == Kind::Match);
+            self.shown += u64::from(line.kind == MatchLineKind::Match);
             self.text.push_str(&self.front);
             self.text.push_str(&path);
             self.text.push_str(&format!("{mark}{}{mark}", line.number));

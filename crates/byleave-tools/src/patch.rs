@@ -7,19 +7,19 @@
 //! The `diffy` crate reads and applies diffs as well. It passes over lines that it does not know, takes a hunk that it finds
 //! elsewhere without saying where, knows no fuzz, and does not know the second form: too much is silent for a tool that must tell.
 
-#[cfg(test)]
-mod against;
 pub(crate) mod apply;
+mod begin_patch;
 mod diff;
-mod envelope;
+#[cfg(test)]
+mod differential_tests;
 
 /// What a patch does, file by file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Section {
+pub(crate) struct FilePatch {
     /// The file; where it is moved or copied, the one that it comes from.
     pub(crate) name: String,
     /// What becomes of it.
-    pub(crate) what: What,
+    pub(crate) what: FileOperation,
     /// Whether it can be run as a program afterwards, where that is said.
     pub(crate) runs: Option<bool>,
     /// What changes in it.
@@ -28,7 +28,7 @@ pub(crate) struct Section {
 
 /// What becomes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum FileOperation {
     /// It is made.
     Add,
     /// It stays, and something in it changes.
@@ -45,14 +45,14 @@ pub(crate) enum What {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hunk {
     /// Where they stand.
-    pub(crate) place: Place,
+    pub(crate) place: HunkPosition,
     /// The lines, in order.
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<HunkLine>,
 }
 
 /// Where a hunk is looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum HunkPosition {
     /// At a line, from 1, or near it; 0 where nothing is there before.
     Line(usize),
     /// After these lines, in turn; and at the end of the file, if so.
@@ -66,16 +66,16 @@ pub(crate) enum Place {
 
 /// One line of a hunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct HunkLine {
     /// What becomes of it.
-    pub(crate) fate: Fate,
+    pub(crate) fate: HunkLineKind,
     /// The line, with its end if it has one.
     pub(crate) text: String,
 }
 
 /// What becomes of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum HunkLineKind {
     /// It stays.
     Kept,
     /// It goes.
@@ -84,21 +84,21 @@ pub(crate) enum Fate {
     New,
 }
 
-impl Section {
+impl FilePatch {
     /// The names of all files that it is about.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let other = match &self.what {
-            What::Move(to) | What::Copy(to) => Some(to.as_str()),
-            What::Add | What::Update | What::Delete => None,
+            FileOperation::Move(to) | FileOperation::Copy(to) => Some(to.as_str()),
+            FileOperation::Add | FileOperation::Update | FileOperation::Delete => None,
         };
         std::iter::once(self.name.as_str()).chain(other)
     }
 }
 
 /// Reads a patch. Why it cannot be read is told with what to do.
-pub(crate) fn read(text: &str) -> Result<Vec<Section>, String> {
-    let sections = if text.lines().any(|line| line.trim() == envelope::BEGIN) {
-        envelope::read(text)?
+pub(crate) fn read(text: &str) -> Result<Vec<FilePatch>, String> {
+    let sections = if text.lines().any(|line| line.trim() == begin_patch::BEGIN) {
+        begin_patch::read(text)?
     } else {
         diff::read(text)?
     };
@@ -129,7 +129,7 @@ fn quoted(line: &str) -> String {
 mod tests {
     use super::*;
 
-    fn applied(text: &str, content: &str) -> Result<(String, Vec<apply::Fit>), String> {
+    fn applied(text: &str, content: &str) -> Result<(String, Vec<apply::HunkPlacement>), String> {
         let sections = read(text)?;
         let [section] = sections.as_slice() else { panic!("{sections:?}") };
         let (content, fits) = apply::apply(content.as_bytes(), &section.hunks)?;
@@ -243,37 +243,49 @@ mod tests {
     // req: B4
     #[test]
     fn every_kind_of_file_header_is_read() {
-        let check = |text: &str, wanted: &[(&str, What, Option<bool>)]| {
+        let check = |text: &str, wanted: &[(&str, FileOperation, Option<bool>)]| {
             let found: Vec<_> =
                 read(text).unwrap().into_iter().map(|one| (one.name, one.what, one.runs)).collect();
             let wanted: Vec<_> =
                 wanted.iter().map(|(name, what, runs)| ((*name).to_owned(), what.clone(), *runs)).collect();
             assert_eq!(found, wanted, "{text}");
         };
-        let to = |name: &str| What::Move(name.to_owned());
-        check("diff --git a/x b/x\nold mode 100644\nnew mode 100755\n", &[("x", What::Update, Some(true))]);
-        check("diff --git a/x b/x\nnew file mode 100755\nindex 0..1\n", &[("x", What::Add, Some(true))]);
-        check("diff --git a/x b/x\ndeleted file mode 100644\nindex 1..0\n", &[("x", What::Delete, None)]);
+        let to = |name: &str| FileOperation::Move(name.to_owned());
+        check(
+            "diff --git a/x b/x\nold mode 100644\nnew mode 100755\n",
+            &[("x", FileOperation::Update, Some(true))],
+        );
+        check(
+            "diff --git a/x b/x\nnew file mode 100755\nindex 0..1\n",
+            &[("x", FileOperation::Add, Some(true))],
+        );
+        check(
+            "diff --git a/x b/x\ndeleted file mode 100644\nindex 1..0\n",
+            &[("x", FileOperation::Delete, None)],
+        );
         check(
             "diff --git a/x b/y z\nsimilarity index 90%\nrename from x\nrename to y z\n--- a/x\n+++ b/y z\n@@ -1 +1 @@\n-a\n+b\n",
             &[("x", to("y z"), None)],
         );
-        check("diff --git a/x b/y\ncopy from x\ncopy to y\n", &[("x", What::Copy("y".into()), None)]);
+        check(
+            "diff --git a/x b/y\ncopy from x\ncopy to y\n",
+            &[("x", FileOperation::Copy("y".into()), None)],
+        );
         check(
             "diff --git \"a/\\303\\244\" \"b/\\303\\244\"\n--- \"a/\\303\\244\"\n+++ \"b/\\303\\244\"\n@@ -1 +1 @@\n-a\n+b\n",
-            &[("ä", What::Update, None)],
+            &[("ä", FileOperation::Update, None)],
         );
         check(
             "From 1 Mon\nSubject: x\n---\n a | 2 +-\n 1 file changed\n\ndiff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-a\n+b\n-- \n2.47.3\n\n",
-            &[("a", What::Update, None)],
+            &[("a", FileOperation::Update, None)],
         );
         check(
             "--- a/x\t2026\n+++ /dev/null\t1970\n@@ -1 +0,0 @@\n-a\n--- /dev/null\n+++ b/y\n@@ -0,0 +1 @@\n+a\n",
-            &[("x", What::Delete, None), ("y", What::Add, None)],
+            &[("x", FileOperation::Delete, None), ("y", FileOperation::Add, None)],
         );
         check(
             "*** Begin Patch\n*** Add File: a b\n+x\n*** Update File: c\n*** Move to: d\n@@\n-a\n+b\n*** Delete File: e\n*** End Patch\n",
-            &[("a b", What::Add, None), ("c", to("d"), None), ("e", What::Delete, None)],
+            &[("a b", FileOperation::Add, None), ("c", to("d"), None), ("e", FileOperation::Delete, None)],
         );
     }
 }

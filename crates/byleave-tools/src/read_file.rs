@@ -3,18 +3,18 @@
 use std::fmt::Write as _;
 
 use byleave::core::effect::Effect;
-use byleave::core::manifest::{Class, Role};
+use byleave::core::manifest::{ArgumentRole, PermissionClass};
 use byleave::core::outcome::Output;
-use byleave::tool::{Run, Tool};
-use byleave::typed::Typed;
+use byleave::tool::{RunContext, Tool};
+use byleave::typed_tool::TypedTool;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::apart::apart;
-use crate::files::Files;
-use crate::lines::{in_its_own_words, say};
-use crate::workplace::Workplace;
+use crate::blocking::apart;
+use crate::execution_env::ExecutionEnv;
+use crate::gate_lines::{in_its_own_words, say};
+use crate::workspace_files::Files;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -36,25 +36,29 @@ struct ReadFile {
 }
 
 /// The tool for a workplace.
-pub fn read_file(workplace: &Workplace) -> impl Tool + use<> {
+pub fn read_file(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let workplace = workplace.clone();
-    let body = move |args: ReadFile, run: Run| {
+    let body = move |args: ReadFile, run: RunContext| {
         let workplace = workplace.clone();
         apart(move || read(&args, &Files::of(&workplace, &run)?, &run))
     };
-    Typed::new("read_file", "Shows a text file, whole or from one line on, with its lines numbered.", body)
-        .class(Class::Readonly)
-        .role("/path", Role::ReadPath)
-        .aliases(["view_file"])
-        .hint("show the content of a text file")
-        .audit_operation("read")
-        .read_only()
-        .concurrency_safe()
-        .repeatable()
-        .not_sensitive()
+    TypedTool::new(
+        "read_file",
+        "Shows a text file, whole or from one line on, with its lines numbered.",
+        body,
+    )
+    .class(PermissionClass::Readonly)
+    .role("/path", ArgumentRole::ReadPath)
+    .aliases(["view_file"])
+    .hint("show the content of a text file")
+    .audit_operation("read")
+    .read_only()
+    .concurrency_safe()
+    .repeatable()
+    .not_sensitive()
 }
 
-fn read(args: &ReadFile, files: &Files, run: &Run) -> Result<Output, String> {
+fn read(args: &ReadFile, files: &Files, run: &RunContext) -> Result<Output, String> {
     let [Effect::Read { path }] = run.plan.effects.as_slice() else {
         return Err("the plan does not name one file to read; call again with one `path`".into());
     };

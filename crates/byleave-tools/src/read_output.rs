@@ -4,17 +4,17 @@
 use std::sync::Arc;
 
 use byleave::core::id::CallId;
-use byleave::core::manifest::Class;
+use byleave::core::manifest::PermissionClass;
 use byleave::core::outcome::{Outcome, Output};
-use byleave::core::walk::{Next, next};
-use byleave::ledger::{Ledger, Loaded};
-use byleave::tool::{Run, Site, Tool};
-use byleave::typed::Typed;
+use byleave::core::pipeline::{NextStep, next};
+use byleave::ledger::{Ledger, LoadedRecord};
+use byleave::tool::{RunContext, Tool, ToolContext};
+use byleave::typed_tool::TypedTool;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::lines::in_its_own_words;
+use crate::gate_lines::in_its_own_words;
 
 /// How much is shown at once; an answer must not be cut itself.
 const BYTES_MAX: usize = 50_000;
@@ -35,12 +35,12 @@ struct ReadOutput {
 
 /// The tool for what a ledger keeps.
 pub fn read_output(ledger: Arc<dyn Ledger>) -> impl Tool {
-    let body = move |args: ReadOutput, run: Run| {
+    let body = move |args: ReadOutput, run: RunContext| {
         let ledger = Arc::clone(&ledger);
         async move { read(&args, &*ledger, &run).await }
     };
-    Typed::new("read_output", "Shows more of an output that was cut, by the call that it is of.", body)
-        .class(Class::Readonly)
+    TypedTool::new("read_output", "Shows more of an output that was cut, by the call that it is of.", body)
+        .class(PermissionClass::Readonly)
         .hint("read on where an output was cut")
         .audit_operation("read")
         .read_only()
@@ -49,7 +49,7 @@ pub fn read_output(ledger: Arc<dyn Ledger>) -> impl Tool {
         .not_sensitive()
 }
 
-async fn read(args: &ReadOutput, ledger: &dyn Ledger, run: &Run) -> Result<Output, String> {
+async fn read(args: &ReadOutput, ledger: &dyn Ledger, run: &RunContext) -> Result<Output, String> {
     let shown = args.call.escape_debug();
     // Of another session's calls nothing is told, not even that there is one.
     let none =
@@ -59,7 +59,7 @@ async fn read(args: &ReadOutput, ledger: &dyn Ledger, run: &Run) -> Result<Outpu
         ledger.load(call).await.map_err(|fault| format!("the book cannot be read: {fault}; try again"))
     };
     let loaded = load(call).await?.filter(|loaded| is_of(loaded, &run.site)).ok_or_else(none)?;
-    let Next::Settle(Outcome::Completed { output } | Outcome::Failed { output }) = next(&loaded.record)
+    let NextStep::Settle(Outcome::Completed { output } | Outcome::Failed { output }) = next(&loaded.record)
     else {
         return Err(format!("call `{shown}` has no output that was released; there is nothing to read"));
     };
@@ -72,7 +72,7 @@ async fn read(args: &ReadOutput, ledger: &dyn Ledger, run: &Run) -> Result<Outpu
 }
 
 /// Whether a call is of the session that asks.
-fn is_of(loaded: &Loaded, site: &Site) -> bool {
+fn is_of(loaded: &LoadedRecord, site: &ToolContext) -> bool {
     let heading = loaded.record.heading();
     heading.is_some_and(|heading| (&heading.tenant, &heading.session) == (&site.tenant, &site.session))
 }

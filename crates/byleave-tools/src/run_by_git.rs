@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use byleave::core::change::{Change, Changes};
-use byleave_copy::{Copy, Fault};
-use byleave_sandbox::repository::{SETTINGS, Shape, is_command, is_list};
+use byleave::core::file_change::{FileChange, FileChanges};
+use byleave_copy::{Error, WorkspaceCopy};
+use byleave_sandbox::repository::{RepositoryDetector, SETTINGS, is_command, is_list};
 
 /// The paths of such changes, with everything beneath them.
-pub(crate) fn run_by_git(copy: &Copy, changes: &Changes) -> Result<Vec<String>, Fault> {
-    let by_path: BTreeMap<&str, &Change> =
+pub(crate) fn run_by_git(copy: &WorkspaceCopy, changes: &FileChanges) -> Result<Vec<String>, Error> {
+    let by_path: BTreeMap<&str, &FileChange> =
         changes.list.iter().map(|change| (change.path.as_str(), change)).collect();
     let mut found: Vec<&str> = Vec::new();
     for change in changes.list.iter().filter(|change| change.after.is_some()) {
@@ -24,7 +24,7 @@ pub(crate) fn run_by_git(copy: &Copy, changes: &Changes) -> Result<Vec<String>, 
 }
 
 /// Whether a list has a command that it did not have. What cannot be compared may have one.
-fn adds_command(copy: &Copy, change: &Change) -> Result<bool, Fault> {
+fn adds_command(copy: &WorkspaceCopy, change: &FileChange) -> Result<bool, Error> {
     let [before, after] = [&change.before, &change.after].map(|node| node.as_ref().map(|node| &node.kind));
     if !is_list(&change.path) || before == after {
         return Ok(false);
@@ -34,19 +34,20 @@ fn adds_command(copy: &Copy, change: &Change) -> Result<bool, Fault> {
 }
 
 /// Whether a change makes a directory a repository, or is of what git obeys in one. In `.git` rules say what may be changed.
-fn makes_repository(path: &str, changes: &BTreeMap<&str, &Change>) -> bool {
+fn makes_repository(path: &str, changes: &BTreeMap<&str, &FileChange>) -> bool {
     path.match_indices('/').any(|(at, _)| {
         let (directory, beneath) =
             (path.get(..at).unwrap_or_default(), path.get(at + 1..).unwrap_or_default());
         let name = beneath.split('/').next().unwrap_or_default();
         let is_setting = SETTINGS.contains(&name);
-        let is_part = Shape::NAMES.contains(&name) && name == beneath;
+        let is_part = RepositoryDetector::NAMES.contains(&name) && name == beneath;
         if !is_setting && !is_part || directory.split('/').any(|name| name == ".git") {
             return false;
         }
         let shape = |is_there: &dyn Fn(&str) -> bool| {
-            let mut shape = Shape::default();
-            let names = Shape::NAMES.into_iter().filter(|name| is_there(&format!("{directory}/{name}")));
+            let mut shape = RepositoryDetector::default();
+            let names =
+                RepositoryDetector::NAMES.into_iter().filter(|name| is_there(&format!("{directory}/{name}")));
             names.for_each(|name| shape.look_at(name.as_ref()));
             shape.is_repository()
         };

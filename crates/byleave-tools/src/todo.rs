@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byleave::core::digest::Digest;
-use byleave::core::manifest::Class;
+use byleave::core::manifest::PermissionClass;
 use byleave::core::outcome::Output;
-use byleave::tool::{Run, Site, Tool};
-use byleave::typed::Typed;
+use byleave::tool::{RunContext, Tool, ToolContext};
+use byleave::typed_tool::TypedTool;
 use byleave_files::own;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::apart::apart;
-use crate::lines::in_its_own_words;
+use crate::blocking::apart;
+use crate::gate_lines::in_its_own_words;
 
 const ITEMS_MAX: usize = 200;
 const CONTENT_CHARS_MAX: usize = 1_000;
@@ -32,7 +32,7 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 /// The arguments of `todo_write`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Write {
+struct TodoWrite {
     /// The whole list, in order; it takes the place of the one before
     #[schemars(length(max = 200))]
     todos: Vec<Todo>,
@@ -41,7 +41,7 @@ struct Write {
 /// The arguments of `todo_read`: none.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct ReadAll {}
+struct TodoRead {}
 
 /// Something to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -55,18 +55,18 @@ struct Todo {
     #[schemars(length(min = 1, max = 1_000))]
     content: String,
     /// How far it is
-    status: Status,
+    status: TodoStatus,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Status {
+enum TodoStatus {
     Pending,
     InProgress,
     Completed,
 }
 
-impl Status {
+impl TodoStatus {
     const fn mark(self) -> char {
         match self {
             Self::Pending => ' ',
@@ -78,7 +78,7 @@ impl Status {
 
 /// Why there is no list.
 #[derive(Debug, thiserror::Error)]
-enum TodoFault {
+enum TodoError {
     #[error("the list has {0} items; keep it to {ITEMS_MAX}: take out what is completed")]
     TooMany(usize),
     #[error("item {0} says nothing; give it a `content`, or take it out")]
@@ -101,8 +101,8 @@ enum TodoFault {
 
 /// The tool that writes the list of a session; lists lie in this directory, which is made when it is needed.
 pub fn todo_write(kept_in: PathBuf) -> impl Tool {
-    let lists = Arc::new(Lists { at: kept_in });
-    let write = move |args: Write, run: Run| {
+    let lists = Arc::new(TodoStore { at: kept_in });
+    let write = move |args: TodoWrite, run: RunContext| {
         let lists = Arc::clone(&lists);
         apart(move || {
             let todos = checked(args.todos).map_err(words)?;
@@ -111,9 +111,9 @@ pub fn todo_write(kept_in: PathBuf) -> impl Tool {
         })
     };
     let description = "Writes your list of what is to be done in this session: the whole list, each time. Nothing but the list changes.";
-    Typed::new("todo_write", description, write)
+    TypedTool::new("todo_write", description, write)
         // It keeps to what is the agent's own.
-        .class(Class::Readonly)
+        .class(PermissionClass::Readonly)
         .hint("write plan todo task list")
         .audit_operation("write")
         .repeatable()
@@ -122,13 +122,13 @@ pub fn todo_write(kept_in: PathBuf) -> impl Tool {
 
 /// The tool that reads the list of a session.
 pub fn todo_read(kept_in: PathBuf) -> impl Tool {
-    let lists = Arc::new(Lists { at: kept_in });
-    let read = move |_: ReadAll, run: Run| {
+    let lists = Arc::new(TodoStore { at: kept_in });
+    let read = move |_: TodoRead, run: RunContext| {
         let lists = Arc::clone(&lists);
         apart(move || Ok(shown(&lists.read(&run.site).map_err(words)?)))
     };
-    Typed::new("todo_read", "Reads your list of what is to be done in this session.", read)
-        .class(Class::Readonly)
+    TypedTool::new("todo_read", "Reads your list of what is to be done in this session.", read)
+        .class(PermissionClass::Readonly)
         .hint("read plan todo task list")
         .audit_operation("read")
         .read_only()
@@ -138,28 +138,28 @@ pub fn todo_read(kept_in: PathBuf) -> impl Tool {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "reads best as the last step of a chain")]
-fn words(fault: TodoFault) -> String {
+fn words(fault: TodoError) -> String {
     fault.to_string()
 }
 
 /// The list, if it can be kept: every item with an id of its own.
-fn checked(mut todos: Vec<Todo>) -> Result<Vec<Todo>, TodoFault> {
+fn checked(mut todos: Vec<Todo>) -> Result<Vec<Todo>, TodoError> {
     if todos.len() > ITEMS_MAX {
-        return Err(TodoFault::TooMany(todos.len()));
+        return Err(TodoError::TooMany(todos.len()));
     }
     let mut ids = BTreeSet::new();
     for (number, todo) in (1..).zip(&todos) {
         match todo.content.chars().take(CONTENT_CHARS_MAX.saturating_add(1)).count() {
-            _ if todo.content.trim().is_empty() => return Err(TodoFault::Empty(number)),
-            count if count > CONTENT_CHARS_MAX => return Err(TodoFault::TooLong(number)),
+            _ if todo.content.trim().is_empty() => return Err(TodoError::Empty(number)),
+            count if count > CONTENT_CHARS_MAX => return Err(TodoError::TooLong(number)),
             _ => {}
         }
         let Some(id) = &todo.id else { continue };
         if id.trim().is_empty() || id.chars().count() > ID_CHARS_MAX {
-            return Err(TodoFault::BadId(number));
+            return Err(TodoError::BadId(number));
         }
         if !ids.insert(id.clone()) {
-            return Err(TodoFault::Twice(id.clone()));
+            return Err(TodoError::Twice(id.clone()));
         }
     }
     let mut next = 1_usize;
@@ -178,8 +178,8 @@ fn shown(todos: &[Todo]) -> Output {
         0 => "nothing is to be done; todo_write makes a list".to_owned(),
         all => format!(
             "{} of {all} completed, {} in progress",
-            count(Status::Completed),
-            count(Status::InProgress)
+            count(TodoStatus::Completed),
+            count(TodoStatus::InProgress)
         ),
     };
     for todo in todos {
@@ -192,19 +192,19 @@ fn shown(todos: &[Todo]) -> Output {
 
 /// The lists of all sessions.
 #[derive(Debug)]
-struct Lists {
+struct TodoStore {
     at: PathBuf,
 }
 
-impl Lists {
+impl TodoStore {
     /// Where the list of a session lies. A session is named by others: its name is no path.
-    fn file(&self, site: &Site) -> PathBuf {
+    fn file(&self, site: &ToolContext) -> PathBuf {
         let whose = [site.tenant.as_str().as_bytes(), site.session.as_str().as_bytes()];
         self.at.join(format!("{}.json", Digest::of_parts("byleave.todos", &whose)))
     }
 
-    fn read(&self, site: &Site) -> Result<Vec<Todo>, TodoFault> {
-        let unread = |error: &dyn std::fmt::Display| TodoFault::Unread(error.to_string());
+    fn read(&self, site: &ToolContext) -> Result<Vec<Todo>, TodoError> {
+        let unread = |error: &dyn std::fmt::Display| TodoError::Unread(error.to_string());
         let file = match own::open(self.file(site)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -215,9 +215,9 @@ impl Lists {
         serde_json::from_str(&text).map_err(|error| unread(&error))
     }
 
-    fn write(&self, site: &Site, todos: &[Todo]) -> Result<(), TodoFault> {
-        let text = serde_json::to_vec(todos).map_err(|error| TodoFault::Unwritten(error.into()))?;
-        self.replace(&self.file(site), &text).map_err(TodoFault::Unwritten)
+    fn write(&self, site: &ToolContext, todos: &[Todo]) -> Result<(), TodoError> {
+        let text = serde_json::to_vec(todos).map_err(|error| TodoError::Unwritten(error.into()))?;
+        self.replace(&self.file(site), &text).map_err(TodoError::Unwritten)
     }
 
     /// Puts a file in the place of another, whole or not at all.

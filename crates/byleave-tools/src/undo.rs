@@ -2,32 +2,32 @@
 
 use std::sync::Arc;
 
-use byleave::core::change::Changes;
+use byleave::boxed::BoxFuture;
 use byleave::core::effect::{Effect, Plan};
+use byleave::core::file_change::FileChanges;
 use byleave::core::id::CallId;
-use byleave::core::manifest::{Class, Manifest};
+use byleave::core::manifest::{Manifest, PermissionClass};
 use byleave::core::outcome::Output;
 use byleave::core::render::summary;
-use byleave::pending::Pending;
-use byleave::tool::{Run, Site, Tool, ToolFault};
-use byleave_copy::{Conflict, Fault, Since, State};
+use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
+use byleave_copy::{Conflict, CopyState, Error, OnConflict};
 use serde_json::{Value, json};
 
-use crate::apart::apart;
-use crate::commit::undo_of;
-use crate::unasked::may_be_read;
-use crate::workplace::Workplace;
+use crate::blocking::apart;
+use crate::copy_commit::undo_of;
+use crate::execution_env::ExecutionEnv;
+use crate::read_permission::may_be_read;
 
 /// Takes back what calls changed.
 #[derive(Clone, Debug)]
 pub struct Undo {
     manifest: Arc<Manifest>,
-    workplace: Workplace,
+    workplace: ExecutionEnv,
 }
 
 impl Undo {
     /// The tool for a workplace.
-    pub fn new(workplace: Workplace) -> Self {
+    pub fn new(workplace: ExecutionEnv) -> Self {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -41,7 +41,7 @@ impl Undo {
             "additionalProperties": false
         });
         let mut manifest = Manifest::new("undo", "Takes back what a call changed in files.", schema);
-        manifest.permission_class = Class::File;
+        manifest.permission_class = PermissionClass::File;
         manifest.sensitive = Some(false);
         manifest.reversible = true;
         // What was interrupted is finished, and what is finished is only told.
@@ -52,9 +52,9 @@ impl Undo {
     }
 }
 
-fn call(arguments: &Value) -> Result<CallId, ToolFault> {
+fn call(arguments: &Value) -> Result<CallId, ToolError> {
     let text = arguments.get("call").and_then(Value::as_str).unwrap_or_default();
-    text.parse().map_err(|_| ToolFault(format!("`{}` is no id of a call", text.escape_debug())))
+    text.parse().map_err(|_| ToolError(format!("`{}` is no id of a call", text.escape_debug())))
 }
 
 impl Tool for Undo {
@@ -62,23 +62,27 @@ impl Tool for Undo {
         &self.manifest
     }
 
-    fn plan<'a>(&'a self, arguments: &'a Value, _: &'a Site) -> Option<Pending<'a, Result<Plan, ToolFault>>> {
+    fn plan<'a>(
+        &'a self,
+        arguments: &'a Value,
+        _: &'a ToolContext,
+    ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
         Some(Box::pin(async move {
             let call = call(arguments)?;
-            let store = self.workplace.store().map_err(|fault| ToolFault(fault.to_string()))?;
-            let changes = store.changes(call.uuid()).map_err(|fault| ToolFault(fault.to_string()))?;
+            let store = self.workplace.store().map_err(|fault| ToolError(fault.to_string()))?;
+            let changes = store.changes(call.uuid()).map_err(|fault| ToolError(fault.to_string()))?;
             Ok(Plan { effects: inverse(&changes), ..Plan::default() })
         }))
     }
 
-    fn execute(&self, arguments: Value, run: Run) -> Pending<'_, Output> {
+    fn execute(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Output> {
         let undo = self.clone();
         Box::pin(apart(move || undo.undone(&arguments, &run)))
     }
 }
 
 /// What taking changes back does: what was made is removed, everything else written.
-fn inverse(changes: &Changes) -> Vec<Effect> {
+fn inverse(changes: &FileChanges) -> Vec<Effect> {
     let back = changes.list.iter().map(|change| {
         let path = change.path.clone();
         if change.before.is_none() { Effect::Delete { path } } else { Effect::Write { path } }
@@ -87,19 +91,19 @@ fn inverse(changes: &Changes) -> Vec<Effect> {
 }
 
 impl Undo {
-    fn undone(&self, arguments: &Value, run: &Run) -> Result<Output, String> {
+    fn undone(&self, arguments: &Value, run: &RunContext) -> Result<Output, String> {
         let call = call(arguments).map_err(|fault| fault.to_string())?;
         let force = arguments.get("force").and_then(Value::as_bool).unwrap_or(false);
-        let words = |fault: Fault| told(&fault, |path| may_be_read(path, &self.manifest, run));
+        let words = |fault: Error| told(&fault, |path| may_be_read(path, &self.manifest, run));
         let store = self.workplace.store().map_err(words)?;
         // An undo that was interrupted is a commit that was interrupted.
-        if store.state(run.call.uuid()).map_err(words)? == State::Interrupted {
+        if store.state(run.call.uuid()).map_err(words)? == CopyState::Interrupted {
             store.recover().map_err(words)?;
         }
-        if store.state(run.call.uuid()).map_err(words)? == State::Committed {
+        if store.state(run.call.uuid()).map_err(words)? == CopyState::Committed {
             return Ok(Output::text("it was taken back"));
         }
-        let since = if force { Since::Overwrite } else { Since::Refuse };
+        let since = if force { OnConflict::Overwrite } else { OnConflict::Refuse };
         let committed = store.undo(call.uuid(), run.call.uuid(), since).map_err(words)?;
         let mut output = Output::text(format!("took back {call}: {}", summary(&committed.changes)));
         output.undo = undo_of(run, &committed.changes);
@@ -108,8 +112,8 @@ impl Undo {
 }
 
 /// Why nothing was taken back; conflicts with the texts of both sides, where they may be read.
-fn told(fault: &Fault, may_be_read: impl Fn(&str) -> bool) -> String {
-    let Fault::Conflicts(conflicts) = fault else { return fault.to_string() };
+fn told(fault: &Error, may_be_read: impl Fn(&str) -> bool) -> String {
+    let Error::Conflicts(conflicts) = fault else { return fault.to_string() };
     let mut why = "nothing was taken back, because some of it was changed since:".to_owned();
     for conflict in conflicts {
         why.push_str(&format!("\n  `{}`: {}", conflict.path.escape_debug(), conflict.why));

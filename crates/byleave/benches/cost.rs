@@ -12,20 +12,20 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use byleave::book::sqlite::{Options, SqliteBook};
+use byleave::audit_log::sqlite::{SqliteLedger, SqliteOptions};
+use byleave::boxed::BoxFuture;
 use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::manifest::{Class, Role};
+use byleave::core::manifest::{ArgumentRole, PermissionClass};
 use byleave::core::outcome::Output;
-use byleave::core::policy::{Places, Policy};
+use byleave::core::policy::{PathVariables, Policy};
 use byleave::gate::Gate;
 use byleave::ledger::Ledger;
-use byleave::pending::Pending;
-use byleave::result::Ending;
-use byleave::settings::Settings;
-use byleave::tool::{Run, Site, Tool};
-use byleave::typed::Typed;
+use byleave::result::CallOutcome;
+use byleave::settings::GateSettings;
+use byleave::tool::{RunContext, Tool, ToolContext};
+use byleave::typed_tool::TypedTool;
 use criterion::Criterion;
 use futures::FutureExt as _;
 use futures::channel::oneshot;
@@ -39,44 +39,51 @@ use tokio_util::sync::CancellationToken;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Path1 {
+struct PathInput {
     path: String,
 }
 
 /// A read that is repeatable, and a write that is not; both do next to nothing, so that only the gate is seen.
-fn reader() -> Typed<Path1> {
-    Typed::new("look", "reads a file", |args: Path1, _run: Run| async move { Output::text(args.path) })
-        .class(Class::Readonly)
-        .role("/path", Role::ReadPath)
-        .not_sensitive()
-        .repeatable()
-        .concurrency_safe()
-        .prompt()
+fn reader() -> TypedTool<PathInput> {
+    TypedTool::new("look", "reads a file", |args: PathInput, _run: RunContext| async move {
+        Output::text(args.path)
+    })
+    .class(PermissionClass::Readonly)
+    .role("/path", ArgumentRole::ReadPath)
+    .not_sensitive()
+    .repeatable()
+    .concurrency_safe()
+    .prompt()
 }
 
-fn echo() -> Typed<Path1> {
-    Typed::new("echo", "says it back", |args: Path1, _run: Run| async move { Output::text(args.path) })
-        .class(Class::Generic)
-        .concurrency_safe()
-        .prompt()
+fn echo() -> TypedTool<PathInput> {
+    TypedTool::new("echo", "says it back", |args: PathInput, _run: RunContext| async move {
+        Output::text(args.path)
+    })
+    .class(PermissionClass::Generic)
+    .concurrency_safe()
+    .prompt()
 }
 
-fn writer() -> Typed<Path1> {
-    Typed::new("put", "writes a file", |args: Path1, _run: Run| async move { Output::text(args.path) })
-        .class(Class::File)
-        .role("/path", Role::WritePath)
-        .prompt()
+fn writer() -> TypedTool<PathInput> {
+    TypedTool::new("put", "writes a file", |args: PathInput, _run: RunContext| async move {
+        Output::text(args.path)
+    })
+    .class(PermissionClass::File)
+    .role("/path", ArgumentRole::WritePath)
+    .prompt()
 }
 
 fn gate(ledger: Option<Arc<dyn Ledger>>, cwd: &Path) -> Gate {
     let workspace = cwd.to_str().unwrap();
-    let policy = Policy::builtin(&Places { workspace: Some(workspace), ..Places::default() }).unwrap();
+    let policy =
+        Policy::builtin(&PathVariables { workspace: Some(workspace), ..PathVariables::default() }).unwrap();
     let builder = Gate::builder()
         .tool(reader())
         .tool(writer())
         .tool(echo())
         .policy(policy)
-        .settings(Settings::default());
+        .settings(GateSettings::default());
     match ledger {
         Some(ledger) => builder.ledger(ledger),
         None => builder,
@@ -101,9 +108,9 @@ fn call(tool: &str, session: &str, cwd: &Path) -> Call {
 }
 
 /// A bare SQLite file with one table, on the same disk, with the same settings.
-struct Bare(Connection);
+struct BareSqlite(Connection);
 
-impl Bare {
+impl BareSqlite {
     fn open(folder: &Path) -> Self {
         let connection = Connection::open(folder.join("bare.sqlite")).unwrap();
         connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();
@@ -180,7 +187,7 @@ where
     (p50(&mut samples.0), p50(&mut samples.1))
 }
 
-struct Row {
+struct CostRow {
     what: &'static str,
     bare: String,
     ours: String,
@@ -198,10 +205,10 @@ const REACHED_SHARE: f64 = 0.25;
 /// The same for what the gate in memory adds, in microseconds.
 const REACHED_ADDED_US: f64 = 35.0;
 
-fn ratio_row(what: &'static str, (bare, ours): (Duration, Duration)) -> Row {
+fn ratio_row(what: &'static str, (bare, ours): (Duration, Duration)) -> CostRow {
     let ratio = ours.as_secs_f64() / bare.as_secs_f64();
     let us = |time: Duration| format!("{:.0} µs", time.as_secs_f64() * 1e6);
-    Row {
+    CostRow {
         what,
         bare: us(bare),
         ours: us(ours),
@@ -213,14 +220,14 @@ fn ratio_row(what: &'static str, (bare, ours): (Duration, Duration)) -> Row {
 }
 
 /// 64 callers at once: bare rows through one writer that commits whatever is queued, against governed calls.
-fn throughput(runtime: &Runtime, folder: &Path, gate: &Gate, cwd: &Path, body: Vec<u8>) -> Row {
+fn throughput(runtime: &Runtime, folder: &Path, gate: &Gate, cwd: &Path, body: Vec<u8>) -> CostRow {
     const CALLERS: usize = 64;
     const ROUND: usize = 100;
     let (sender, receiver) = std::sync::mpsc::channel::<oneshot::Sender<()>>();
     let path = folder.join("throughput");
     std::fs::create_dir_all(&path).unwrap();
     let writer = std::thread::spawn(move || {
-        let bare = Bare::open(&path);
+        let bare = BareSqlite::open(&path);
         while let Ok(first) = receiver.recv() {
             let batch: Vec<_> = std::iter::once(first).chain(receiver.try_iter().take(255)).collect();
             bare.0.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -254,7 +261,7 @@ fn throughput(runtime: &Runtime, folder: &Path, gate: &Gate, cwd: &Path, body: V
                     tokio::spawn(async move {
                         for _ in 0..ROUND {
                             let result = gate.settle(call("look", &session, &cwd)).await;
-                            assert!(matches!(result.ending, Ending::Completed(_)), "{result:?}");
+                            assert!(matches!(result.ending, CallOutcome::Completed(_)), "{result:?}");
                         }
                     })
                 });
@@ -272,7 +279,7 @@ fn throughput(runtime: &Runtime, folder: &Path, gate: &Gate, cwd: &Path, body: V
     let calls = (CALLERS * ROUND) as f64;
     let rate = |time: Duration| calls / time.as_secs_f64();
     let (bare, ours) = (rate(p50(&mut bares)), rate(p50(&mut all)));
-    Row {
+    CostRow {
         what: "64 callers at once, reads",
         bare: format!("{bare:.0}/s"),
         ours: format!("{ours:.0}/s"),
@@ -284,9 +291,9 @@ fn throughput(runtime: &Runtime, folder: &Path, gate: &Gate, cwd: &Path, body: V
 }
 
 /// The gate with a ledger in memory, added to a call of a tool that does nothing.
-fn in_memory(criterion: &mut Criterion, runtime: &Runtime, gate: Gate, cwd: &Path) -> Row {
+fn in_memory(criterion: &mut Criterion, runtime: &Runtime, gate: Gate, cwd: &Path) -> CostRow {
     let tool = echo();
-    let site = Site {
+    let site = ToolContext {
         tenant: "t".parse().unwrap(),
         session: "s".parse().unwrap(),
         agent: "a".parse().unwrap(),
@@ -295,13 +302,13 @@ fn in_memory(criterion: &mut Criterion, runtime: &Runtime, gate: Gate, cwd: &Pat
     let bare = move || {
         let stop = CancellationToken::new();
         let id = CallId::new(fresh_id());
-        let run = Run::new(id, site.clone(), Arc::default(), stop, Arc::new(|_| {}));
+        let run = RunContext::new(id, site.clone(), Arc::default(), stop, Arc::new(|_| {}));
         let done = tool.execute(json!({"path": "src/lib.rs"}), run).now_or_never();
         assert!(std::hint::black_box(done).is_some());
     };
     let pair = in_turns(criterion, runtime, "memory", bare, governed(gate, "echo", cwd));
     let added = pair.1.saturating_sub(pair.0).as_secs_f64() * 1e6;
-    Row {
+    CostRow {
         what: "the gate with a ledger in memory, added to a call (p50)",
         bare: format!("{:.1} µs", pair.0.as_secs_f64() * 1e6),
         ours: format!("{:.1} µs", pair.1.as_secs_f64() * 1e6),
@@ -317,13 +324,13 @@ fn governed(
     gate: Gate,
     tool: &'static str,
     cwd: &Path,
-) -> impl Fn() -> Pending<'static, ()> + Send + Sync + 'static {
+) -> impl Fn() -> BoxFuture<'static, ()> + Send + Sync + 'static {
     let cwd = cwd.to_path_buf();
     move || {
         let (gate, call) = (gate.clone(), call(tool, "s", &cwd));
         Box::pin(async move {
             let result = gate.settle(call).await;
-            assert!(matches!(result.ending, Ending::Completed(_)), "{result:?}");
+            assert!(matches!(result.ending, CallOutcome::Completed(_)), "{result:?}");
         })
     }
 }
@@ -341,7 +348,7 @@ fn main() {
     let state = cwd.join("state");
     std::fs::create_dir(cwd.join("src")).unwrap();
     std::fs::write(cwd.join("src/lib.rs"), "// nothing").unwrap();
-    let book: Arc<dyn Ledger> = Arc::new(SqliteBook::open(&state, &Options::default()).unwrap());
+    let book: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&state, &SqliteOptions::default()).unwrap());
     let gated = gate(Some(book), &cwd);
     runtime.block_on(governed(gated.clone(), "look", &cwd)());
     let read = stored(&state);
@@ -349,7 +356,7 @@ fn main() {
     let write = stored(&state);
     assert_eq!((read.len(), write.len()), (1, 2), "commits of a read and of a write");
     let bodies = |sizes: &[usize]| sizes.iter().map(|size| vec![7_u8; *size]).collect::<Vec<_>>();
-    let all_bare = Arc::new(Mutex::new(Bare::open(&cwd)));
+    let all_bare = Arc::new(Mutex::new(BareSqlite::open(&cwd)));
     let commits = |bodies: Vec<Vec<u8>>| {
         let bare = all_bare.clone();
         move || {
@@ -394,7 +401,7 @@ fn main() {
     criterion.final_summary();
 }
 
-fn report(rows: &[Row], read: &[usize], write: &[usize], whole: bool) {
+fn report(rows: &[CostRow], read: &[usize], write: &[usize], whole: bool) {
     let mut table = String::from("| what | bare | governed | ratio | bar | |\n|---|--:|--:|--:|--:|---|\n");
     for row in rows {
         let ratio = if row.bar.contains("µs") {

@@ -10,14 +10,14 @@ mod page;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use byleave::core::decision::Verdict;
 use byleave::core::effect::Plan;
 use byleave::core::id::{AgentId, SessionId};
-use byleave::core::manifest::{Class, Manifest};
+use byleave::core::manifest::{Manifest, PermissionClass};
 use byleave::core::pattern::Pattern;
-use byleave::core::policy::{Layer, Places, Policy, Request, Rule, builtin};
-use byleave::core::ruling::Verdict;
+use byleave::core::policy::{Layer, PathVariables, Policy, PolicyRequest, Rule, builtin};
 use byleave::plan;
-use byleave::tool::Site;
+use byleave::tool::ToolContext;
 use serde_json::{Value, json};
 
 /// The allocator of the program.
@@ -58,22 +58,23 @@ fn policy(workspace: &str, many: usize) -> Policy {
         let verdict = [Verdict::Allow, Verdict::Ask, Verdict::Deny][i % 3];
         Rule::new(format!("r{i}"), Layer::User, verdict, patterns)
     });
-    let places = Places { workspace: Some(workspace), home: Some("/home/u"), ..Places::default() };
+    let places =
+        PathVariables { workspace: Some(workspace), home: Some("/home/u"), ..PathVariables::default() };
     Policy::new(rules.chain(builtin(&places).unwrap()).collect()).unwrap()
 }
 
-struct Bench {
+struct PolicyFixture {
     manifest: Manifest,
-    site: Site,
+    site: ToolContext,
 }
 
-impl Bench {
+impl PolicyFixture {
     fn plan(&self, arguments: &Value) -> Plan {
         plan::by_class(&self.manifest, arguments, &self.site).unwrap()
     }
 
     fn judge(&self, policy: &Policy, plan: &Plan) -> Verdict {
-        policy.rule(&Request::plain(&self.manifest, plan, &self.site.session, &self.site.agent)).verdict
+        policy.rule(&PolicyRequest::plain(&self.manifest, plan, &self.site.session, &self.site.agent)).verdict
     }
 
     /// How long each command takes to be planned and judged: the median of some rounds.
@@ -97,7 +98,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> Duration {
     started.elapsed()
 }
 
-struct Row {
+struct TimingRow {
     what: String,
     took: String,
     bar: String,
@@ -106,12 +107,12 @@ struct Row {
     tolerable: bool,
 }
 
-fn row(what: String, took: Duration, bar: Duration) -> Row {
+fn row(what: String, took: Duration, bar: Duration) -> TimingRow {
     let said = |time: Duration| match time.as_secs_f64() {
         seconds if seconds < 1e-3 => format!("{:.0} µs", seconds * 1e6),
         seconds => format!("{:.1} ms", seconds * 1e3),
     };
-    Row {
+    TimingRow {
         what,
         took: said(took),
         bar: format!("≤ {}", said(bar)),
@@ -131,10 +132,12 @@ fn main() {
         std::fs::write(file, "").unwrap();
     }
     let mut manifest = Manifest::new("bash", "", json!({}));
-    (manifest.permission_class, manifest.sensitive) = (Class::Bash, Some(false));
+    (manifest.permission_class, manifest.sensitive) = (PermissionClass::Bash, Some(false));
     let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
-    let bench =
-        Bench { manifest, site: Site { tenant: "t".parse().unwrap(), session, agent, cwd: cwd.clone() } };
+    let bench = PolicyFixture {
+        manifest,
+        site: ToolContext { tenant: "t".parse().unwrap(), session, agent, cwd: cwd.clone() },
+    };
     let workspace = cwd.to_str().unwrap();
     let (few, many) = (policy(workspace, 10), policy(workspace, 2_000));
 
@@ -165,7 +168,7 @@ fn main() {
             slowest,
             HOSTILE_BAR,
         ),
-        Row {
+        TimingRow {
             what: "judging alone with 2,000 rules, against 10".into(),
             took: format!("{ratio:.2} times ({:.1} µs against {:.1} µs)", each(thousands), each(ten)),
             bar: "≤ 2.00 times".into(),
@@ -174,7 +177,7 @@ fn main() {
         },
     ];
     let mut table = String::from("| what | took | bar | |\n|---|--:|--:|---|\n");
-    for Row { what, took, bar, within, .. } in &rows {
+    for TimingRow { what, took, bar, within, .. } in &rows {
         let within = if *within { "within" } else { "**beyond**" };
         table.push_str(&format!("| {what} | {took} | {bar} | {within} |\n"));
     }

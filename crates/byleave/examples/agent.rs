@@ -8,18 +8,18 @@
 
 use std::sync::Arc;
 
-use byleave::approve::callback;
-use byleave::book::sqlite::{Options, SqliteBook};
-use byleave::book::{Book as _, CallFilter, Page};
+use byleave::approver::callback;
+use byleave::audit_log::sqlite::{SqliteLedger, SqliteOptions};
+use byleave::audit_log::{AuditLog as _, CallFilter, PageRequest};
 use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::manifest::{Class, Role};
-use byleave::core::sheet::Sheet;
-use byleave::forms::result_json;
+use byleave::core::manifest::{ArgumentRole, PermissionClass};
+use byleave::core::question_view::QuestionView;
 use byleave::gate::Gate;
-use byleave::tool::Run;
-use byleave::typed::Typed;
+use byleave::provider_formats::result_json;
+use byleave::tool::RunContext;
+use byleave::typed_tool::TypedTool;
 use serde_json::{Value, json};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -30,7 +30,7 @@ struct WriteNote {
     text: String,
 }
 
-async fn write_note(args: WriteNote, run: Run) -> std::io::Result<String> {
+async fn write_note(args: WriteNote, run: RunContext) -> std::io::Result<String> {
     std::fs::write(run.site.cwd.join(&args.path), args.text)?;
     Ok(format!("wrote {}", args.path))
 }
@@ -75,14 +75,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::create_dir(&work)?;
     let work = work.display().to_string();
 
-    let tool = Typed::new("write_note", "Writes a note", write_note)
-        .class(Class::File)
-        .role("/path", Role::WritePath);
+    let tool = TypedTool::new("write_note", "Writes a note", write_note)
+        .class(PermissionClass::File)
+        .role("/path", ArgumentRole::WritePath);
     let inside = format!("{work}/");
-    let approver = callback("only-inside", move |sheet: &Sheet| {
+    let approver = callback("only-inside", move |sheet: &QuestionView| {
         sheet.plan.effects.iter().all(|effect| effect.path().is_none_or(|path| path.starts_with(&inside)))
     });
-    let book = Arc::new(SqliteBook::open(&state, &Options::default())?);
+    let book = Arc::new(SqliteLedger::open(&state, &SqliteOptions::default())?);
     let gate = Gate::builder()
         .ledger(Arc::clone(&book) as Arc<_>)
         .tool(tool)
@@ -112,7 +112,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(std::fs::read_to_string(place.path().join("work/b.md"))?, "two");
     assert!(!place.path().join("b.md").exists());
 
-    let calls = book.calls(CallFilter::default(), Page::first(10)).await?;
+    let calls = book.calls(CallFilter::default(), PageRequest::first(10)).await?;
     let verified = book.verify().await?;
     println!("{} calls in the book, {} lines, flaw: {:?}", calls.len(), verified.lines, verified.flaw);
     assert!(calls.len() == 4 && verified.flaw.is_none());

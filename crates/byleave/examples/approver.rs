@@ -6,43 +6,43 @@
 
 use std::sync::Arc;
 
-use byleave::approve::{Approver, ApproverFault, Reply};
+use byleave::approver::{Approver, ApproverError, Reply};
+use byleave::boxed::BoxFuture;
 use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::manifest::{Class, Role};
-use byleave::core::question::Grade;
+use byleave::core::manifest::{ArgumentRole, PermissionClass};
+use byleave::core::question::Assurance;
+use byleave::core::question_view::QuestionView;
 use byleave::core::render::Rendering;
-use byleave::core::sheet::Sheet;
-use byleave::forms::result_text;
 use byleave::gate::Gate;
-use byleave::pending::Pending;
-use byleave::tool::Run;
-use byleave::typed::Typed;
+use byleave::provider_formats::result_text;
+use byleave::tool::RunContext;
+use byleave::typed_tool::TypedTool;
 use serde_json::{Value, json};
 
 /// Somebody in another room, whom you reach in your own way: by a chat, a pager, a page.
-struct Desk;
+struct RemoteApprover;
 
-impl Approver for Desk {
+impl Approver for RemoteApprover {
     fn name(&self) -> &str {
         "the desk"
     }
 
     /// How sure its answers are a person's. A program answers here, so it says so: what only a person may answer it cannot.
-    fn grade(&self) -> Grade {
-        Grade::Program
+    fn grade(&self) -> Assurance {
+        Assurance::Program
     }
 
     fn ask<'a>(
         &'a self,
-        sheet: &'a Sheet,
+        sheet: &'a QuestionView,
         rendering: &'a Rendering,
-    ) -> Pending<'a, Result<Reply, ApproverFault>> {
+    ) -> BoxFuture<'a, Result<Reply, ApproverError>> {
         Box::pin(async move {
             // What cannot be shown in full must not be approved.
             if !rendering.complete {
-                return Err(ApproverFault::Failed("it cannot be shown in full".into()));
+                return Err(ApproverError::Failed("it cannot be shown in full".into()));
             }
             for line in rendering.lines.iter().take(3) {
                 println!("  | {}", line.text);
@@ -63,7 +63,7 @@ struct Touch {
     path: String,
 }
 
-async fn touch(args: Touch, run: Run) -> std::io::Result<String> {
+async fn touch(args: Touch, run: RunContext) -> std::io::Result<String> {
     std::fs::File::create(run.site.cwd.join(&args.path))?;
     Ok(format!("made {}", args.path))
 }
@@ -87,8 +87,10 @@ fn call(tool: &str, arguments: Value) -> Result<Call, Box<dyn std::error::Error>
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let place = tempfile::tempdir()?;
     let here = place.path().canonicalize()?.display().to_string();
-    let tool = Typed::new("touch", "Makes a file", touch).class(Class::File).role("/path", Role::WritePath);
-    let gate = Gate::builder().tool(tool).approver(Arc::new(Desk)).build()?;
+    let tool = TypedTool::new("touch", "Makes a file", touch)
+        .class(PermissionClass::File)
+        .role("/path", ArgumentRole::WritePath);
+    let gate = Gate::builder().tool(tool).approver(Arc::new(RemoteApprover)).build()?;
     let touch = async |path: &str| -> Result<_, Box<dyn std::error::Error>> {
         let call = Call { cwd: here.clone(), ..call("touch", json!({ "path": path }))? };
         Ok(gate.settle(call).await)

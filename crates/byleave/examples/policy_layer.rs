@@ -4,12 +4,14 @@
 //! `cargo run -p byleave --example policy_layer`
 #![expect(clippy::print_stdout, reason = "an example says what it does")]
 
+use byleave::core::decision::Verdict;
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, SessionId};
 use byleave::core::manifest::Manifest;
 use byleave::core::pattern::Pattern;
-use byleave::core::policy::{Layer, NotRead, Places, Policy, Request, Rule, RuleFile, builtin, read};
-use byleave::core::ruling::Verdict;
+use byleave::core::policy::{
+    Layer, PathVariables, Policy, PolicyRequest, Rule, RuleFile, SkipExamples, builtin, read,
+};
 use serde_json::json;
 
 /// What an organisation wants for all of its people. Each rule stands with examples, which are checked when it is read.
@@ -30,12 +32,12 @@ why = "infrastructure is changed by the pipeline alone"
 "#;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let places = Places { workspace: Some("/work"), ..Places::default() };
+    let places = PathVariables { workspace: Some("/work"), ..PathVariables::default() };
     let mut rules = builtin(&places)?;
 
     // A file of rules is right in full, examples included, or nothing of it is taken.
     let file = RuleFile { name: "ours.toml", layer: Layer::Organisation, text: OURS };
-    let ours = read(&file, &places, &NotRead)?;
+    let ours = read(&file, &places, &SkipExamples)?;
     println!("{} rules of ours, {} examples hold", ours.rules.len(), ours.checked);
     rules.extend(ours.rules);
 
@@ -48,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         (Manifest::new("any", "Any tool", json!({})), SessionId::new("s")?, AgentId::new("a")?);
     let ruling = |effect: Effect| {
         let plan = Plan { effects: vec![effect], ..Plan::default() };
-        let ruling = policy.rule(&Request::plain(&manifest, &plan, &session, &agent));
+        let ruling = policy.rule(&PolicyRequest::plain(&manifest, &plan, &session, &agent));
         for reason in &ruling.reasons {
             println!(
                 "{:?}: {} ({})",

@@ -8,11 +8,11 @@ use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::outcome::Output;
-use byleave::forms::result_text;
 use byleave::gate::Gate;
-use byleave::review::{self, Covers, InputSubject, Opinion, OutputSubject};
-use byleave::tool::Run;
-use byleave::typed::Typed;
+use byleave::provider_formats::result_text;
+use byleave::review::{self, InputSubject, Opinion, OutputSubject, ReviewScope};
+use byleave::tool::RunContext;
+use byleave::typed_tool::TypedTool;
 use serde_json::{Value, json};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -23,7 +23,7 @@ struct Say {
     text: String,
 }
 
-async fn say(args: Say, _run: Run) -> Result<String, std::convert::Infallible> {
+async fn say(args: Say, _run: RunContext) -> Result<String, std::convert::Infallible> {
     Ok(format!("said to {}: {}", args.to, args.text))
 }
 
@@ -66,19 +66,19 @@ fn call(tool: &str, arguments: Value) -> Result<Call, Box<dyn std::error::Error>
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let tool = |name: &str| Typed::new(name, "Says something to somebody", say).not_sensitive();
+    let tool = |name: &str| TypedTool::new(name, "Says something to somebody", say).not_sensitive();
     let broken = |_: InputSubject<'_>| -> Result<bool, &str> { Err("the list of people cannot be read") };
     let allows = byleave::core::policy::Rule::new(
         "say",
         byleave::core::policy::Layer::User,
-        byleave::core::ruling::Verdict::Allow,
+        byleave::core::decision::Verdict::Allow,
         vec![byleave::core::pattern::Pattern::Invoke("{say,shout}".into())],
     );
     let gate = Gate::builder()
         .policy(byleave::core::policy::Policy::new(vec![allows])?)
         .tool(tool("say"))
         .tool(tool("shout"))
-        .review_input(Covers::All, review::input("names", names))
+        .review_input(ReviewScope::All, review::input("names", names))
         .review_output("say", review::output("discreet", discreet))
         .review_input("shout", review::input("broken", broken))
         .build()?;

@@ -5,17 +5,17 @@
 
 use std::sync::Arc;
 
-use byleave::approve::callback;
+use byleave::approver::callback;
 use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
 use byleave::core::effect::Effect;
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::manifest::{Class, Role};
-use byleave::core::sheet::Sheet;
-use byleave::forms::result_text;
+use byleave::core::manifest::{ArgumentRole, PermissionClass};
+use byleave::core::question_view::QuestionView;
 use byleave::gate::Gate;
-use byleave::tool::Run;
-use byleave::typed::Typed;
+use byleave::provider_formats::result_text;
+use byleave::tool::RunContext;
+use byleave::typed_tool::TypedTool;
 use serde_json::{Value, json};
 
 /// What the model writes. The schema that it is shown, and that its arguments are checked by, is made of this.
@@ -28,7 +28,7 @@ struct CountLines {
     word: Option<String>,
 }
 
-async fn count_lines(args: CountLines, run: Run) -> std::io::Result<String> {
+async fn count_lines(args: CountLines, run: RunContext) -> std::io::Result<String> {
     // Whoever watches sees how far it is.
     run.progress(None, "reading");
     let text = std::fs::read_to_string(run.site.cwd.join(&args.path))?;
@@ -53,15 +53,15 @@ fn call(arguments: Value) -> Result<Call, Box<dyn std::error::Error>> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let tool = Typed::new("count_lines", "Counts the lines of a file", count_lines)
+    let tool = TypedTool::new("count_lines", "Counts the lines of a file", count_lines)
         // Of which kind it is, and what its arguments mean: from that the gate works out what a call would do.
-        .class(Class::File)
-        .role("/path", Role::ReadPath)
+        .class(PermissionClass::File)
+        .role("/path", ArgumentRole::ReadPath)
         // It changes nothing, and the same again does no harm.
         .read_only()
         .concurrency_safe();
     // No rule covers this directory, so somebody is asked. They see the effects, and not only the arguments.
-    let approver = callback("example", |sheet: &Sheet| {
+    let approver = callback("example", |sheet: &QuestionView| {
         let reads = |effect: &Effect| matches!(effect, Effect::Read { .. });
         sheet.plan.effects.iter().all(reads)
     });

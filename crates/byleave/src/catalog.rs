@@ -19,10 +19,10 @@ use byleave_core::refusal::{Code, Refusal};
 
 use crate::lock::locked;
 use crate::schema::Validator;
-use crate::search::{Document, rank};
-use crate::tool::{Site, Tool};
+use crate::tool::{Tool, ToolContext};
+use crate::tool_ranking::{ToolDocument, rank};
 
-pub use check::BadManifest;
+pub use check::ManifestError;
 
 /// How alike two names must be for the one to be offered for the other, from 0 to 1.
 const NEAR: f64 = 0.85;
@@ -30,51 +30,51 @@ const NEAR: f64 = 0.85;
 /// Which tools there are. Cheap to clone: clones share the same tools.
 #[derive(Clone, Default)]
 pub struct Catalog {
-    shared: Arc<Shared>,
+    shared: Arc<CatalogInner>,
 }
 
 #[derive(Default)]
-struct Shared {
-    snapshot: ArcSwap<Snapshot>,
+struct CatalogInner {
+    snapshot: ArcSwap<CatalogSnapshot>,
     /// Held by whoever makes the next snapshot; readers never take it.
     writing: Mutex<()>,
 }
 
 /// The tools at one moment. Never changes.
 #[derive(Clone, Default)]
-pub struct Snapshot {
-    tools: BTreeMap<Arc<str>, Arc<Entry>>,
-    aliases: BTreeMap<Arc<str>, Arc<Entry>>,
+pub struct CatalogSnapshot {
+    tools: BTreeMap<Arc<str>, Arc<CatalogEntry>>,
+    aliases: BTreeMap<Arc<str>, Arc<CatalogEntry>>,
     /// The names of all tools that were ever here.
     known: BTreeSet<Arc<str>>,
 }
 
 /// One tool, with what was made of it when it was registered.
-pub struct Entry {
+pub struct CatalogEntry {
     name: Arc<str>,
     tool: Arc<dyn Tool>,
     manifest: Manifest,
     digest: Digest,
     validator: Validator,
-    document: Document,
+    document: ToolDocument,
 }
 
 /// A handle that does not keep the catalog alive, for tools that are in it.
 #[derive(Clone)]
 pub struct WeakCatalog {
-    shared: Weak<Shared>,
+    shared: Weak<CatalogInner>,
 }
 
 /// Why a tool was not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotRegistered {
+pub enum RegisterError {
     /// What it says of itself is not right.
     #[error("cannot register tool `{}`: {why}", tool.escape_debug())]
     Bad {
         /// The tool.
         tool: String,
         /// What is wrong.
-        why: BadManifest,
+        why: ManifestError,
     },
     /// Another tool has the name already.
     #[error("cannot register tool `{tool}`: the name `{name}` belongs to tool `{owner}` already")]
@@ -91,7 +91,7 @@ pub enum NotRegistered {
 /// No tool has that name or alias.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no tool `{}`{}", name.escape_debug(), hint(nearest.as_deref()))]
-pub struct UnknownTool {
+pub struct UnknownToolError {
     /// The name, cut if it is very long.
     pub name: String,
     /// The name that is most like it, if one is like it.
@@ -102,8 +102,8 @@ fn hint(nearest: Option<&str>) -> String {
     nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
-impl From<UnknownTool> for Refusal {
-    fn from(unknown: UnknownTool) -> Self {
+impl From<UnknownToolError> for Refusal {
+    fn from(unknown: UnknownToolError) -> Self {
         Self::new(Code::ToolUnknown, unknown.to_string())
     }
 }
@@ -115,23 +115,23 @@ impl Catalog {
     }
 
     /// Registers a tool; refuses if its name or one of its aliases is taken.
-    pub fn register(&self, tool: impl Tool) -> Result<Arc<Entry>, NotRegistered> {
-        let entry = Entry::new(Arc::new(tool))?;
+    pub fn register(&self, tool: impl Tool) -> Result<Arc<CatalogEntry>, RegisterError> {
+        let entry = CatalogEntry::new(Arc::new(tool))?;
         self.change(|next| next.add(Arc::clone(&entry)))?;
         Ok(entry)
     }
 
     /// Registers many tools at once: all of them, or none.
-    pub fn register_all(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<(), NotRegistered> {
-        let entries = tools.into_iter().map(Entry::new).collect::<Result<Vec<_>, _>>()?;
+    pub fn register_all(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<(), RegisterError> {
+        let entries = tools.into_iter().map(CatalogEntry::new).collect::<Result<Vec<_>, _>>()?;
         self.change(|next| entries.iter().try_for_each(|entry| next.add(Arc::clone(entry))))
     }
 
     /// Registers a tool in place of the one with the same name, which is returned.
     ///
     /// Names of other tools are not taken over: that still is an error.
-    pub fn replace(&self, tool: impl Tool) -> Result<Option<Arc<Entry>>, NotRegistered> {
-        let entry = Entry::new(Arc::new(tool))?;
+    pub fn replace(&self, tool: impl Tool) -> Result<Option<Arc<CatalogEntry>>, RegisterError> {
+        let entry = CatalogEntry::new(Arc::new(tool))?;
         self.change(|next| {
             let old = next.remove(&entry.name);
             next.add(Arc::clone(&entry))?;
@@ -140,7 +140,7 @@ impl Catalog {
     }
 
     /// Takes a tool out, by its own name.
-    pub fn unregister(&self, name: &str) -> Result<Arc<Entry>, UnknownTool> {
+    pub fn unregister(&self, name: &str) -> Result<Arc<CatalogEntry>, UnknownToolError> {
         self.change(|next| next.remove(name).ok_or_else(|| next.unknown(name)))
     }
 
@@ -153,12 +153,12 @@ impl Catalog {
     }
 
     /// The tools at this moment.
-    pub fn snapshot(&self) -> Arc<Snapshot> {
+    pub fn snapshot(&self) -> Arc<CatalogSnapshot> {
         self.shared.snapshot.load_full()
     }
 
     /// The tool with this name or alias.
-    pub fn get(&self, name: &str) -> Result<Arc<Entry>, UnknownTool> {
+    pub fn get(&self, name: &str) -> Result<Arc<CatalogEntry>, UnknownToolError> {
         self.shared.snapshot.load().get(name)
     }
 
@@ -178,7 +178,7 @@ impl Catalog {
     }
 
     /// All tools, sorted by name.
-    pub fn list(&self) -> Vec<Arc<Entry>> {
+    pub fn list(&self) -> Vec<Arc<CatalogEntry>> {
         self.shared.snapshot.load().list()
     }
 
@@ -186,12 +186,12 @@ impl Catalog {
     pub fn filter<N: AsRef<str>>(
         &self,
         names: impl IntoIterator<Item = N>,
-    ) -> Result<Vec<Arc<Entry>>, UnknownTool> {
+    ) -> Result<Vec<Arc<CatalogEntry>>, UnknownToolError> {
         self.shared.snapshot.load().filter(names)
     }
 
     /// The tools that fit a query, best first (G3).
-    pub fn search(&self, query: &str, limit: usize) -> Vec<Arc<Entry>> {
+    pub fn search(&self, query: &str, limit: usize) -> Vec<Arc<CatalogEntry>> {
         self.shared.snapshot.load().search(query, limit)
     }
 
@@ -201,10 +201,10 @@ impl Catalog {
     }
 
     /// Makes the next snapshot from the present one; after an error the present one stays.
-    fn change<R, E>(&self, edit: impl FnOnce(&mut Snapshot) -> Result<R, E>) -> Result<R, E> {
+    fn change<R, E>(&self, edit: impl FnOnce(&mut CatalogSnapshot) -> Result<R, E>) -> Result<R, E> {
         // The lock guards no data, so a writer that panicked leaves nothing half done.
         let writing = locked(&self.shared.writing);
-        let mut next = Snapshot::clone(&self.shared.snapshot.load());
+        let mut next = CatalogSnapshot::clone(&self.shared.snapshot.load());
         let made = edit(&mut next)?;
         let old = self.shared.snapshot.swap(Arc::new(next));
         // Letting go of the last of a tool runs code that is not ours: not while the lock is held.
@@ -221,14 +221,14 @@ impl WeakCatalog {
     }
 }
 
-impl Snapshot {
+impl CatalogSnapshot {
     /// The tool with this name or alias.
-    pub fn get(&self, name: &str) -> Result<Arc<Entry>, UnknownTool> {
+    pub fn get(&self, name: &str) -> Result<Arc<CatalogEntry>, UnknownToolError> {
         self.find(name).cloned().ok_or_else(|| self.unknown(name))
     }
 
     /// All tools, sorted by name.
-    pub fn list(&self) -> Vec<Arc<Entry>> {
+    pub fn list(&self) -> Vec<Arc<CatalogEntry>> {
         self.tools.values().cloned().collect()
     }
 
@@ -236,7 +236,7 @@ impl Snapshot {
     pub fn filter<N: AsRef<str>>(
         &self,
         names: impl IntoIterator<Item = N>,
-    ) -> Result<Vec<Arc<Entry>>, UnknownTool> {
+    ) -> Result<Vec<Arc<CatalogEntry>>, UnknownToolError> {
         let mut chosen = BTreeMap::new();
         for name in names {
             let entry = self.get(name.as_ref())?;
@@ -246,17 +246,17 @@ impl Snapshot {
     }
 
     /// The tools that fit a query, best first; equals by name.
-    pub fn search(&self, query: &str, limit: usize) -> Vec<Arc<Entry>> {
-        let entries: Vec<&Arc<Entry>> = self.tools.values().collect();
+    pub fn search(&self, query: &str, limit: usize) -> Vec<Arc<CatalogEntry>> {
+        let entries: Vec<&Arc<CatalogEntry>> = self.tools.values().collect();
         let places = rank(entries.iter().map(|entry| &entry.document), query, limit);
         places.into_iter().filter_map(|place| entries.get(place).map(|&entry| Arc::clone(entry))).collect()
     }
 
-    fn find(&self, name: &str) -> Option<&Arc<Entry>> {
+    fn find(&self, name: &str) -> Option<&Arc<CatalogEntry>> {
         self.tools.get(name).or_else(|| self.aliases.get(name))
     }
 
-    fn unknown(&self, name: &str) -> UnknownTool {
+    fn unknown(&self, name: &str) -> UnknownToolError {
         // The name is the model's and may be anything; what is too long to be a name is like none.
         let plain: String = plain(name).take(check::NAME_CHARS_MAX).collect();
         let likeness = |known: &str| strsim::jaro_winkler(&plain, &self::plain(known).collect::<String>());
@@ -267,17 +267,17 @@ impl Snapshot {
             std::cmp::Ordering::Less => next,
             _ => best,
         });
-        UnknownTool {
+        UnknownToolError {
             name: name.chars().take(check::NAME_CHARS_MAX).collect(),
             nearest: nearest.map(|(_, name)| name.to_string()),
         }
     }
 
-    fn add(&mut self, entry: Arc<Entry>) -> Result<(), NotRegistered> {
+    fn add(&mut self, entry: Arc<CatalogEntry>) -> Result<(), RegisterError> {
         let names = || std::iter::once(&entry.manifest.name).chain(&entry.manifest.aliases);
         for name in names() {
             if let Some(owner) = self.find(name) {
-                return Err(NotRegistered::Taken {
+                return Err(RegisterError::Taken {
                     tool: entry.name.to_string(),
                     name: name.clone(),
                     owner: owner.name.to_string(),
@@ -292,7 +292,7 @@ impl Snapshot {
         Ok(())
     }
 
-    fn remove(&mut self, name: &str) -> Option<Arc<Entry>> {
+    fn remove(&mut self, name: &str) -> Option<Arc<CatalogEntry>> {
         let entry = self.tools.remove(name)?;
         for alias in &entry.manifest.aliases {
             self.aliases.remove(alias.as_str());
@@ -301,22 +301,22 @@ impl Snapshot {
     }
 }
 
-impl Entry {
-    fn new(tool: Arc<dyn Tool>) -> Result<Arc<Self>, NotRegistered> {
+impl CatalogEntry {
+    fn new(tool: Arc<dyn Tool>) -> Result<Arc<Self>, RegisterError> {
         let manifest = tool.manifest().clone();
         let made = check::check(&manifest)
-            .and_then(|()| Validator::new(&manifest.input_schema).map_err(BadManifest::from));
+            .and_then(|()| Validator::new(&manifest.input_schema).map_err(ManifestError::from));
         let validator = match made {
             Ok(validator) => validator,
             Err(why) => {
                 let tool = manifest.name.chars().take(check::NAME_CHARS_MAX).collect();
-                return Err(NotRegistered::Bad { tool, why });
+                return Err(RegisterError::Bad { tool, why });
             }
         };
         Ok(Arc::new(Self {
             name: manifest.name.as_str().into(),
             digest: manifest.digest(),
-            document: Document::of(&manifest),
+            document: ToolDocument::of(&manifest),
             validator,
             manifest,
             tool,
@@ -349,13 +349,13 @@ impl Entry {
     }
 
     /// The description for the model; the registered one, if the tool cannot say.
-    pub fn describe(&self, site: &Site) -> Cow<'_, str> {
+    pub fn describe(&self, site: &ToolContext) -> Cow<'_, str> {
         catch_unwind(AssertUnwindSafe(|| self.tool.describe(site)))
             .unwrap_or(Cow::Borrowed(&self.manifest.description))
     }
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for CatalogEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry").field("manifest", &self.manifest).field("digest", &self.digest).finish()
     }

@@ -5,7 +5,7 @@ use byleave_core::effect::Plan;
 use byleave_core::id::CallId;
 use serde_json::Value;
 
-use crate::pending::Pending;
+use crate::boxed::BoxFuture;
 
 /// Makes the case against a call.
 pub trait Challenger: Send + Sync + 'static {
@@ -13,7 +13,7 @@ pub trait Challenger: Send + Sync + 'static {
     fn challenge<'a>(
         &'a self,
         subject: ChallengeSubject<'a>,
-    ) -> Pending<'a, Result<Challenge, ChallengeFault>>;
+    ) -> BoxFuture<'a, Result<Challenge, ChallengeError>>;
 }
 
 /// The call to make a case against.
@@ -34,4 +34,4 @@ pub struct ChallengeSubject<'a> {
 /// A challenger could not do its work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct ChallengeFault(pub String);
+pub struct ChallengeError(pub String);

@@ -26,9 +26,9 @@ impl Clock for SystemClock {
 
 /// A clock that stands still until it is told to move.
 #[derive(Clone, Debug, Default)]
-pub struct HandClock(Arc<AtomicU64>);
+pub struct ManualClock(Arc<AtomicU64>);
 
-impl HandClock {
+impl ManualClock {
     /// A clock that shows this time.
     pub fn at(now: Millis) -> Self {
         Self(Arc::new(AtomicU64::new(now)))
@@ -40,7 +40,7 @@ impl HandClock {
     }
 }
 
-impl Clock for HandClock {
+impl Clock for ManualClock {
     fn now(&self) -> Millis {
         self.0.load(Ordering::SeqCst)
     }

@@ -16,7 +16,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why an address cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum BadEndpoint {
+pub enum InvalidEndpointError {
     /// It is none.
     #[error("it is no address: {0}")]
     Address(String),
@@ -40,15 +40,15 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// The endpoint at an address: https, or http on this machine.
-    pub fn new(url: &str) -> Result<Self, BadEndpoint> {
-        let url = Url::parse(url).map_err(|error| BadEndpoint::Address(error.to_string()))?;
+    pub fn new(url: &str) -> Result<Self, InvalidEndpointError> {
+        let url = Url::parse(url).map_err(|error| InvalidEndpointError::Address(error.to_string()))?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(BadEndpoint::Credentials);
+            return Err(InvalidEndpointError::Credentials);
         }
         let is_https = url.scheme() == "https";
         let is_private = url.scheme() == "http" && is_local(&url);
         if !is_https && !is_private {
-            return Err(BadEndpoint::Unprotected);
+            return Err(InvalidEndpointError::Unprotected);
         }
         let client = Client::builder()
             .redirect(redirect::Policy::none())
@@ -57,7 +57,7 @@ impl Endpoint {
             .connect_timeout(CONNECT_LIMIT)
             .tls_backend_preconfigured(tls(is_https)?)
             .build()
-            .map_err(|error| BadEndpoint::Tls(error.to_string()))?;
+            .map_err(|error| InvalidEndpointError::Tls(error.to_string()))?;
         Ok(Self { url, client })
     }
 
@@ -110,8 +110,8 @@ fn is_local(url: &Url) -> bool {
 }
 
 /// TLS with the machine's own certificates. Our own provider, so that nothing is installed for the whole process.
-fn tls(used: bool) -> Result<ClientConfig, BadEndpoint> {
-    let bad = |error: rustls::Error| BadEndpoint::Tls(error.to_string());
+fn tls(used: bool) -> Result<ClientConfig, InvalidEndpointError> {
+    let bad = |error: rustls::Error| InvalidEndpointError::Tls(error.to_string());
     let provider = Arc::new(crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -150,13 +150,13 @@ mod tests {
             "ftp://127.0.0.1/",
             "file:///x",
         ] {
-            assert!(matches!(Endpoint::new(bad), Err(BadEndpoint::Unprotected)), "{bad}");
+            assert!(matches!(Endpoint::new(bad), Err(InvalidEndpointError::Unprotected)), "{bad}");
         }
         for bad in ["", "example.org"] {
-            assert!(matches!(Endpoint::new(bad), Err(BadEndpoint::Address(_))), "{bad}");
+            assert!(matches!(Endpoint::new(bad), Err(InvalidEndpointError::Address(_))), "{bad}");
         }
         let secret = Endpoint::new("https://ann:pw@example.org/services/T0/xyz").unwrap_err();
-        assert!(matches!(secret, BadEndpoint::Credentials) && !secret.to_string().contains("xyz"));
+        assert!(matches!(secret, InvalidEndpointError::Credentials) && !secret.to_string().contains("xyz"));
         let known = Endpoint::new("http://[::1]:9/services/xyz?k=xyz").unwrap();
         assert_eq!(known.place(), "http://[::1]:9");
         assert!(!format!("{known:?}").contains("xyz"));

@@ -8,11 +8,11 @@ use byleave_core::id::CallId;
 use serde_json::Value;
 use tokio::sync::{broadcast, mpsc};
 
-use crate::tool::{Printed, Progress};
+use crate::tool::{OutputChunk, Progress};
 
 /// Something that happened.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum GateEvent {
     /// An entry is on the record.
     Entry {
         /// Whose.
@@ -37,7 +37,7 @@ pub enum Event {
         /// Which.
         call: CallId,
         /// What.
-        printed: Printed,
+        printed: OutputChunk,
     },
     /// An approval was given or refused (R6).
     ToolApproval {
@@ -57,23 +57,23 @@ const WAITING_MAX: usize = 256;
 
 /// Hands events to whoever listens. Nobody listening costs nothing.
 #[derive(Clone, Debug)]
-pub(crate) struct Events {
-    all: broadcast::Sender<Event>,
-    followed: Followed,
+pub(crate) struct EventBus {
+    all: broadcast::Sender<GateEvent>,
+    followed: CallFollowers,
 }
 
 /// Who follows which call.
-type Followed = Arc<Mutex<HashMap<CallId, mpsc::Sender<Progress>>>>;
+type CallFollowers = Arc<Mutex<HashMap<CallId, mpsc::Sender<Progress>>>>;
 
 /// How far one call comes, for one who follows it: thousands may be followed, each by its own, and none hears of the others.
 #[derive(Debug)]
-pub struct Following {
+pub struct CallEvents {
     call: CallId,
     told: mpsc::Receiver<Progress>,
-    followed: Followed,
+    followed: CallFollowers,
 }
 
-impl Following {
+impl CallEvents {
     /// The next report; none where somebody else has begun to follow the call.
     pub async fn next(&mut self) -> Option<Progress> {
         self.told.recv().await
@@ -85,7 +85,7 @@ impl Following {
     }
 }
 
-impl Drop for Following {
+impl Drop for CallEvents {
     fn drop(&mut self) {
         self.told.close();
         let mut followed = held(&self.followed);
@@ -95,20 +95,20 @@ impl Drop for Following {
     }
 }
 
-impl Events {
+impl EventBus {
     pub(crate) fn new() -> Self {
         Self { all: broadcast::Sender::new(4_096), followed: Arc::default() }
     }
 
-    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<GateEvent> {
         self.all.subscribe()
     }
 
     /// Follows one call.
-    pub(crate) fn follow(&self, call: CallId) -> Following {
+    pub(crate) fn follow(&self, call: CallId) -> CallEvents {
         let (teller, told) = mpsc::channel(WAITING_MAX);
         held(&self.followed).insert(call, teller);
-        Following { call, told, followed: Arc::clone(&self.followed) }
+        CallEvents { call, told, followed: Arc::clone(&self.followed) }
     }
 
     pub(crate) fn has_listeners(&self) -> bool {
@@ -116,7 +116,7 @@ impl Events {
     }
 
     /// Builds and sends events only if somebody listens.
-    pub(crate) fn emit(&self, events: impl IntoIterator<Item = Event>) {
+    pub(crate) fn emit(&self, events: impl IntoIterator<Item = GateEvent>) {
         if !self.has_listeners() {
             return;
         }
@@ -131,7 +131,7 @@ impl Events {
         if let Some(follower) = held(&self.followed).get(&call) {
             drop(follower.try_send(progress.clone()));
         }
-        self.emit([Event::Progress { call, progress }]);
+        self.emit([GateEvent::Progress { call, progress }]);
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
     // req: R6
     #[tokio::test]
     async fn who_follows_a_call_hears_of_that_call_alone() {
-        let events = Events::new();
+        let events = EventBus::new();
         let (one, other) = (CallId::new(fresh_id()), CallId::new(fresh_id()));
         let mut following = events.follow(one);
         events.progress(other, report("not mine"));

@@ -1,65 +1,65 @@
 //! The gate: the one object an application holds, and the one way in for every call (E1).
 
-mod acts;
-mod ask;
-mod begin;
+mod admin;
+mod build_result;
 mod builder;
-mod bustle;
-mod cut;
-mod desk;
-mod drive;
+pub mod conformance;
+mod driver;
 mod execute;
 mod explain;
-mod footing;
-mod given;
-mod judge;
-mod leash;
-mod open;
-mod parts;
-mod perform;
+mod in_flight;
+mod inner;
+mod ledger_snapshot;
+mod open_session;
+mod policy_check;
+mod preflight;
+mod questions;
 mod rehearse;
-mod report;
-pub mod scenarios;
-mod schedule;
-mod seen;
+mod run_context;
+mod scheduler;
+mod supervise;
+mod task_outcome;
+mod tasks;
 mod telemetry;
+mod truncate;
+mod working_record;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use byleave_core::call::Call;
-use byleave_core::entry::Fact;
+use byleave_core::entry::RecordEvent;
 use byleave_core::id::{CallId, QuestionId, SessionId, TenantId};
+use byleave_core::pipeline::{NextStep, next};
 use byleave_core::policy::Policy;
-use byleave_core::question::Answered;
+use byleave_core::question::RecordedAnswer;
+use byleave_core::question_view::QuestionView;
 use byleave_core::refusal::Code;
-use byleave_core::sheet::Sheet;
-use byleave_core::walk::{Next, next};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::broadcast;
 use tracing::{Instrument as _, Span};
 
-pub use crate::gate::ask::{AnswerFault, GivenAnswer};
-pub use builder::{BuildFault, GateBuilder};
+pub use crate::gate::questions::{AnswerError, SubmittedAnswer};
+pub use builder::{BuildError, GateBuilder};
 pub use explain::Explanation;
-pub use open::OpenFault;
-pub use parts::Others;
+pub use inner::SkipCall;
+pub use open_session::OpenSessionError;
 
 use crate::catalog::Catalog;
-use crate::event::{Event, Following};
-use crate::gate::bustle::Driving;
-use crate::gate::desk::Desk;
-use crate::gate::drive::{Until, drive, unheard_of, unopened};
-use crate::gate::parts::{Parts, fresh_key};
-use crate::gate::schedule::Spot;
-use crate::gate::seen::Seen;
-use crate::ledger::{AppendFault, Arrival, Comer, ContentFault, LedgerFault};
-use crate::result::{CallResult, Ending, Standing};
+use crate::event::{CallEvents, GateEvent};
+use crate::gate::driver::{DriveUntil, drive, unheard_of, unopened};
+use crate::gate::in_flight::ActiveCall;
+use crate::gate::inner::{GateInner, fresh_key};
+use crate::gate::ledger_snapshot::LedgerSnapshot;
+use crate::gate::scheduler::QueuedCall;
+use crate::gate::working_record::WorkingRecord;
+use crate::ledger::{AppendError, ContentError, IncomingCall, IncomingState, LedgerError};
+use crate::result::{CallOutcome, CallResult, CallStatus};
 
 /// The gate between agents and the world. Cheap to clone; all clones are one gate.
 #[derive(Clone)]
 pub struct Gate {
-    parts: Arc<Parts>,
+    parts: Arc<GateInner>,
 }
 
 impl Gate {
@@ -84,12 +84,12 @@ impl Gate {
     }
 
     /// Sees every entry from now on, once it is durably on its record, and progress.
-    pub fn subscribe(&self) -> broadcast::Receiver<Event> {
+    pub fn subscribe(&self) -> broadcast::Receiver<GateEvent> {
         self.parts.events.subscribe()
     }
 
     /// Hears how far one call comes, from now on, and of no other.
-    pub fn follow(&self, call: CallId) -> Following {
+    pub fn follow(&self, call: CallId) -> CallEvents {
         self.parts.events.follow(call)
     }
 
@@ -98,14 +98,14 @@ impl Gate {
         let id = call.id;
         // Kept to the end: a cancellation must find this call between two looks at it, too.
         let place = self.parts.bustle.enter(id);
-        let (mut standing, mut len) = self.submit(call, Until::Settled).await;
+        let (mut standing, mut len) = self.submit(call, DriveUntil::Settled).await;
         loop {
-            if let Standing::Settled(result) = standing {
+            if let CallStatus::Settled(result) = standing {
                 return result;
             }
             let other = self.stands_behind(&standing).await;
             self.until_something_happens(&place, len, other).await;
-            (standing, len) = self.go_on(id, Until::Settled).await;
+            (standing, len) = self.go_on(id, DriveUntil::Settled).await;
         }
     }
 
@@ -162,14 +162,14 @@ impl Gate {
             Err(_) => "the thread that drove it broke".into(),
         };
         let refusal = byleave_core::refusal::Refusal::new(Code::EndNotRecorded, why);
-        report::bare(id, Some(&tool), Ending::Unknown(refusal))
+        build_result::bare(id, Some(&tool), CallOutcome::Unknown(refusal))
     }
 
     /// Drives a call as far as it goes now: to its end, to a person, or behind another call.
     ///
     /// A waiting call costs nothing: [`Gate::answer`] and [`Gate::resume`] take it up again, in any process, any day.
-    pub async fn advance(&self, call: Call) -> Standing {
-        self.submit(call, Until::Settled).await.0
+    pub async fn advance(&self, call: Call) -> CallStatus {
+        self.submit(call, DriveUntil::Settled).await.0
     }
 
     /// Takes a call in and does not drive it: by then its receipt is durable, and whoever resumes it, in any process, drives it.
@@ -183,34 +183,34 @@ impl Gate {
         match self.flush(&mut desk).await {
             Ok(()) => Ok(()),
             // Someone else was quicker, with the same call or with another.
-            Err(AppendFault::Stale) => self.open(call).await.map(drop),
+            Err(AppendError::Stale) => self.open(call).await.map(drop),
             Err(fault) => Err(Box::new(unopened(call, Code::NotRecorded, fault.to_string()))),
         }
     }
 
     /// Drives a call on that is in the book already.
-    pub async fn resume(&self, call: CallId) -> Standing {
-        self.go_on(call, Until::Settled).await.0
+    pub async fn resume(&self, call: CallId) -> CallStatus {
+        self.go_on(call, DriveUntil::Settled).await.0
     }
 
-    /// Drives a call as [`Gate::advance`] does, but never begins it: where only that is left, it is [`Standing::Ready`].
+    /// Drives a call as [`Gate::advance`] does, but never begins it: where only that is left, it is [`CallStatus::Ready`].
     ///
     /// By then it is judged, reviewed, rehearsed, asked about and answered, and all of it is durable. Whoever resumes it, in any
     /// process, begins it, after the same last look that every call gets.
-    pub async fn prepare(&self, call: Call) -> Standing {
-        self.submit(call, Until::Ready).await.0
+    pub async fn prepare(&self, call: Call) -> CallStatus {
+        self.submit(call, DriveUntil::Ready).await.0
     }
 
     /// Drives a call on that is in the book already, and never begins it.
-    pub async fn prepare_again(&self, call: CallId) -> Standing {
-        self.go_on(call, Until::Ready).await.0
+    pub async fn prepare_again(&self, call: CallId) -> CallStatus {
+        self.go_on(call, DriveUntil::Ready).await.0
     }
 
     /// Waits until a call that stands still may go on: something was written on its record, or it is time to look again.
     ///
     /// For those who do not leave it to [`Gate::settle`] to wait; [`Gate::resume`] then says how it stands.
-    pub async fn until_it_moves(&self, standing: &Standing) {
-        if matches!(standing, Standing::Settled(_)) {
+    pub async fn until_it_moves(&self, standing: &CallStatus) {
+        if matches!(standing, CallStatus::Settled(_)) {
             return;
         }
         let other = self.stands_behind(standing).await;
@@ -219,7 +219,7 @@ impl Gate {
     }
 
     /// Drives on whatever in the book can be driven: answered, expired, interrupted or never finished.
-    pub async fn resume_all(&self) -> Result<Vec<Standing>, LedgerFault> {
+    pub async fn resume_all(&self) -> Result<Vec<CallStatus>, LedgerError> {
         let mut standings = Vec::new();
         let mut seen = std::collections::HashSet::new();
         loop {
@@ -235,58 +235,59 @@ impl Gate {
     }
 
     /// Gives an answer to an open question, and returns its call, which can then be resumed.
-    pub async fn answer(&self, given: GivenAnswer) -> Result<CallId, AnswerFault> {
-        let call = ask::call_of(&self.parts, given.question).await?;
+    pub async fn answer(&self, given: SubmittedAnswer) -> Result<CallId, AnswerError> {
+        let call = questions::call_of(&self.parts, given.question).await?;
         // Someone else may append between our reading and our writing; then it is looked at again.
         for _ in 0..3 {
-            let mut desk = self.desk(call).await?.ok_or(AnswerFault::NoSuchQuestion(given.question))?;
+            let mut desk = self.desk(call).await?.ok_or(AnswerError::NoSuchQuestion(given.question))?;
             let asked = desk.record.question(given.question).cloned();
-            let asked = asked.ok_or(AnswerFault::NoSuchQuestion(given.question))?;
+            let asked = asked.ok_or(AnswerError::NoSuchQuestion(given.question))?;
             if given.digest != asked.digest() {
-                return Err(AnswerFault::Mismatch);
+                return Err(AnswerError::Mismatch);
             }
-            if desk.record.heading().is_some_and(|heading| ask::is_asked_by(heading, &given.by.name)) {
-                return Err(AnswerFault::OwnQuestion);
+            if desk.record.heading().is_some_and(|heading| questions::is_asked_by(heading, &given.by.name)) {
+                return Err(AnswerError::OwnQuestion);
             }
-            let declined = ask::declined(&self.parts, &mut desk, &asked, &given.reply, &given.by.name).await;
-            let answer = ask::answer(&mut desk, &asked, given.reply.clone())?;
+            let declined =
+                questions::declined(&self.parts, &mut desk, &asked, &given.reply, &given.by.name).await;
+            let answer = questions::answer(&mut desk, &asked, given.reply.clone())?;
             let answered =
-                Answered { question: asked.id, digest: given.digest, answer, by: given.by.clone() };
-            desk.write(self.parts.now(), Fact::Answered(answered))?;
+                RecordedAnswer { question: asked.id, digest: given.digest, answer, by: given.by.clone() };
+            desk.write(self.parts.now(), RecordEvent::Answered(answered))?;
             match self.flush(&mut desk).await {
                 Ok(()) => {
                     declined.into_iter().for_each(|(what, why)| self.parts.bustle.declined().put(what, why));
                     return Ok(call);
                 }
-                Err(AppendFault::Stale) => {}
-                Err(fault) => return Err(AnswerFault::NotRecorded(fault.to_string())),
+                Err(AppendError::Stale) => {}
+                Err(fault) => return Err(AnswerError::NotRecorded(fault.to_string())),
             }
         }
-        Err(AnswerFault::Late)
+        Err(AnswerError::Late)
     }
 
     /// Everything a person must see to answer an open question, with true contents.
-    pub async fn sheet(&self, question: QuestionId) -> Result<Sheet, AnswerFault> {
-        let call = ask::call_of(&self.parts, question).await?;
-        let mut desk = self.desk(call).await?.ok_or(AnswerFault::NoSuchQuestion(question))?;
-        let Next::Wait(open) = next(&desk.record) else { return Err(AnswerFault::Late) };
+    pub async fn sheet(&self, question: QuestionId) -> Result<QuestionView, AnswerError> {
+        let call = questions::call_of(&self.parts, question).await?;
+        let mut desk = self.desk(call).await?.ok_or(AnswerError::NoSuchQuestion(question))?;
+        let NextStep::Wait(open) = next(&desk.record) else { return Err(AnswerError::Late) };
         if open.id != question {
-            return Err(AnswerFault::Late);
+            return Err(AnswerError::Late);
         }
-        ask::sheet(&self.parts, &mut desk, &open)
+        questions::sheet(&self.parts, &mut desk, &open)
             .await
-            .map_err(|fault: ContentFault| AnswerFault::Unusable(fault.to_string()))
+            .map_err(|fault: ContentError| AnswerError::Unusable(fault.to_string()))
     }
 
     /// Calls a call off. What runs is stopped; what waits is refused; what is settled stays.
-    pub async fn cancel(&self, call: CallId, by: &str) -> Result<(), LedgerFault> {
+    pub async fn cancel(&self, call: CallId, by: &str) -> Result<(), LedgerError> {
         if let Some(driving) = self.parts.bustle.find(call) {
             driving.stop(by);
             return Ok(());
         }
         for _ in 0..3 {
             let Some(mut desk) = self.desk(call).await? else { return Ok(()) };
-            if desk.write(self.parts.now(), Fact::Cancelled { by: by.to_owned() }).is_err() {
+            if desk.write(self.parts.now(), RecordEvent::Cancelled { by: by.to_owned() }).is_err() {
                 return Ok(());
             }
             match self.flush(&mut desk).await {
@@ -294,14 +295,14 @@ impl Gate {
                     self.resume(call).await;
                     return Ok(());
                 }
-                Err(AppendFault::Stale) => {}
-                Err(fault) => return Err(LedgerFault::new("cannot cancel the call", fault)),
+                Err(AppendError::Stale) => {}
+                Err(fault) => return Err(LedgerError::new("cannot cancel the call", fault)),
             }
         }
-        Err(LedgerFault::new("cannot cancel the call", "it is being written on by others"))
+        Err(LedgerError::new("cannot cancel the call", "it is being written on by others"))
     }
 
-    async fn submit(&self, call: Call, until: Until) -> (Standing, u32) {
+    async fn submit(&self, call: Call, until: DriveUntil) -> (CallStatus, u32) {
         let span = telemetry::span(&call);
         let driving = self.parts.bustle.enter(call.id);
         let stood = async {
@@ -311,7 +312,7 @@ impl Gate {
             spot.queue().await;
             match self.open(&call).await {
                 Ok(mut desk) => self.take_turn(&mut desk, &driving, (spot, until), &span).await,
-                Err(result) => (Standing::Settled(*result), 0),
+                Err(result) => (CallStatus::Settled(*result), 0),
             }
         };
         let stood = stood.instrument(span.clone()).await;
@@ -319,7 +320,7 @@ impl Gate {
         stood
     }
 
-    async fn go_on(&self, call: CallId, until: Until) -> (Standing, u32) {
+    async fn go_on(&self, call: CallId, until: DriveUntil) -> (CallStatus, u32) {
         let span = telemetry::span_of(call);
         let driving = self.parts.bustle.enter(call);
         let stood = async {
@@ -328,20 +329,20 @@ impl Gate {
                 // Who has another catalog does not know what the tool is; to say that it is gone would settle the call of somebody
                 // who has it.
                 Ok(Some(desk)) if self.is_for_others(&desk) => {
-                    (Standing::RunningElsewhere { call }, desk.durable_len())
+                    (CallStatus::RunningElsewhere { call }, desk.durable_len())
                 }
                 Ok(Some(mut desk)) => match desk.record.heading() {
                     Some(heading) => {
                         let spot = self.spot(&heading.tenant, &heading.session, &heading.tool);
                         self.take_turn(&mut desk, &driving, (spot, until), &span).await
                     }
-                    None => (Standing::Settled(unheard_of(call)), 0),
+                    None => (CallStatus::Settled(unheard_of(call)), 0),
                 },
-                Ok(None) => (Standing::Settled(unheard_of(call)), 0),
+                Ok(None) => (CallStatus::Settled(unheard_of(call)), 0),
                 Err(fault) => {
                     let refusal =
                         byleave_core::refusal::Refusal::new(Code::EndNotRecorded, fault.to_string());
-                    (Standing::Settled(report::bare(call, None, Ending::Unknown(refusal))), 0)
+                    (CallStatus::Settled(build_result::bare(call, None, CallOutcome::Unknown(refusal))), 0)
                 }
             }
         };
@@ -349,33 +350,34 @@ impl Gate {
     }
 
     /// Whether a call that is not settled is left to others, or of a tool that was there where the call was made and never was here.
-    fn is_for_others(&self, desk: &Desk) -> bool {
+    fn is_for_others(&self, desk: &WorkingRecord) -> bool {
         // What is refused or over, anybody can write down.
         match next(&desk.record) {
-            Next::Settle(_) => return false,
-            Next::Wait(question) if question.expires_at <= self.parts.now() => return false,
-            Next::Wait(_) | Next::Do(_) => {}
+            NextStep::Settle(_) => return false,
+            NextStep::Wait(question) if question.expires_at <= self.parts.now() => return false,
+            NextStep::Wait(_) | NextStep::Do(_) => {}
         }
-        let known = |terms: &byleave_core::entry::Terms| self.parts.catalog.has_had(&terms.tool);
+        let known = |terms: &byleave_core::entry::ResolvedTool| self.parts.catalog.has_had(&terms.tool);
         let left = self.parts.others.as_ref().zip(desk.record.heading());
         left.is_some_and(|(others, heading)| others(heading))
             || desk.terms().is_some_and(|terms| !known(terms))
     }
 
     /// The desk for a call that comes in: a new one, or the one that the same call was put on before.
-    async fn open(&self, call: &Call) -> Result<Desk, Box<CallResult>> {
+    async fn open(&self, call: &Call) -> Result<WorkingRecord, Box<CallResult>> {
         let refuse = |code, why: String| Err(Box::new(unopened(call, code, why)));
         let stirs = self.parts.bustle.stirs();
         let tool = self.parts.catalog.get(&call.tool);
         let tool = tool.as_ref().map_or(call.tool.as_str(), |entry| entry.name());
         let (tenant, session, now) = (&call.tenant, &call.session, self.parts.now());
-        let arrival = self.parts.ledger.arrive(Comer { call: call.id, tenant, session, tool, now }).await;
-        let Arrival { loaded, lineage, around } = match arrival {
+        let arrival =
+            self.parts.ledger.arrive(IncomingCall { call: call.id, tenant, session, tool, now }).await;
+        let IncomingState { loaded, lineage, around } = match arrival {
             Ok(arrival) => arrival,
             Err(fault) => return refuse(Code::NotRecorded, fault.to_string()),
         };
         let at = Instant::now();
-        let desk = loaded.map(|loaded| Desk::reopen(loaded.record, loaded.key));
+        let desk = loaded.map(|loaded| WorkingRecord::reopen(loaded.record, loaded.key));
         let mut desk = match desk {
             Some(desk) => match desk.is_same_call(call) {
                 Some(true) => desk,
@@ -394,22 +396,22 @@ impl Gate {
                         );
                     }
                 };
-                match Desk::open(call, lineage, key, now) {
+                match WorkingRecord::open(call, lineage, key, now) {
                     Ok(desk) => desk,
                     Err(misplaced) => return refuse(Code::RecordBroken, misplaced.to_string()),
                 }
             }
         };
-        desk.seen = around.map(|around| Seen { around, at, stirs });
+        desk.seen = around.map(|around| LedgerSnapshot { around, at, stirs });
         Ok(desk)
     }
 
-    async fn desk(&self, call: CallId) -> Result<Option<Desk>, LedgerFault> {
+    async fn desk(&self, call: CallId) -> Result<Option<WorkingRecord>, LedgerError> {
         let loaded = self.parts.ledger.load(call).await?;
-        Ok(loaded.map(|loaded| Desk::reopen(loaded.record, loaded.key)))
+        Ok(loaded.map(|loaded| WorkingRecord::reopen(loaded.record, loaded.key)))
     }
 
-    fn spot(&self, tenant: &TenantId, session: &SessionId, tool: &str) -> Spot {
+    fn spot(&self, tenant: &TenantId, session: &SessionId, tool: &str) -> QueuedCall {
         let alone = self.parts.settings.max_concurrent <= 1;
         let safe = self.parts.catalog.get(tool).is_ok_and(|tool| tool.manifest().concurrency_safe);
         self.parts.schedule.spot(tenant, session, safe && !alone)
@@ -418,13 +420,13 @@ impl Gate {
     /// Waits for the call's turn in its session, and drives it.
     async fn take_turn(
         &self,
-        desk: &mut Desk,
-        driving: &Driving,
-        (mut spot, until): (Spot, Until),
+        desk: &mut WorkingRecord,
+        driving: &ActiveCall,
+        (mut spot, until): (QueuedCall, DriveUntil),
         span: &Span,
-    ) -> (Standing, u32) {
+    ) -> (CallStatus, u32) {
         // What needs no driving needs no turn; and a question that waits must not stand in anyone's way.
-        if matches!(next(&desk.record), Next::Wait(_) | Next::Settle(_)) {
+        if matches!(next(&desk.record), NextStep::Wait(_) | NextStep::Settle(_)) {
             spot.leave();
         } else {
             tokio::select! {
@@ -440,16 +442,16 @@ impl Gate {
         (standing, desk.durable_len())
     }
 
-    async fn flush(&self, desk: &mut Desk) -> Result<(), AppendFault> {
+    async fn flush(&self, desk: &mut WorkingRecord) -> Result<(), AppendError> {
         let first = desk.durable_len();
         desk.flush(&*self.parts.ledger).await?;
         self.parts.bustle.stir();
-        drive::tell(&self.parts, desk, first).await;
+        driver::tell(&self.parts, desk, first).await;
         Ok(())
     }
 
     /// Waits until the record has grown, here or in another process, or until the question's time is up.
-    async fn until_something_happens(&self, driving: &Driving, len: u32, other: Option<CallId>) {
+    async fn until_something_happens(&self, driving: &ActiveCall, len: u32, other: Option<CallId>) {
         // A cancellation that was looked at already is no news.
         let is_running = !driving.cancel.is_cancelled();
         let theirs = other.map(|other| self.parts.bustle.enter(other));
@@ -468,16 +470,16 @@ impl Gate {
     }
 
     /// The call that this one stands behind, if there is one; that is looked after.
-    async fn stands_behind(&self, standing: &Standing) -> Option<CallId> {
+    async fn stands_behind(&self, standing: &CallStatus) -> Option<CallId> {
         match standing {
-            Standing::HeldUp { by, .. } => {
+            CallStatus::HeldUp { by, .. } => {
                 self.look_after(*by).await;
                 Some(*by)
             }
-            Standing::Settled(_)
-            | Standing::Waiting { .. }
-            | Standing::RunningElsewhere { .. }
-            | Standing::Ready { .. } => None,
+            CallStatus::Settled(_)
+            | CallStatus::Waiting { .. }
+            | CallStatus::RunningElsewhere { .. }
+            | CallStatus::Ready { .. } => None,
         }
     }
 
@@ -486,9 +488,9 @@ impl Gate {
         let is_driven = self.parts.bustle.find(call).is_some();
         if !is_driven
             && let Ok(Some(desk)) = self.desk(call).await
-            && matches!(next(&desk.record), Next::Do(_))
+            && matches!(next(&desk.record), NextStep::Do(_))
         {
-            self.go_on(call, Until::Settled).await;
+            self.go_on(call, DriveUntil::Settled).await;
         }
     }
 
@@ -497,7 +499,7 @@ impl Gate {
         while let Some(orphan) = self.parts.bustle.take_orphan() {
             let gate = self.clone();
             tokio::spawn(async move {
-                gate.go_on(orphan, Until::Settled).await;
+                gate.go_on(orphan, DriveUntil::Settled).await;
             });
         }
     }

@@ -10,14 +10,14 @@ use std::str::Lines;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patch {
     /// To which files, in order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PatchChange>,
     /// What is not certain about it, in words.
     pub doubts: Vec<String>,
 }
 
 /// What a patch would do to one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum PatchChange {
     /// It is made.
     Add(String),
     /// Its content changes.
@@ -30,7 +30,7 @@ pub enum Change {
 
 /// Why a text is no patch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoPatch {
+pub enum PatchError {
     /// It names no file.
     #[error("the patch names no file; begin with `*** Begin Patch` or give a diff as `git diff` writes it")]
     NoFile,
@@ -40,19 +40,19 @@ pub enum NoPatch {
 }
 
 /// Makes a change of a name.
-type Make = fn(String) -> Change;
+type PatchChangeConstructor = fn(String) -> PatchChange;
 
 const ENVELOPE: &str = "*** Begin Patch";
 /// The headers of the enveloped form, and what they do.
-const HEADERS: [(&str, Make); 4] = [
-    ("*** Add File:", Change::Add),
-    ("*** Update File:", Change::Update),
-    ("*** Delete File:", Change::Delete),
-    ("*** Move to:", Change::Add),
+const HEADERS: [(&str, PatchChangeConstructor); 4] = [
+    ("*** Add File:", PatchChange::Add),
+    ("*** Update File:", PatchChange::Update),
+    ("*** Delete File:", PatchChange::Delete),
+    ("*** Move to:", PatchChange::Add),
 ];
 
 /// Reads a patch.
-pub fn read(text: &str) -> Result<Patch, NoPatch> {
+pub fn read(text: &str) -> Result<Patch, PatchError> {
     let mut patch = Patch::default();
     if text.contains('\r') {
         patch.doubt("lines end in a carriage return, which some take for part of a name");
@@ -72,11 +72,11 @@ pub fn read(text: &str) -> Result<Patch, NoPatch> {
             patch.doubt("it has headers of the enveloped form without being in one");
         }
     }
-    if patch.changes.is_empty() { Err(NoPatch::NoFile) } else { Ok(patch) }
+    if patch.changes.is_empty() { Err(PatchError::NoFile) } else { Ok(patch) }
 }
 
 /// A name as `---` and `+++` give it: quoted or not, with `a/` or `b/` before it, a date after it; none for `/dev/null`.
-pub fn name(text: &str) -> Result<Option<String>, NoPatch> {
+pub fn name(text: &str) -> Result<Option<String>, PatchError> {
     let bare = bare_name(text.split('\t').next().unwrap_or(text))?;
     if bare == "/dev/null" {
         return Ok(None);
@@ -91,8 +91,8 @@ pub fn name_of_both(names: &str) -> Option<String> {
 }
 
 /// A name without its quotes, with what git escapes in them.
-pub fn bare_name(text: &str) -> Result<String, NoPatch> {
-    let wrong = || NoPatch::Name(text.escape_debug().to_string());
+pub fn bare_name(text: &str) -> Result<String, PatchError> {
+    let wrong = || PatchError::Name(text.escape_debug().to_string());
     let text = text.trim();
     let Some(inner) = text.strip_prefix('"') else { return Ok(text.to_owned()) };
     let inner = inner.strip_suffix('"').ok_or_else(wrong)?;
@@ -137,7 +137,7 @@ impl Patch {
         }
     }
 
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: PatchChange) {
         if !self.changes.contains(&change) {
             self.changes.push(change);
         }
@@ -163,9 +163,9 @@ fn enveloped(text: &str, patch: &mut Patch) {
             patch.doubt(format!("the name `{name}` is followed by blanks"));
         }
         if *header == "*** Move to:"
-            && let Some(Change::Update(from)) = patch.changes.last().cloned()
+            && let Some(PatchChange::Update(from)) = patch.changes.last().cloned()
         {
-            patch.change(Change::Delete(from));
+            patch.change(PatchChange::Delete(from));
         }
         patch.change(change(name.to_owned()));
     }
@@ -192,7 +192,7 @@ fn is_diff(text: &str) -> bool {
 }
 
 /// What `diff -u` and `git diff` write.
-fn diff(text: &str, patch: &mut Patch) -> Result<(), NoPatch> {
+fn diff(text: &str, patch: &mut Patch) -> Result<(), PatchError> {
     let mut lines = text.lines().peekable();
     let mut same = None;
     while let Some(line) = lines.next() {
@@ -211,16 +211,18 @@ fn diff(text: &str, patch: &mut Patch) -> Result<(), NoPatch> {
             "+++" => patch.doubt("a file has a new name and no old one"),
             "@@" => hunk(rest, &mut lines, patch),
             "rename" | "copy" => match rest.split_once(' ') {
-                Some(("from", from)) if word == "rename" => patch.change(Change::Delete(bare_name(from)?)),
-                Some(("from", from)) => patch.change(Change::Update(bare_name(from)?)),
-                Some(("to", to)) => patch.change(Change::Add(bare_name(to)?)),
+                Some(("from", from)) if word == "rename" => {
+                    patch.change(PatchChange::Delete(bare_name(from)?))
+                }
+                Some(("from", from)) => patch.change(PatchChange::Update(bare_name(from)?)),
+                Some(("to", to)) => patch.change(PatchChange::Add(bare_name(to)?)),
                 _ => {}
             },
             "diff" if rest.starts_with("--git ") => same = header(rest, patch)?,
             "new" | "old" | "deleted" => {
                 // An empty file is deleted without a word of its content.
                 if let Some(name) = same.clone().filter(|_| line.starts_with("deleted file mode ")) {
-                    patch.change(Change::Delete(name));
+                    patch.change(PatchChange::Delete(name));
                 }
                 modes(line, patch);
             }
@@ -236,24 +238,24 @@ fn names(old: Option<String>, new: Option<String>, patch: &mut Patch) {
     match (old, new) {
         (None, None) => patch.doubt("a file has neither an old nor a new name"),
         (Some(old), None) => {
-            patch.change(Change::Compare(old.clone()));
-            patch.change(Change::Delete(old));
+            patch.change(PatchChange::Compare(old.clone()));
+            patch.change(PatchChange::Delete(old));
         }
-        (None, Some(new)) => patch.change(Change::Add(new)),
-        (Some(old), Some(new)) if old == new => patch.change(Change::Update(new)),
+        (None, Some(new)) => patch.change(PatchChange::Add(new)),
+        (Some(old), Some(new)) if old == new => patch.change(PatchChange::Update(new)),
         (Some(old), Some(new)) => {
             patch.doubt("a file has an old and a new name that differ");
-            patch.change(Change::Update(old));
-            patch.change(Change::Update(new));
+            patch.change(PatchChange::Update(old));
+            patch.change(PatchChange::Update(new));
         }
     }
 }
 
 /// `diff --git a/x b/x`: the only names where nothing but a mode changes. Gives the name, where both are the same.
-fn header(rest: &str, patch: &mut Patch) -> Result<Option<String>, NoPatch> {
+fn header(rest: &str, patch: &mut Patch) -> Result<Option<String>, PatchError> {
     let names = rest.strip_prefix("--git ").unwrap_or(rest);
     if let Some(same) = name_of_both(names) {
-        patch.change(Change::Update(same.clone()));
+        patch.change(PatchChange::Update(same.clone()));
         return Ok(Some(same));
     }
     let both = |(old, new): (&str, &str)| {
@@ -263,10 +265,10 @@ fn header(rest: &str, patch: &mut Patch) -> Result<Option<String>, NoPatch> {
     };
     let certain: Vec<[String; 2]> = halves(names).filter_map(both).collect();
     match certain.as_slice() {
-        [both] => both.iter().for_each(|name| patch.change(Change::Update(name.clone()))),
+        [both] => both.iter().for_each(|name| patch.change(PatchChange::Update(name.clone()))),
         _ => {
             for part in names.split(" b/").map(str::trim) {
-                patch.changes.extend(name(part)?.map(Change::Update));
+                patch.changes.extend(name(part)?.map(PatchChange::Update));
             }
         }
     }
@@ -325,10 +327,10 @@ mod tests {
     fn told(text: &str) -> (Vec<String>, usize) {
         let patch = read(text).unwrap();
         let changes = patch.changes.iter().map(|change| match change {
-            Change::Add(path) => format!("add {path}"),
-            Change::Update(path) => format!("update {path}"),
-            Change::Delete(path) => format!("delete {path}"),
-            Change::Compare(path) => format!("compare {path}"),
+            PatchChange::Add(path) => format!("add {path}"),
+            PatchChange::Update(path) => format!("update {path}"),
+            PatchChange::Delete(path) => format!("delete {path}"),
+            PatchChange::Compare(path) => format!("compare {path}"),
         });
         (changes.collect(), patch.doubts.len())
     }
@@ -409,7 +411,7 @@ mod tests {
             assert_eq!(changes, wanted, "{text}");
             assert_eq!(count, doubts, "{text}");
         }
-        assert_eq!(read("hello"), Err(NoPatch::NoFile));
-        assert!(matches!(read("--- \"a/\\x\"\n+++ b/x\n"), Err(NoPatch::Name(_))));
+        assert_eq!(read("hello"), Err(PatchError::NoFile));
+        assert!(matches!(read("--- \"a/\\x\"\n+++ b/x\n"), Err(PatchError::Name(_))));
     }
 }

@@ -2,24 +2,24 @@
 //!
 //! Looks at the file system to resolve paths and to read what an approval binds; changes nothing.
 
-mod opened;
-mod patched;
-mod web;
+mod hosts;
+mod patch;
+mod schema_urls;
 
 use byleave_core::effect::{Danger, Effect, Plan};
-use byleave_core::manifest::{Class, Manifest, Role};
-use byleave_shell::danger::Grade;
-use byleave_shell::scene::Scene;
-use byleave_shell::tree::Tree;
+use byleave_core::manifest::{ArgumentRole, Manifest, PermissionClass};
+use byleave_shell::danger::DangerSeverity;
+use byleave_shell::display_tree::CommandTree;
+use byleave_shell::shell_env::ShellEnv;
 use serde_json::Value;
 
-use crate::bound::bind;
-use crate::path::named;
-use crate::scene::Here;
-use crate::tool::{Site, ToolFault};
+use crate::local_shell_env::LocalShellEnv;
+use crate::path_resolution::named;
+use crate::plan_bindings::bind;
+use crate::tool::{ToolContext, ToolError};
 
 /// Works out what a draft would do, from the class and the roles that the manifest declares.
-pub fn by_class(manifest: &Manifest, arguments: &Value, site: &Site) -> Result<Plan, ToolFault> {
+pub fn by_class(manifest: &Manifest, arguments: &Value, site: &ToolContext) -> Result<Plan, ToolError> {
     let mut plan = Plan::default();
     let roles = roles(manifest, arguments);
     for (role, value) in &roles {
@@ -27,23 +27,23 @@ pub fn by_class(manifest: &Manifest, arguments: &Value, site: &Site) -> Result<P
     }
     unheard_of(&mut plan, manifest, arguments);
     if plan.effects.iter().any(|effect| matches!(effect, Effect::Write { .. })) {
-        opened::addresses(&mut plan, arguments);
+        schema_urls::addresses(&mut plan, arguments);
     }
     let reads = plan.effects.iter().all(|effect| matches!(effect, Effect::Read { .. }));
     match manifest.permission_class {
         // The class says that it only reads; what it reads is judged by path where the arguments tell.
-        Class::Readonly if reads => {
+        PermissionClass::Readonly if reads => {
             plan.reads_only = true;
             if plan.effects.is_empty() {
                 plan.effects.push(Effect::Invoke { tool: manifest.name.clone() });
             }
         }
-        Class::File if !roles.is_empty() => plan.reads_only = reads,
-        Class::Bash | Class::Webfetch if !roles.is_empty() => {}
-        Class::File | Class::Bash | Class::Webfetch => plan
+        PermissionClass::File if !roles.is_empty() => plan.reads_only = reads,
+        PermissionClass::Bash | PermissionClass::Webfetch if !roles.is_empty() => {}
+        PermissionClass::File | PermissionClass::Bash | PermissionClass::Webfetch => plan
             .effects
             .push(Effect::Unknown { why: format!("`{}` names no argument of its class", manifest.name) }),
-        Class::Readonly | Class::Generic | Class::Undeclared => {
+        PermissionClass::Readonly | PermissionClass::Generic | PermissionClass::Undeclared => {
             plan.effects.push(Effect::Invoke { tool: manifest.name.clone() });
         }
     }
@@ -54,7 +54,7 @@ pub fn by_class(manifest: &Manifest, arguments: &Value, site: &Site) -> Result<P
 fn unheard_of(plan: &mut Plan, manifest: &Manifest, arguments: &Value) {
     let known = manifest.input_schema.get("properties").and_then(Value::as_object);
     let (Some(known), Some(given)) = (known, arguments.as_object()) else { return };
-    if matches!(manifest.permission_class, Class::Generic | Class::Undeclared) {
+    if matches!(manifest.permission_class, PermissionClass::Generic | PermissionClass::Undeclared) {
         return;
     }
     for name in given.keys().filter(|name| !known.contains_key(*name)) {
@@ -65,53 +65,60 @@ fn unheard_of(plan: &mut Plan, manifest: &Manifest, arguments: &Value) {
 }
 
 /// The arguments that mean something: as declared, and where nothing is declared, as the class expects them.
-fn roles<'a>(manifest: &Manifest, arguments: &'a Value) -> Vec<(Role, &'a Value)> {
+fn roles<'a>(manifest: &Manifest, arguments: &'a Value) -> Vec<(ArgumentRole, &'a Value)> {
     let declared =
         manifest.roles.iter().filter_map(|(pointer, role)| Some((*role, arguments.pointer(pointer)?)));
     let declared: Vec<_> = declared.collect();
     if !manifest.roles.is_empty() {
         return declared;
     }
-    let expected: &[(&str, Role)] = match manifest.permission_class {
-        Class::Bash => &[("command", Role::Command)],
-        Class::File => &[
-            ("path", Role::EditPath),
-            ("file", Role::EditPath),
-            ("file_path", Role::EditPath),
-            ("patch", Role::Patch),
+    let expected: &[(&str, ArgumentRole)] = match manifest.permission_class {
+        PermissionClass::Bash => &[("command", ArgumentRole::Command)],
+        PermissionClass::File => &[
+            ("path", ArgumentRole::EditPath),
+            ("file", ArgumentRole::EditPath),
+            ("file_path", ArgumentRole::EditPath),
+            ("patch", ArgumentRole::Patch),
         ],
-        Class::Webfetch => &[("url", Role::Url)],
-        Class::Readonly => {
-            &[("path", Role::ReadPath), ("file", Role::ReadPath), ("file_path", Role::ReadPath)]
-        }
-        Class::Generic | Class::Undeclared => &[],
+        PermissionClass::Webfetch => &[("url", ArgumentRole::Url)],
+        PermissionClass::Readonly => &[
+            ("path", ArgumentRole::ReadPath),
+            ("file", ArgumentRole::ReadPath),
+            ("file_path", ArgumentRole::ReadPath),
+        ],
+        PermissionClass::Generic | PermissionClass::Undeclared => &[],
     };
     expected.iter().filter_map(|(name, role)| Some((*role, arguments.get(name)?))).collect()
 }
 
 /// Adds the effects of one argument; a list is all of its items.
-pub fn argument(plan: &mut Plan, role: Role, value: &Value, site: &Site) -> Result<(), ToolFault> {
+pub fn argument(
+    plan: &mut Plan,
+    role: ArgumentRole,
+    value: &Value,
+    site: &ToolContext,
+) -> Result<(), ToolError> {
     let text = match value {
         Value::Null => return Ok(()),
         Value::String(text) => text,
         Value::Array(items) => return items.iter().try_for_each(|item| argument(plan, role, item, site)),
-        other => return Err(ToolFault(format!("expected a text, got `{other}`"))),
+        other => return Err(ToolError(format!("expected a text, got `{other}`"))),
     };
     match role {
-        Role::ReadPath => plan.effects.push(Effect::Read { path: named(text, &site.cwd)? }),
-        Role::WritePath => plan.effects.push(Effect::Write { path: named(text, &site.cwd)? }),
-        Role::DeletePath => plan.effects.push(Effect::Delete { path: named(text, &site.cwd)? }),
-        Role::EditPath => {
+        ArgumentRole::ReadPath => plan.effects.push(Effect::Read { path: named(text, &site.cwd)? }),
+        ArgumentRole::WritePath => plan.effects.push(Effect::Write { path: named(text, &site.cwd)? }),
+        ArgumentRole::DeletePath => plan.effects.push(Effect::Delete { path: named(text, &site.cwd)? }),
+        ArgumentRole::EditPath => {
             let path = named(text, &site.cwd)?;
             plan.bound.push(bind(&path)?);
             plan.effects.push(Effect::Read { path: path.clone() });
             plan.effects.push(Effect::Write { path });
         }
-        Role::Patch => patched::add(plan, text, &site.cwd)?,
-        Role::Url => plan.effects.extend(web::reach(text)?),
-        Role::Command => {
-            let here = Here::at(site)
-                .ok_or_else(|| ToolFault("the working directory is not readable as text".into()))?;
+        ArgumentRole::Patch => patch::add(plan, text, &site.cwd)?,
+        ArgumentRole::Url => plan.effects.extend(hosts::reach(text)?),
+        ArgumentRole::Command => {
+            let here = LocalShellEnv::at(site)
+                .ok_or_else(|| ToolError("the working directory is not readable as text".into()))?;
             for file in command(plan, text, &here) {
                 // What cannot be held against what it was may be another thing by the time it runs.
                 match bind(&file) {
@@ -125,9 +132,9 @@ pub fn argument(plan: &mut Plan, role: Role, value: &Value, site: &Site) -> Resu
 }
 
 /// How the commands in a draft are read, to be shown beside its plan: by the same reader, in the same place.
-pub fn trees(manifest: &Manifest, arguments: &Value, site: &Site) -> Vec<Tree> {
-    let Some(here) = Here::at(site) else { return Vec::new() };
-    let commands = roles(manifest, arguments).into_iter().filter(|(role, _)| *role == Role::Command);
+pub fn trees(manifest: &Manifest, arguments: &Value, site: &ToolContext) -> Vec<CommandTree> {
+    let Some(here) = LocalShellEnv::at(site) else { return Vec::new() };
+    let commands = roles(manifest, arguments).into_iter().filter(|(role, _)| *role == ArgumentRole::Command);
     let texts = commands.flat_map(|(_, value)| match value {
         Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),
         value => value.as_str().into_iter().collect::<Vec<_>>(),
@@ -137,14 +144,14 @@ pub fn trees(manifest: &Manifest, arguments: &Value, site: &Site) -> Vec<Tree> {
 
 /// Adds what a shell command would do: its effects, and what about it is dangerous. Returns the files whose content decides
 /// what it does.
-pub fn command(plan: &mut Plan, text: &str, scene: &dyn Scene) -> Vec<String> {
+pub fn command(plan: &mut Plan, text: &str, scene: &dyn ShellEnv) -> Vec<String> {
     let account = byleave_shell::tell(text, scene);
     plan.effects.extend(account.effects);
     plan.beneath.extend(account.beneath);
     plan.dangers.extend(account.dangers.into_iter().map(|danger| Danger {
         id: danger.id.clone(),
         why: danger.why.clone(),
-        denied: danger.grade == Grade::Deny,
+        denied: danger.grade == DangerSeverity::Deny,
     }));
     account.rests_on
 }
@@ -158,8 +165,8 @@ mod tests {
     use byleave_core::id::{AgentId, SessionId};
     use serde_json::json;
 
-    fn site(cwd: &Path) -> Site {
-        Site {
+    fn site(cwd: &Path) -> ToolContext {
+        ToolContext {
             tenant: "t".parse().unwrap(),
             session: SessionId::new("s").unwrap(),
             agent: AgentId::new("a").unwrap(),
@@ -167,7 +174,7 @@ mod tests {
         }
     }
 
-    fn planned(class: Class, arguments: &Value, cwd: &Path) -> Result<Vec<String>, ToolFault> {
+    fn planned(class: PermissionClass, arguments: &Value, cwd: &Path) -> Result<Vec<String>, ToolError> {
         let mut manifest = Manifest::new("t", "", json!({}));
         manifest.permission_class = class;
         let plan = by_class(&manifest, arguments, &site(cwd))?;
@@ -184,14 +191,14 @@ mod tests {
         let check = |class, arguments: Value, expected: &[&str]| {
             assert_eq!(planned(class, &arguments, &cwd).unwrap(), expected, "{class:?} {arguments}");
         };
-        check(Class::File, json!({"path": "a/../b"}), &["read /b", "write /b"]);
+        check(PermissionClass::File, json!({"path": "a/../b"}), &["read /b", "write /b"]);
         assert!(
-            planned(Class::File, &json!({"path": "nowhere/../b"}), &cwd).is_err(),
+            planned(PermissionClass::File, &json!({"path": "nowhere/../b"}), &cwd).is_err(),
             "as the kernel would say"
         );
-        check(Class::Readonly, json!({"path": "b"}), &["read /b"]);
-        check(Class::Readonly, json!({}), &["invoke t"]);
-        check(Class::Webfetch, json!({"url": "https://Example.org/x"}), &["reach example.org:443"]);
+        check(PermissionClass::Readonly, json!({"path": "b"}), &["read /b"]);
+        check(PermissionClass::Readonly, json!({}), &["invoke t"]);
+        check(PermissionClass::Webfetch, json!({"url": "https://Example.org/x"}), &["reach example.org:443"]);
         for (url, wanted) in [
             ("http://127.1:8080/", &["reach 127.0.0.1:8080"][..]),
             ("http://%31%32%37.0.0.1/", &["reach 127.0.0.1:80"]),
@@ -206,7 +213,7 @@ mod tests {
                 &["reach a.example:443", "reach 10.0.0.1:80"],
             ),
         ] {
-            check(Class::Webfetch, json!({"url": url}), wanted);
+            check(PermissionClass::Webfetch, json!({"url": url}), wanted);
         }
         for url in [
             "file:///w/.env",
@@ -217,19 +224,19 @@ mod tests {
             "x",
             "http://a/%0d%0aHost:b",
         ] {
-            assert!(planned(Class::Webfetch, &json!({"url": url}), &cwd).is_err(), "{url}");
+            assert!(planned(PermissionClass::Webfetch, &json!({"url": url}), &cwd).is_err(), "{url}");
         }
         for path in
             ["~/.ssh/id", "~", "~u/x", "$HOME/.ssh/id", "${HOME}/x", "file:///w/.env", "C:\\x", "\\\\?\\x"]
         {
-            assert!(planned(Class::Readonly, &json!({"path": path}), &cwd).is_err(), "{path}");
+            assert!(planned(PermissionClass::Readonly, &json!({"path": path}), &cwd).is_err(), "{path}");
         }
         check(
-            Class::File,
+            PermissionClass::File,
             json!({"patch": "*** Begin Patch\n*** Add File: a/c\n+x\n*** Delete File: b\n*** End Patch"}),
             &["write /a/c", "delete /b"],
         );
-        assert!(planned(Class::File, &json!({"patch": "nothing"}), &cwd).is_err());
+        assert!(planned(PermissionClass::File, &json!({"patch": "nothing"}), &cwd).is_err());
         // What an editor fetches when it opens the file.
         for (content, wanted) in [
             ("{\"$schema\": \"https://a.example/?d=x\"}", "reach a.example:443"),
@@ -242,16 +249,16 @@ mod tests {
         ] {
             let arguments = json!({"path": "d.json", "content": content});
             assert!(
-                planned(Class::File, &arguments, &cwd).unwrap().contains(&wanted.to_owned()),
+                planned(PermissionClass::File, &arguments, &cwd).unwrap().contains(&wanted.to_owned()),
                 "{content}"
             );
         }
-        check(Class::Readonly, json!({"path": "$lib"}), &["read /$lib"]);
-        check(Class::Readonly, json!({"path": "~tmp"}), &["read /~tmp"]);
-        check(Class::Generic, json!({"path": "b"}), &["invoke t"]);
-        check(Class::Undeclared, json!({}), &["invoke t"]);
-        check(Class::File, json!({}), &["unknown: `t` names no argument of its class"]);
-        let bash = planned(Class::Bash, &json!({"command": "cat b && $x"}), &cwd).unwrap();
+        check(PermissionClass::Readonly, json!({"path": "$lib"}), &["read /$lib"]);
+        check(PermissionClass::Readonly, json!({"path": "~tmp"}), &["read /~tmp"]);
+        check(PermissionClass::Generic, json!({"path": "b"}), &["invoke t"]);
+        check(PermissionClass::Undeclared, json!({}), &["invoke t"]);
+        check(PermissionClass::File, json!({}), &["unknown: `t` names no argument of its class"]);
+        let bash = planned(PermissionClass::Bash, &json!({"command": "cat b && $x"}), &cwd).unwrap();
         assert!(bash.contains(&"read /b".to_owned()), "{bash:?}");
         assert!(bash.iter().any(|effect| effect.starts_with("unknown")), "{bash:?}");
     }
@@ -263,7 +270,7 @@ mod tests {
         fs::write(cwd.join("a.sh"), "ls").unwrap();
         fs::write(cwd.join("b.py"), "print()").unwrap();
         let mut manifest = Manifest::new("t", "", json!({"properties": {"command": {}}}));
-        manifest.permission_class = Class::Bash;
+        manifest.permission_class = PermissionClass::Bash;
         for command in ["bash a.sh", "source ./a.sh", "python3 b.py", "env -i sh -c '. ./a.sh'"] {
             let plan = by_class(&manifest, &json!({"command": command}), &site(&cwd)).unwrap();
             assert_eq!(plan.bound.len(), 1, "{command}: {plan:?}");

@@ -14,10 +14,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use byleave_core::policy::{
-    Examples, FileFault, Layer, Places, Policy, PolicyFault, ReadFile, Rule, RuleFile, Unchecked, builtin,
-    read,
+    ExampleChecker, Layer, LoadedRules, PathVariables, Policy, PolicyError, PolicyFileError, Rule, RuleFile,
+    UncheckedExample, builtin, read,
 };
-use byleave_files::Links;
+use byleave_files::LinkPolicy;
 
 /// Where the organisation's policy file lies.
 pub const ORGANISATION: &str = "/etc/byleave/policy.toml";
@@ -47,20 +47,20 @@ pub struct PolicyFile {
 
 /// The policy that some files make together.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedPolicy {
     /// The policy.
     pub policy: Policy,
     /// The files that were there.
     pub files: Vec<PolicyFile>,
     /// The examples that nobody could check, with their files.
-    pub unchecked: Vec<(PathBuf, Unchecked)>,
+    pub unchecked: Vec<(PathBuf, UncheckedExample)>,
     /// How many examples were checked, and hold.
     pub checked: usize,
 }
 
 /// Why the policy cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum LoadFault {
+pub enum PolicyLoadError {
     /// A file cannot be read.
     #[error("cannot read policy file `{path}`: {why}; make it readable, or move it away", path = path.display())]
     Unreadable {
@@ -79,14 +79,14 @@ pub enum LoadFault {
     },
     /// Something is wrong in it.
     #[error(transparent)]
-    File(#[from] FileFault),
+    File(#[from] PolicyFileError),
     /// The rules cannot be used together.
     #[error(transparent)]
-    Policy(#[from] PolicyFault),
+    Policy(#[from] PolicyError),
 }
 
 /// The files for calls in this workspace, whether they are there or not.
-pub fn files(places: &Places<'_>, session: Option<&Path>) -> Vec<PolicyFile> {
+pub fn files(places: &PathVariables<'_>, session: Option<&Path>) -> Vec<PolicyFile> {
     let maybe = |layer, path: PathBuf| PolicyFile { layer, path, named: false };
     let mut files = vec![maybe(Layer::Organisation, ORGANISATION.into())];
     files.extend(places.config.map(|config| maybe(Layer::User, Path::new(config).join(USER))));
@@ -108,7 +108,11 @@ pub fn files(places: &Places<'_>, session: Option<&Path>) -> Vec<PolicyFile> {
 }
 
 /// Reads the files that are there and makes one policy of them and the built-in rules.
-pub fn load(files: &[PolicyFile], places: &Places<'_>, examples: &dyn Examples) -> Result<Loaded, LoadFault> {
+pub fn load(
+    files: &[PolicyFile],
+    places: &PathVariables<'_>,
+    examples: &dyn ExampleChecker,
+) -> Result<LoadedPolicy, PolicyLoadError> {
     let mut rules: Vec<Rule> = builtin(places)?;
     let (mut there, mut unchecked, mut checked) = (Vec::new(), Vec::new(), 0_usize);
     for file in files {
@@ -118,15 +122,20 @@ pub fn load(files: &[PolicyFile], places: &Places<'_>, examples: &dyn Examples) 
         checked = checked.saturating_add(found.checked);
         there.push(file.clone());
     }
-    Ok(Loaded { policy: Policy::new(rules)?.within(places.workspace), files: there, unchecked, checked })
+    Ok(LoadedPolicy {
+        policy: Policy::new(rules)?.within(places.workspace),
+        files: there,
+        unchecked,
+        checked,
+    })
 }
 
 /// Reads one file; none where it is not there and nobody named it.
 pub fn read_one(
     file: &PolicyFile,
-    places: &Places<'_>,
-    examples: &dyn Examples,
-) -> Result<Option<ReadFile>, LoadFault> {
+    places: &PathVariables<'_>,
+    examples: &dyn ExampleChecker,
+) -> Result<Option<LoadedRules>, PolicyLoadError> {
     let Some(text) = text_of(file)? else { return Ok(None) };
     let name = file.path.to_string_lossy();
     let rules = RuleFile { name: &name, layer: file.layer, text: &text };
@@ -135,12 +144,12 @@ pub fn read_one(
 
 /// The text of a file that nobody else could have written, or, of a project, that is no link; none where it is not there and
 /// nobody named it. Settings files are read so as well.
-pub fn text_of(file: &PolicyFile) -> Result<Option<String>, LoadFault> {
-    let unreadable = |why: String| LoadFault::Unreadable { path: file.path.clone(), why };
+pub fn text_of(file: &PolicyFile) -> Result<Option<String>, PolicyLoadError> {
+    let unreadable = |why: String| PolicyLoadError::Unreadable { path: file.path.clone(), why };
     // A link in a repository could name any file of the person, whose lines would then be shown as wrong.
     let (links, max) = match file.layer {
-        Layer::Project => (Links::Above, PROJECT_BYTES_MAX),
-        _ => (Links::Follow, FILE_BYTES_MAX),
+        Layer::Project => (LinkPolicy::Above, PROJECT_BYTES_MAX),
+        _ => (LinkPolicy::Follow, FILE_BYTES_MAX),
     };
     let opened = match byleave_files::open(&file.path, links) {
         Ok(opened) => opened,
@@ -153,11 +162,11 @@ pub fn text_of(file: &PolicyFile) -> Result<Option<String>, LoadFault> {
 }
 
 /// Whether nobody but the person and the system could have written it. A project's file may be anyone's: it only tightens.
-fn trusted(file: &PolicyFile, found: &std::fs::Metadata) -> Result<(), LoadFault> {
+fn trusted(file: &PolicyFile, found: &std::fs::Metadata) -> Result<(), PolicyLoadError> {
     if file.layer == Layer::Project {
         return Ok(());
     }
-    let untrusted = |why: String| Err(LoadFault::Untrusted { path: file.path.clone(), why });
+    let untrusted = |why: String| Err(PolicyLoadError::Untrusted { path: file.path.clone(), why });
     let ours = |owner: u32| owner == 0 || owner == rustix::process::geteuid().as_raw();
     if found.mode() & 0o022 != 0 {
         let shown = file.path.display();

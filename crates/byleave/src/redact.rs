@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-pub use output::{Redacted, redacted};
+pub use output::{RedactedOutput, redacted};
 
 /// The text with everything that is shaped like a secret replaced by a mark that says what it was.
 ///
@@ -71,14 +71,14 @@ fn is_marked(text: &str) -> bool {
     text.starts_with("[redacted: ")
 }
 
-struct Shape {
+struct SecretPattern {
     what: &'static str,
     regex: Regex,
     /// The secret is the group `secret`, and only if it reads like one; otherwise it is the whole match.
     named: bool,
 }
 
-impl Shape {
+impl SecretPattern {
     fn apply<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.regex.replace_all(text, |found: &Captures<'_>| {
             let whole = found.get(0).map_or("", |m| m.as_str());
@@ -173,11 +173,11 @@ static HINT: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 #[expect(clippy::expect_used, reason = "constants; a test uses every one of them")]
-static SHAPES: LazyLock<Vec<Shape>> = LazyLock::new(|| {
+static SHAPES: LazyLock<Vec<SecretPattern>> = LazyLock::new(|| {
     let compile = |table: &'static [(&str, &str)], named: bool| {
         table.iter().map(move |(what, regex)| {
             let regex = Regex::new(regex).expect("a shape is a valid expression");
-            Shape { what, regex, named }
+            SecretPattern { what, regex, named }
         })
     };
     compile(WHOLE, false).chain(compile(NAMED, true)).collect()

@@ -17,16 +17,16 @@ pub struct CallResult {
     /// The arguments as used.
     pub arguments: Value,
     /// What came of it.
-    pub ending: Ending,
+    pub ending: CallOutcome,
     /// What was changed on the way, and why; the model is told.
-    pub changes: Vec<Change>,
+    pub changes: Vec<Modification>,
     /// Where it stands in the book; absent only if the book failed.
     pub receipt: Option<Receipt>,
 }
 
 /// What came of a call, with true contents.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ending {
+pub enum CallOutcome {
     /// Ran and says that it worked.
     Completed(Output),
     /// Ran and says that it did not work.
@@ -41,7 +41,7 @@ pub enum Ending {
     Unknown(Refusal),
 }
 
-impl Ending {
+impl CallOutcome {
     /// The ending in a word.
     pub const fn word(&self) -> &'static str {
         match self {
@@ -65,9 +65,9 @@ impl Ending {
 
 /// Something that was changed on the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct Modification {
     /// What was changed.
-    pub what: Changed,
+    pub what: ModifiedPart,
     /// Who changed it.
     pub by: String,
     /// Why.
@@ -76,7 +76,7 @@ pub struct Change {
 
 /// What was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed {
+pub enum ModifiedPart {
     /// The arguments.
     Arguments,
     /// The result.
@@ -96,7 +96,7 @@ pub struct Receipt {
 
 /// How far a call has come.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Standing {
+pub enum CallStatus {
     /// To its end.
     Settled(CallResult),
     /// To a person. Nothing is kept in memory; the answer is enough to go on.
@@ -125,7 +125,7 @@ pub enum Standing {
     },
 }
 
-impl Standing {
+impl CallStatus {
     /// The call.
     pub const fn call(&self) -> CallId {
         match self {
@@ -141,16 +141,16 @@ impl Standing {
 impl CallResult {
     /// Whether the model can take it as done.
     pub const fn success(&self) -> bool {
-        matches!(self.ending, Ending::Completed(_) | Ending::Rehearsed(_))
+        matches!(self.ending, CallOutcome::Completed(_) | CallOutcome::Rehearsed(_))
     }
 
     /// What the model reads: the output, a refusal, or what a dry run would do; with what was changed on the way.
     pub fn text(&self) -> String {
         let mut text = self.changes_text();
         match &self.ending {
-            Ending::Completed(output) | Ending::Failed(output) => text.push_str(&output.text),
-            Ending::Withheld(_) | Ending::Refused(_) | Ending::Unknown(_) => {}
-            Ending::Rehearsed(plan) => {
+            CallOutcome::Completed(output) | CallOutcome::Failed(output) => text.push_str(&output.text),
+            CallOutcome::Withheld(_) | CallOutcome::Refused(_) | CallOutcome::Unknown(_) => {}
+            CallOutcome::Rehearsed(plan) => {
                 text.push_str(&format!("[DRY-RUN] {} {}", self.tool, self.arguments));
                 for effect in &plan.effects {
                     text.push_str(&format!("\n[DRY-RUN] would {effect}"));
@@ -169,26 +169,28 @@ impl CallResult {
     pub fn error(&self) -> Option<String> {
         let said = |what: &str, refusal: &Refusal| Some(format!("{what}: {refusal}"));
         match &self.ending {
-            Ending::Completed(_) | Ending::Rehearsed(_) => None,
-            Ending::Failed(output) => Some(output.error.clone().unwrap_or_else(|| "the tool failed".into())),
-            Ending::Refused(refusal) => said("refused", refusal),
-            Ending::Withheld(refusal) => said("it ran, but the result is withheld", refusal),
-            Ending::Unknown(refusal) => {
+            CallOutcome::Completed(_) | CallOutcome::Rehearsed(_) => None,
+            CallOutcome::Failed(output) => {
+                Some(output.error.clone().unwrap_or_else(|| "the tool failed".into()))
+            }
+            CallOutcome::Refused(refusal) => said("refused", refusal),
+            CallOutcome::Withheld(refusal) => said("it ran, but the result is withheld", refusal),
+            CallOutcome::Unknown(refusal) => {
                 said("it may or may not have taken effect; do not repeat it unasked", refusal)
             }
         }
     }
 }
 
-impl Change {
+impl Modification {
     fn sentence(&self, arguments: &Value) -> String {
         let why = self.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
         match self.what {
-            Changed::Arguments => {
+            ModifiedPart::Arguments => {
                 format!("[byleave] {} changed the arguments{why}; used were {arguments}", self.by)
             }
-            Changed::Output => format!("[byleave] {} changed the result{why}", self.by),
-            Changed::Nothing => format!("[byleave] {} says{why}", self.by),
+            ModifiedPart::Output => format!("[byleave] {} changed the result{why}", self.by),
+            ModifiedPart::Nothing => format!("[byleave] {} says{why}", self.by),
         }
     }
 }

@@ -17,12 +17,12 @@ use byleave_core::id::CallId;
 use byleave_core::outcome::Output;
 use serde_json::Value;
 
-use crate::pending::Pending;
+use crate::boxed::BoxFuture;
 
 pub use closure::{input, input_async, input_blocking, output, output_async, output_blocking};
-pub use hold::{Hold, hold};
+pub use hold::{HoldReviewer, hold};
 pub use opinion::IntoOpinion;
-pub use registry::{Covers, Reviewed, Reviewers};
+pub use registry::{ReviewResult, ReviewScope, Reviewers};
 
 /// What a reviewer thinks of a value. A plain `bool` is a verdict, a plain value is a change (R2).
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +50,7 @@ pub enum Opinion<T> {
 
 /// A reviewer could not do its work, which counts as an objection (R3).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReviewFault {
+pub enum ReviewError {
     /// It broke.
     #[error("{0}")]
     Failed(String),
@@ -158,7 +158,7 @@ pub trait InputReviewer: Send + Sync + 'static {
         false
     }
     /// What it thinks.
-    fn review<'a>(&'a self, subject: InputSubject<'a>) -> Pending<'a, Result<Opinion<Value>, ReviewFault>>;
+    fn review<'a>(&'a self, subject: InputSubject<'a>) -> BoxFuture<'a, Result<Opinion<Value>, ReviewError>>;
 }
 
 /// Looks at results before the model sees them.
@@ -166,5 +166,8 @@ pub trait OutputReviewer: Send + Sync + 'static {
     /// Its name in the book.
     fn name(&self) -> &str;
     /// What it thinks.
-    fn review<'a>(&'a self, subject: OutputSubject<'a>) -> Pending<'a, Result<Opinion<Output>, ReviewFault>>;
+    fn review<'a>(
+        &'a self,
+        subject: OutputSubject<'a>,
+    ) -> BoxFuture<'a, Result<Opinion<Output>, ReviewError>>;
 }

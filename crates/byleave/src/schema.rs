@@ -3,8 +3,8 @@
 //! Everything is bounded before it is looked at: the size of arguments, the size of schemas, what a schema unfolds to,
 //! the work of a pattern. Nothing is ever fetched: a schema that refers to another document is refused.
 
+mod complexity;
 mod limits;
-mod survey;
 
 use std::fmt::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,9 +14,9 @@ use jsonschema::error::{ValidationError, ValidationErrorKind};
 use jsonschema::{PatternOptions, ValidationOptions};
 use serde_json::Value;
 
-pub use limits::{Limits, Size, TooLarge};
-use survey::Survey;
-pub(crate) use survey::has_argument;
+use complexity::SchemaComplexity;
+pub(crate) use complexity::has_argument;
+pub use limits::{JsonLimits, JsonSize, JsonTooLargeError};
 
 /// How many errors the model is told at once.
 const ERRORS_SHOWN: usize = 5;
@@ -35,10 +35,10 @@ const ERROR_STEPS_MAX: u64 = 200_000;
 
 /// Why a schema is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadSchema {
+pub enum SchemaError {
     /// It is too large.
     #[error("the schema is {0}")]
-    TooLarge(TooLarge),
+    TooLarge(JsonTooLargeError),
     /// It does not describe a JSON object.
     #[error("the schema must be a JSON object of `type` `object`: arguments always are an object")]
     NotForObjects,
@@ -73,28 +73,29 @@ pub enum BadSchema {
 pub struct Validator {
     compiled: jsonschema::Validator,
     required: Vec<String>,
-    survey: Survey,
+    survey: SchemaComplexity,
 }
 
 impl Validator {
     /// Makes a schema ready: draft 2020-12, unless `$schema` says otherwise.
-    pub fn new(schema: &Value) -> Result<Self, BadSchema> {
-        Limits::SCHEMA.measure(schema).map_err(BadSchema::TooLarge)?;
+    pub fn new(schema: &Value) -> Result<Self, SchemaError> {
+        JsonLimits::SCHEMA.measure(schema).map_err(SchemaError::TooLarge)?;
         if !describes_objects(schema) {
-            return Err(BadSchema::NotForObjects);
+            return Err(SchemaError::NotForObjects);
         }
-        let survey = survey::survey(schema)?;
+        let survey = complexity::survey(schema)?;
         let compiled = catch_unwind(AssertUnwindSafe(|| compile(schema)))
-            .map_err(|_| BadSchema::Invalid { why: "it cannot be compiled".into() })??;
+            .map_err(|_| SchemaError::Invalid { why: "it cannot be compiled".into() })??;
         let required = schema.get("required").and_then(Value::as_array);
         let required = required.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
         Ok(Self { compiled, required, survey })
     }
 
     /// Checks the arguments of a call; the refusal says what is wrong where, for the model to do better.
-    pub fn check(&self, arguments: &Value, limits: &Limits) -> Result<(), Refusal> {
-        let too_large =
-            |why: TooLarge| Refusal::new(Code::ArgumentsTooLarge, format!("the arguments are {why}"));
+    pub fn check(&self, arguments: &Value, limits: &JsonLimits) -> Result<(), Refusal> {
+        let too_large = |why: JsonTooLargeError| {
+            Refusal::new(Code::ArgumentsTooLarge, format!("the arguments are {why}"))
+        };
         let size = self.bounded(limits).measure(arguments).map_err(too_large)?;
         if !arguments.is_object() {
             let why = format!("the arguments must be a JSON object, not {}", kind(arguments));
@@ -114,7 +115,7 @@ impl Validator {
     /// Takes out optional arguments that are null where the schema does not accept null; the rest stays as it is.
     ///
     /// Some models write null for an argument they do not give. For callers that ask for it; check the result.
-    pub fn without_nulls(&self, mut arguments: Value, limits: &Limits) -> Value {
+    pub fn without_nulls(&self, mut arguments: Value, limits: &JsonLimits) -> Value {
         let has_nulls = arguments.as_object().is_some_and(|fields| fields.values().any(Value::is_null));
         let Ok(size) = self.bounded(limits).measure(&arguments) else { return arguments };
         if !has_nulls || self.is_endless(&size) {
@@ -135,21 +136,21 @@ impl Validator {
     }
 
     /// The limits, with no more depth than this schema can be followed down to.
-    fn bounded(&self, limits: &Limits) -> Limits {
+    fn bounded(&self, limits: &JsonLimits) -> JsonLimits {
         let depth_max = match self.survey.loops {
             0 => limits.depth_max,
             _ => limits.depth_max.min(DESCENT_MAX / self.survey.step),
         };
-        Limits { depth_max, ..*limits }
+        JsonLimits { depth_max, ..*limits }
     }
 
     /// Whether collecting every error could take too long: each loop may be gone round once per level.
-    fn is_endless(&self, size: &Size) -> bool {
+    fn is_endless(&self, size: &JsonSize) -> bool {
         let levels = u32::try_from(size.depth).unwrap_or(u32::MAX);
         self.survey.loops > 1 && self.survey.loops.saturating_pow(levels) > ERROR_STEPS_MAX
     }
 
-    fn account(&self, arguments: &Value, size: &Size) -> String {
+    fn account(&self, arguments: &Value, size: &JsonSize) -> String {
         if self.is_endless(size) {
             return "the arguments do not fit the schema; they are nested too deeply to say where".into();
         }
@@ -163,7 +164,7 @@ impl Validator {
     }
 }
 
-fn compile(schema: &Value) -> Result<jsonschema::Validator, BadSchema> {
+fn compile(schema: &Value) -> Result<jsonschema::Validator, SchemaError> {
     let linear = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
     let options = |options: ValidationOptions<'static>| options.offline();
     let first = options(jsonschema::options()).with_pattern_options(linear).build(schema);
@@ -175,7 +176,7 @@ fn compile(schema: &Value) -> Result<jsonschema::Validator, BadSchema> {
             .dfa_size_limit(PATTERN_BYTES_MAX);
         options(jsonschema::options()).with_pattern_options(bounded).build(schema)
     });
-    built.map_err(|error| BadSchema::Invalid { why: sentence(&error) })
+    built.map_err(|error| SchemaError::Invalid { why: sentence(&error) })
 }
 
 fn describes_objects(schema: &Value) -> bool {
@@ -190,7 +191,7 @@ fn describes_objects(schema: &Value) -> bool {
 
 /// What is wrong where, in at most a few hundred characters.
 fn sentence(error: &ValidationError<'_>) -> String {
-    let mut out = Clipped::new(ERROR_CHARS_MAX);
+    let mut out = ClippedText::new(ERROR_CHARS_MAX);
     // Stops by an error of its own once it is full, and what was written until then is what is wanted.
     if write_sentence(&mut out, error).is_err() {
         out.text.push('…');
@@ -198,7 +199,7 @@ fn sentence(error: &ValidationError<'_>) -> String {
     out.text
 }
 
-fn write_sentence(out: &mut Clipped, error: &ValidationError<'_>) -> fmt::Result {
+fn write_sentence(out: &mut ClippedText, error: &ValidationError<'_>) -> fmt::Result {
     let path = error.instance_path().as_str();
     if !path.is_empty() {
         write!(out, "`{path}`: ")?;
@@ -223,7 +224,7 @@ fn write_sentence(out: &mut Clipped, error: &ValidationError<'_>) -> fmt::Result
 }
 
 fn short(value: &Value) -> String {
-    let mut out = Clipped::new(VALUE_CHARS_MAX);
+    let mut out = ClippedText::new(VALUE_CHARS_MAX);
     if write!(out, "{value}").is_err() {
         out.text.push('…');
     }
@@ -242,18 +243,18 @@ fn kind(value: &Value) -> &'static str {
 }
 
 /// Takes text until it is full, so that a large value is never written out whole.
-struct Clipped {
+struct ClippedText {
     text: String,
     left: usize,
 }
 
-impl Clipped {
+impl ClippedText {
     fn new(chars_max: usize) -> Self {
         Self { text: String::new(), left: chars_max }
     }
 }
 
-impl fmt::Write for Clipped {
+impl fmt::Write for ClippedText {
     fn write_str(&mut self, part: &str) -> fmt::Result {
         for c in part.chars() {
             self.left = self.left.checked_sub(1).ok_or(fmt::Error)?;

@@ -45,10 +45,10 @@ mod tests {
     #[test]
     fn a_secret_does_not_print_itself() {
         #[derive(Debug)]
-        struct Holder {
+        struct SecretHolder {
             _key: Secret,
         }
         assert_eq!(format!("{:?}", Secret::from("hunter2")), "Secret(…)");
-        assert!(!format!("{:#?}", Holder { _key: Secret::from("hunter2") }).contains("hunter2"));
+        assert!(!format!("{:#?}", SecretHolder { _key: Secret::from("hunter2") }).contains("hunter2"));
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use byleave_core::challenge::ChallengeWhen;
+use byleave_core::challenge::ChallengeTiming;
 use byleave_core::entry::Limits;
 
 /// What happens when a person must be asked and nobody is there (R7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unattended {
+pub enum UnattendedAction {
     /// Refused, with a message that says what to do.
     #[default]
     Refuse,
@@ -18,7 +18,7 @@ pub enum Unattended {
 
 /// Settings of a gate.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct GateSettings {
     /// Bounds that are pinned to each call.
     pub limits: Limits,
     /// The longest timeout a tool may ask for.
@@ -34,9 +34,9 @@ pub struct Settings {
     /// Questions stay open in the book for someone to answer later.
     pub inbox: bool,
     /// What happens when nobody is there.
-    pub unattended: Unattended,
+    pub unattended: UnattendedAction,
     /// When challenges are made.
-    pub challenge_when: ChallengeWhen,
+    pub challenge_when: ChallengeTiming,
     /// Tools, by name, whose challenge stands in for their checkpoint (R9).
     pub challenge_stands_in: BTreeSet<String>,
     /// A call that a person would be asked about is run on a copy first, where its tool can.
@@ -55,7 +55,7 @@ pub struct Settings {
     pub poll: Duration,
 }
 
-impl Default for Settings {
+impl Default for GateSettings {
     fn default() -> Self {
         Self {
             limits: Limits::default(),
@@ -65,8 +65,8 @@ impl Default for Settings {
             approver_timeout: Duration::from_secs(24 * 3_600),
             stop_grace: Duration::from_secs(2),
             inbox: false,
-            unattended: Unattended::Refuse,
-            challenge_when: ChallengeWhen::BeforeQuestion,
+            unattended: UnattendedAction::Refuse,
+            challenge_when: ChallengeTiming::BeforeQuestion,
             challenge_stands_in: BTreeSet::new(),
             rehearse: true,
             rehearsal_spares: true,

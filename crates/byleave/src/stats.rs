@@ -4,27 +4,27 @@
 //! verify are counted, and what is wanted of them is read off the record as well: a list may find a call, but never says what
 //! came of it.
 
-mod fold;
-mod reading;
-mod spans;
+mod accumulate;
+mod collect;
+mod durations;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
 use byleave_core::call::Millis;
+use byleave_core::decision::AskCause;
 use byleave_core::id::{AgentId, SessionId, TenantId};
 use byleave_core::record::Record;
-use byleave_core::ruling::Cause;
 use serde::Serialize;
 
-pub use self::fold::Tally;
-pub use self::reading::of;
-pub use self::spans::Spans;
+pub use self::accumulate::StatsAccumulator;
+pub use self::collect::of;
+pub use self::durations::DurationStats;
 
 /// Which calls count. Everything that is set must fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct StatsFilter {
     /// Of this tenant.
     pub tenant: Option<TenantId>,
     /// Of this session.
@@ -45,13 +45,13 @@ pub struct Stats {
     /// How many calls came in.
     pub calls: u64,
     /// What came of them.
-    pub outcomes: Outcomes,
+    pub outcomes: OutcomeCounts,
     /// Why calls were refused, withheld or left unknown: how often by code.
     pub codes: BTreeMap<&'static str, u64>,
     /// Calls that destroy: their tool says so, or they are dangerous or cannot be taken back.
-    pub destructive: Destructive,
+    pub destructive: DestructiveCounts,
     /// What people were asked.
-    pub questions: Questions,
+    pub questions: QuestionStats,
     /// By tool, the most used first.
     pub tools: Vec<ToolCount>,
     /// By what asked, the most frequent first. A question that several rules asked for counts for each of them.
@@ -66,7 +66,7 @@ pub struct Stats {
 
 /// What came of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Outcomes {
+pub struct OutcomeCounts {
     /// Ran and say that it worked.
     pub completed: u64,
     /// Ran and say that it did not work.
@@ -85,7 +85,7 @@ pub struct Outcomes {
     pub open: u64,
 }
 
-impl Outcomes {
+impl OutcomeCounts {
     /// Each with its word, in the order in which people read them.
     pub const fn all(&self) -> [(&'static str, u64); 8] {
         [
@@ -103,7 +103,7 @@ impl Outcomes {
 
 /// Calls that destroy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Destructive {
+pub struct DestructiveCounts {
     /// How many came in.
     pub calls: u64,
     /// How many of them began to run.
@@ -112,18 +112,18 @@ pub struct Destructive {
 
 /// What people were asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Questions {
+pub struct QuestionStats {
     /// How many questions.
     pub asked: u64,
     /// What was said to them.
-    pub answers: Answers,
+    pub answers: AnswerCounts,
     /// How long questions stayed open that a person answered, or that nobody did in time.
-    pub waited: Spans,
+    pub waited: DurationStats,
 }
 
 /// What was said to questions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Answers {
+pub struct AnswerCounts {
     /// Go ahead.
     pub yes: u64,
     /// Do not.
@@ -146,7 +146,7 @@ pub struct Answers {
     pub open: u64,
 }
 
-impl Answers {
+impl AnswerCounts {
     /// Each with its word, in the order in which people read them.
     pub const fn all(&self) -> [(&'static str, u64); 10] {
         [
@@ -172,7 +172,7 @@ pub struct ToolCount {
     /// How many calls.
     pub calls: u64,
     /// What came of them.
-    pub outcomes: Outcomes,
+    pub outcomes: OutcomeCounts,
     /// How many questions about them.
     pub asked: u64,
     /// How many of them destroy.
@@ -187,13 +187,13 @@ pub struct RuleCount {
     /// Where the rule stands: layer, file and line.
     pub origin: Option<String>,
     /// Why it asks; absent for a checkpoint and for a held result.
-    pub cause: Option<Cause>,
+    pub cause: Option<AskCause>,
     /// What asked, where it is neither a rule nor a cause: `checkpoint` or `release`.
     pub ceremony: Option<&'static str>,
     /// How many questions.
     pub asked: u64,
     /// What was said to them.
-    pub answers: Answers,
+    pub answers: AnswerCounts,
     /// How many of them a standing leave or a rule could have answered.
     pub sparable: u64,
 }
@@ -212,7 +212,7 @@ impl RuleCount {
 
     /// Whether it was worth sparing: asked again and again, always answered yes, and nothing about it needs a person.
     pub const fn is_always_yes(&self) -> bool {
-        let Answers { yes, leave, open, .. } = self.answers;
+        let AnswerCounts { yes, leave, open, .. } = self.answers;
         self.sparable >= 2 && self.sparable == self.asked && yes >= 2 && yes + leave + open == self.asked
     }
 }
@@ -228,7 +228,7 @@ pub struct DayCount {
     pub asked: u64,
 }
 
-impl Wanted {
+impl StatsFilter {
     /// Whether a record is of a call that counts.
     pub fn fits(&self, record: &Record) -> bool {
         let Some(heading) = record.heading() else { return false };

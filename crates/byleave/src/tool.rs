@@ -14,7 +14,7 @@ use byleave_core::rehearsal::Rehearsal;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::pending::Pending;
+use crate::boxed::BoxFuture;
 
 /// What an agent can use.
 pub trait Tool: Send + Sync + 'static {
@@ -22,7 +22,7 @@ pub trait Tool: Send + Sync + 'static {
     fn manifest(&self) -> &Manifest;
 
     /// The description for the model, which may depend on who asks and where.
-    fn describe(&self, _site: &Site) -> Cow<'_, str> {
+    fn describe(&self, _site: &ToolContext) -> Cow<'_, str> {
         Cow::Borrowed(&self.manifest().description)
     }
 
@@ -32,18 +32,18 @@ pub trait Tool: Send + Sync + 'static {
     fn plan<'a>(
         &'a self,
         _arguments: &'a Value,
-        _site: &'a Site,
-    ) -> Option<Pending<'a, Result<Plan, ToolFault>>> {
+        _site: &'a ToolContext,
+    ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
         None
     }
 
     /// Says whether this call needs an approval; asked only where the manifest says that it depends (T8).
-    fn needs_approval<'a>(&'a self, _arguments: &'a Value) -> Pending<'a, Result<bool, ToolFault>> {
+    fn needs_approval<'a>(&'a self, _arguments: &'a Value) -> BoxFuture<'a, Result<bool, ToolError>> {
         Box::pin(async { Ok(true) })
     }
 
     /// Says why this call cannot run here, whatever a person answers. Called before a person is asked.
-    fn can_run(&self, _run: Run) -> Pending<'_, Result<(), ToolFault>> {
+    fn can_run(&self, _run: RunContext) -> BoxFuture<'_, Result<(), ToolError>> {
         Box::pin(async { Ok(()) })
     }
 
@@ -56,39 +56,39 @@ pub trait Tool: Send + Sync + 'static {
     }
 
     /// How the tool runs on a copy first, where a person would be asked. `None`: it cannot.
-    fn rehearser(&self) -> Option<&dyn Rehearse> {
+    fn rehearser(&self) -> Option<&dyn Rehearsable> {
         None
     }
 
     /// Does it. Never fails outward: a failure is an output that the model can read (T3).
-    fn execute(&self, arguments: Value, run: Run) -> Pending<'_, Output>;
+    fn execute(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Output>;
 }
 
 /// A tool's way to run on a copy first, and to make that very run final afterwards.
 ///
 /// Where the copy is and how it is made is the tool's business; a copy is known by its call, and a call has at most one.
-pub trait Rehearse: Send + Sync {
+pub trait Rehearsable: Send + Sync {
     /// Runs a draft on a copy and on nothing else. A copy that an earlier draft of the call left is dropped.
     ///
     /// Nothing may come of it but the copy: no change elsewhere, no word to anyone.
-    fn rehearse(&self, arguments: Value, run: Run) -> Pending<'_, Result<Rehearsal, Unrehearsed>>;
+    fn rehearse(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Result<Rehearsal, RehearseError>>;
 
     /// Whether the copy is still there, just as it was seen.
-    fn is_kept<'a>(&'a self, call: CallId, seen: &'a Rehearsal) -> Pending<'a, bool>;
+    fn is_kept<'a>(&'a self, call: CallId, seen: &'a Rehearsal) -> BoxFuture<'a, bool>;
 
     /// Makes what was seen final, or the part of it beneath these paths.
     ///
     /// All or nothing, also when the process ends in the middle: called again, it finishes what it began, and what is finished it
     /// only reports.
-    fn commit(&self, seen: Rehearsal, only: Option<Vec<String>>, run: Run) -> Pending<'_, Output>;
+    fn commit(&self, seen: Rehearsal, only: Option<Vec<String>>, run: RunContext) -> BoxFuture<'_, Output>;
 
     /// Drops the copy. Best effort: one that cannot be dropped now is dropped when its time is over.
-    fn discard(&self, call: CallId) -> Pending<'_, ()>;
+    fn discard(&self, call: CallId) -> BoxFuture<'_, ()>;
 }
 
 /// Why there was no rehearsal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unrehearsed {
+pub enum RehearseError {
     /// It cannot be had here, or not for this call. For people, and for the record: without contents of the call.
     #[error("{0}")]
     Not(String),
@@ -100,11 +100,11 @@ pub enum Unrehearsed {
 /// Something a tool could not work out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct ToolFault(pub String);
+pub struct ToolError(pub String);
 
 /// Who asks, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
+pub struct ToolContext {
     /// Whose session: the name of one says nothing alone.
     pub tenant: TenantId,
     /// The session.
@@ -117,11 +117,11 @@ pub struct Site {
 
 /// What a tool is given to run with.
 #[derive(Clone)]
-pub struct Run {
+pub struct RunContext {
     /// The call.
     pub call: CallId,
     /// Who asks, and where.
-    pub site: Site,
+    pub site: ToolContext,
     /// The effects that were permitted. Anything else is not.
     pub plan: Arc<Plan>,
     /// Told when the work must stop.
@@ -133,7 +133,7 @@ pub struct Run {
     /// What the rule that allows the call requires of the sandbox, by name. A waiver does not count against it.
     pub guarantees: Vec<String>,
     progress: Arc<dyn Fn(Progress) + Send + Sync>,
-    printed: Option<Arc<dyn Fn(Printed) + Send + Sync>>,
+    printed: Option<Arc<dyn Fn(OutputChunk) + Send + Sync>>,
 }
 
 /// How far a call has come.
@@ -149,18 +149,18 @@ pub struct Progress {
 ///
 /// For people at a screen, as it comes: no reviewer has seen it, nothing in it is masked, and it is not what the model gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Printed {
+pub struct OutputChunk {
     /// What was printed. Whole characters, however the bytes of them came.
     pub text: Arc<str>,
     /// How many bytes just before it were printed too fast to be passed on. The result of the call has them, as far as it goes.
     pub left_out: u64,
 }
 
-impl Run {
+impl RunContext {
     /// What a tool is given to run with; `progress` is called with each report.
     pub fn new(
         call: CallId,
-        site: Site,
+        site: ToolContext,
         plan: Arc<Plan>,
         cancel: CancellationToken,
         progress: Arc<dyn Fn(Progress) + Send + Sync>,
@@ -192,14 +192,14 @@ impl Run {
 
     /// The same with somebody who sees what is printed while it runs; `printed` must not block.
     #[must_use]
-    pub fn with_printed(self, printed: Arc<dyn Fn(Printed) + Send + Sync>) -> Self {
+    pub fn with_printed(self, printed: Arc<dyn Fn(OutputChunk) + Send + Sync>) -> Self {
         Self { printed: Some(printed), ..self }
     }
 
     /// Passes on what was printed, to whoever watches. In a rehearsal nobody does.
     ///
     /// What is passed on waits in a queue of so many events, not bytes, for who is slow: put together what comes within a moment.
-    pub fn printed(&self, printed: Printed) {
+    pub fn printed(&self, printed: OutputChunk) {
         if let Some(pass_on) = &self.printed {
             pass_on(printed);
         }

@@ -2,14 +2,14 @@
 //!
 //! It only tells what there is. Finding a tool is no permission to use it.
 
-use byleave_core::manifest::Class;
+use byleave_core::manifest::PermissionClass;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::catalog::{Catalog, Entry};
-use crate::tool::{Run, Site, Tool};
-use crate::typed::{Json, Typed};
+use crate::catalog::{Catalog, CatalogEntry};
+use crate::tool::{RunContext, Tool, ToolContext};
+use crate::typed_tool::{Json, TypedTool};
 
 /// The name of the tool.
 pub const NAME: &str = "tool_search";
@@ -33,7 +33,7 @@ fn limit_default() -> usize {
 }
 
 #[derive(Debug, Serialize)]
-struct Found {
+struct ToolSearchResult {
     tools: Vec<FoundTool>,
 }
 
@@ -45,7 +45,7 @@ struct FoundTool {
 }
 
 impl FoundTool {
-    fn new(entry: &Entry, site: &Site) -> Self {
+    fn new(entry: &CatalogEntry, site: &ToolContext) -> Self {
         Self {
             name: entry.name().into(),
             description: entry.describe(site).into_owned(),
@@ -57,22 +57,22 @@ impl FoundTool {
 /// A tool that searches this catalog, to be registered in it or in another. Does not keep it alive.
 pub fn tool_search(catalog: &Catalog) -> impl Tool {
     let catalog = catalog.downgrade();
-    let search = move |args: Query, run: Run| {
+    let search = move |args: Query, run: RunContext| {
         let found = catalog.upgrade().map(|catalog| {
             // One more, since the search itself may be among what it finds.
             let limit = args.limit.clamp(1, LIMIT_MAX);
             let entries = catalog.search(&args.query, limit + 1);
             let others = entries.iter().filter(|entry| entry.name() != NAME).take(limit);
-            Found { tools: others.map(|entry| FoundTool::new(entry, &run.site)).collect() }
+            ToolSearchResult { tools: others.map(|entry| FoundTool::new(entry, &run.site)).collect() }
         });
         async move { found.map(Json).ok_or("the catalog is gone; nothing can be searched") }
     };
-    Typed::new(
+    TypedTool::new(
         NAME,
         "Finds tools by name or by what they do. Returns names, descriptions and schemas.",
         search,
     )
-    .class(Class::Readonly)
+    .class(PermissionClass::Readonly)
     .hint("find tools by name or purpose")
     .audit_operation("read")
     .read_only()

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use byleave::core::call::Mode;
 use byleave::core::id::{AgentId, TenantId};
-use byleave::core::policy::{Places, Policy};
+use byleave::core::policy::{PathVariables, Policy};
 use byleave::gate::Gate;
-use byleave_acp::{Client, Gates, Proxy, ProxyFault, Who};
+use byleave_acp::{CallerIdentity, EditorApprover, GateProvider, Proxy, ProxyError};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::task::JoinHandle;
@@ -16,12 +16,12 @@ use tokio::task::JoinHandle;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One end of a pipe in each direction.
-pub(crate) struct End {
+pub(crate) struct PipeEnd {
     pub(crate) reads: BufReader<DuplexStream>,
     pub(crate) writes: DuplexStream,
 }
 
-impl End {
+impl PipeEnd {
     pub(crate) async fn say(&mut self, line: &str) {
         self.writes.write_all(format!("{line}\n").as_bytes()).await.unwrap();
     }
@@ -41,16 +41,17 @@ impl End {
 }
 
 /// Gates in memory, under the built-in rules; the editor is asked where that is wanted.
-pub(crate) struct Memory {
-    client: Option<Arc<Client>>,
+pub(crate) struct MemoryGates {
+    client: Option<Arc<EditorApprover>>,
     gates: Mutex<HashMap<String, Gate>>,
 }
 
-impl Gates for Memory {
+impl GateProvider for MemoryGates {
     fn gate(&self, cwd: &str) -> Result<Gate, String> {
         let mut gates = self.gates.lock().unwrap();
         let build = || {
-            let places = Places { workspace: Some(cwd), home: Some("/home/ann"), ..Places::default() };
+            let places =
+                PathVariables { workspace: Some(cwd), home: Some("/home/ann"), ..PathVariables::default() };
             let mut builder = Gate::builder().policy(Policy::builtin(&places).unwrap());
             if let Some(client) = &self.client {
                 builder = builder.approver(Arc::clone(client) as Arc<_>);
@@ -61,17 +62,17 @@ impl Gates for Memory {
     }
 }
 
-pub(crate) struct Between {
-    pub(crate) editor: End,
-    pub(crate) agent: End,
-    pub(crate) proxy: JoinHandle<Result<(), ProxyFault>>,
+pub(crate) struct ProxyFixture {
+    pub(crate) editor: PipeEnd,
+    pub(crate) agent: PipeEnd,
+    pub(crate) proxy: JoinHandle<Result<(), ProxyError>>,
 }
 
 /// A proxy in this mode; `asks` lets it ask the editor.
-pub(crate) fn between(mode: Mode, asks: bool) -> Between {
-    let client = Arc::new(Client::default());
-    let gates = Arc::new(Memory { client: asks.then(|| Arc::clone(&client)), gates: Mutex::default() });
-    let who = Who {
+pub(crate) fn between(mode: Mode, asks: bool) -> ProxyFixture {
+    let client = Arc::new(EditorApprover::default());
+    let gates = Arc::new(MemoryGates { client: asks.then(|| Arc::clone(&client)), gates: Mutex::default() });
+    let who = CallerIdentity {
         tenant: TenantId::new("local").unwrap(),
         agent: AgentId::new("fake").unwrap(),
         mode,
@@ -82,9 +83,9 @@ pub(crate) fn between(mode: Mode, asks: bool) -> Between {
     let ((agent_out, from_agent), (to_agent, agent_in)) = (pipe(), pipe());
     let proxy =
         tokio::spawn(Proxy::run(who, gates, client, (from_editor, to_editor), (from_agent, to_agent)));
-    Between {
-        editor: End { reads: BufReader::new(editor_in), writes: editor_out },
-        agent: End { reads: BufReader::new(agent_in), writes: agent_out },
+    ProxyFixture {
+        editor: PipeEnd { reads: BufReader::new(editor_in), writes: editor_out },
+        agent: PipeEnd { reads: BufReader::new(agent_in), writes: agent_out },
         proxy,
     }
 }

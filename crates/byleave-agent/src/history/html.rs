@@ -1,9 +1,9 @@
 //! A conversation as one page of HTML: nothing of it is fetched from anywhere, and nothing in it runs.
 
-use byleave::core::moment::utc;
+use byleave::core::time_format::utc;
 use serde_json::Value;
 
-use super::{History, Message, Role};
+use super::{History, HistoryMessage, MessageRole};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -30,7 +30,7 @@ pub fn html(history: &History) -> String {
     out
 }
 
-fn section(message: &Message) -> String {
+fn section(message: &HistoryMessage) -> String {
     let when = utc(message.timestamp);
     if let Some(result) = &message.result {
         let (tool, outcome) = (escaped(&result.told.tool), escaped(&result.outcome));
@@ -42,8 +42,8 @@ fn section(message: &Message) -> String {
         );
     }
     let (class, who) = match message.role {
-        Role::User => ("user", "Person"),
-        Role::Assistant | Role::Tool => ("assistant", "Model"),
+        MessageRole::User => ("user", "Person"),
+        MessageRole::Assistant | MessageRole::Tool => ("assistant", "Model"),
     };
     let mut out = format!("<section class=\"{class}\"><h2>{who}</h2><p class=\"about\">{when}</p>");
     for thought in message.thoughts.iter().filter(|thought| !thought.is_empty()) {

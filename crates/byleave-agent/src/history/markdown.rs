@@ -1,9 +1,9 @@
 //! A conversation as Markdown.
 
-use byleave::core::moment::utc;
+use byleave::core::time_format::utc;
 use serde_json::Value;
 
-use super::{History, Message, Role};
+use super::{History, HistoryMessage, MessageRole};
 
 /// A conversation as Markdown. What tools put out is fenced, so that nothing in it passes for a message.
 pub fn markdown(history: &History) -> String {
@@ -24,7 +24,7 @@ pub fn markdown(history: &History) -> String {
     out
 }
 
-fn section(message: &Message) -> String {
+fn section(message: &HistoryMessage) -> String {
     let when = utc(message.timestamp);
     match (&message.result, message.role) {
         (Some(result), _) => {
@@ -36,7 +36,7 @@ fn section(message: &Message) -> String {
                 fenced("text", &message.content)
             )
         }
-        (None, Role::User) => format!("\n## Person\n\n{when}\n\n{}", quoted(&message.content)),
+        (None, MessageRole::User) => format!("\n## Person\n\n{when}\n\n{}", quoted(&message.content)),
         (None, _) => {
             let mut out = format!("\n## Model\n\n{when}\n\n");
             for thought in message.thoughts.iter().filter(|thought| !thought.is_empty()) {

@@ -2,9 +2,9 @@
 
 use byleave_core::escape::is_printable;
 
-use super::arguments;
-use super::{Described, Persona};
-use crate::blocks::PROTOCOL;
+use super::schema_text;
+use super::{Persona, ToolDescription};
+use crate::tool_blocks::PROTOCOL;
 
 /// How all work, before what the persona adds.
 const WORK: &str = include_str!("words/work.md");
@@ -17,10 +17,10 @@ const HOSTED: &str = include_str!("words/hosted.md");
 
 /// How calls get to us, and so what a prompt must say of the tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Calls {
+pub enum ToolCallFormat {
     /// Somebody else tells the model its tools and how to ask for them: its provider, or what stands in for one.
     Native,
-    /// By [blocks](crate::blocks), of which the prompt is all that the model hears.
+    /// By [blocks](crate::tool_blocks), of which the prompt is all that the model hears.
     Blocks,
 }
 
@@ -28,17 +28,17 @@ impl Persona {
     /// The system prompt, from the tools of this turn; of those, the ones that this persona [has](Self::has).
     ///
     /// The same persona and tools, in whatever order, give the same bytes.
-    pub fn prompt(&self, tools: &[Described], calls: Calls) -> String {
+    pub fn prompt(&self, tools: &[ToolDescription], calls: ToolCallFormat) -> String {
         self.told(tools, calls, None)
     }
 
     /// The prompt for a persona that a provider hosts (L8), as Markdown: whole, with the protocol of blocks. What such a model
     /// writes is read, and what it asks for is run, here.
-    pub fn export(&self, tools: &[Described]) -> String {
-        self.told(tools, Calls::Blocks, Some(HOSTED))
+    pub fn export(&self, tools: &[ToolDescription]) -> String {
+        self.told(tools, ToolCallFormat::Blocks, Some(HOSTED))
     }
 
-    fn told(&self, tools: &[Described], calls: Calls, also: Option<&str>) -> String {
+    fn told(&self, tools: &[ToolDescription], calls: ToolCallFormat, also: Option<&str>) -> String {
         let mut parts = vec![format!("# {}", self.name)];
         parts.extend((!self.prompt.is_empty()).then(|| self.prompt.clone()));
         parts.extend(also.map(paragraph));
@@ -46,14 +46,14 @@ impl Persona {
         parts.push(format!("## How you work\n\n{}{own}", paragraph(WORK)));
         parts.push(format!("## The gate\n\n{}", paragraph(GATE)));
         parts.push("## Tools".to_owned());
-        let mut tools: Vec<&Described> = tools.iter().filter(|tool| self.has(&tool.name)).collect();
+        let mut tools: Vec<&ToolDescription> = tools.iter().filter(|tool| self.has(&tool.name)).collect();
         tools.sort_by_key(|tool| &tool.name);
         parts.extend(match calls {
             _ if tools.is_empty() => vec!["You have no tools: you can only answer.".to_owned()],
-            Calls::Native => {
+            ToolCallFormat::Native => {
                 vec!["You have these tools and no others:".to_owned(), list(&tools, named)]
             }
-            Calls::Blocks => vec![
+            ToolCallFormat::Blocks => vec![
                 PROTOCOL.to_owned(),
                 paragraph(RESULTS),
                 "You have these tools and no others, each with its `args`:".to_owned(),
@@ -70,25 +70,25 @@ fn paragraph(words: &str) -> String {
     words.trim().to_owned()
 }
 
-fn list(tools: &[&Described], told: fn(&Described) -> String) -> String {
+fn list(tools: &[&ToolDescription], told: fn(&ToolDescription) -> String) -> String {
     tools.iter().map(|tool| told(tool)).collect::<Vec<_>>().join("\n")
 }
 
-fn named(tool: &Described) -> String {
+fn named(tool: &ToolDescription) -> String {
     format!("- `{}`: {}", contained(&tool.name, 2), confirmation(tool))
 }
 
-fn in_full(tool: &Described) -> String {
+fn in_full(tool: &ToolDescription) -> String {
     let mut told = format!("- `{}`: {}", contained(&tool.name, 2), contained(tool.description.trim(), 2));
     told.push_str(&format!("\n  ({})", confirmation(tool)));
-    for line in arguments::lines(&tool.schema) {
+    for line in schema_text::lines(&tool.schema) {
         let indent = line.depth.saturating_mul(2).saturating_add(2);
         told.push_str(&format!("\n{:indent$}- {}", "", contained(&line.text, indent.saturating_add(2))));
     }
     told
 }
 
-fn confirmation(tool: &Described) -> String {
+fn confirmation(tool: &ToolDescription) -> String {
     let challenged = if tool.is_challenged { "; you must make the case against it first" } else { "" };
     format!("{}{challenged}", tool.asked.told())
 }

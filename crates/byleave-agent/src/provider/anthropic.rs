@@ -4,13 +4,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::Settings;
-use super::events::json;
-use super::request::{Step, present, steps, thoughts};
-use super::speech::{Asked, Speech, word};
-use super::trouble::Broken;
-use super::wire::{Now, Reader};
-use crate::model::{CallResult, Said, Stop, Turn};
+use super::ProviderSettings;
+use super::event_stream::json;
+use super::messages::{RequestMessage, present, steps, thoughts};
+use super::response_builder::{PartialCall, ResponseBuilder, word};
+use super::retry::TransportError;
+use super::transport::{EventParser, StreamState};
+use crate::model::{ModelResponse, StopReason, ToolResult, TurnRequest};
 
 /// Written at most where nothing is said: the least of what the models of today can, and enough for any thought below.
 const OUTPUT_TOKENS_MAX: u32 = 32_000;
@@ -28,14 +28,14 @@ const BY_BUDGET: [&str; 9] = [
 ];
 
 /// The request of a turn. The tools and the system prompt are marked to be kept for the next one, and so is all that was said.
-pub(super) fn body(settings: &Settings, by: &str, turn: Turn<'_>) -> Value {
+pub(super) fn body(settings: &ProviderSettings, by: &str, turn: TurnRequest<'_>) -> Value {
     let messages: Vec<Value> = steps(turn.messages)
         .into_iter()
         .map(|step| match step {
-            Step::Told(text) => json!({"role": "user", "content": text}),
-            Step::Said(said) => json!({"role": "assistant", "content": spoken(said, by)}),
-            Step::Results(results) => {
-                let result = |result: &CallResult| {
+            RequestMessage::Told(text) => json!({"role": "user", "content": text}),
+            RequestMessage::Said(said) => json!({"role": "assistant", "content": spoken(said, by)}),
+            RequestMessage::Results(results) => {
+                let result = |result: &ToolResult| {
                     json!({
                         "type": "tool_result",
                         "tool_use_id": result.call,
@@ -72,7 +72,7 @@ pub(super) fn body(settings: &Settings, by: &str, turn: Turn<'_>) -> Value {
     }))
 }
 
-fn spoken(said: &Said, by: &str) -> Vec<Value> {
+fn spoken(said: &ModelResponse, by: &str) -> Vec<Value> {
     let thoughts = thoughts(said, by).iter().filter_map(|thought| match &thought.seal {
         // Unsigned, none is taken.
         Value::Null => None,
@@ -91,20 +91,20 @@ fn spoken(said: &Said, by: &str) -> Vec<Value> {
 }
 
 #[derive(Deserialize)]
-struct Event<'a> {
+struct AnthropicEvent<'a> {
     #[serde(rename = "type")]
     kind: String,
     index: Option<u64>,
     message: Option<Value>,
     #[serde(borrow)]
-    content_block: Option<Block<'a>>,
-    delta: Option<Delta>,
+    content_block: Option<AnthropicBlock<'a>>,
+    delta: Option<AnthropicDelta>,
     usage: Option<Value>,
     error: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct Block<'a> {
+struct AnthropicBlock<'a> {
     #[serde(rename = "type")]
     kind: String,
     text: Option<String>,
@@ -118,7 +118,7 @@ struct Block<'a> {
 }
 
 #[derive(Default, Deserialize)]
-struct Delta {
+struct AnthropicDelta {
     #[serde(rename = "type", default)]
     kind: String,
     text: Option<String>,
@@ -130,12 +130,12 @@ struct Delta {
 
 /// Reads a stream.
 #[derive(Default)]
-pub(super) struct Stream {
+pub(super) struct AnthropicParser {
     /// The block that is open, and its index.
-    open: Option<(u64, Open)>,
+    open: Option<(u64, OpenBlock)>,
 }
 
-enum Open {
+enum OpenBlock {
     Text,
     /// A thought, with its signature so far.
     Thought(String),
@@ -145,9 +145,9 @@ enum Open {
     Closed,
 }
 
-impl Reader for Stream {
-    fn read(&mut self, event: &str, speech: &mut Speech<'_>) -> Result<Now, Broken> {
-        let event: Event<'_> = json(event)?;
+impl EventParser for AnthropicParser {
+    fn read(&mut self, event: &str, speech: &mut ResponseBuilder<'_>) -> Result<StreamState, TransportError> {
+        let event: AnthropicEvent<'_> = json(event)?;
         match (event.kind.as_str(), event.index, event.content_block) {
             ("content_block_start", Some(index), Some(block)) if self.open.is_none() => {
                 self.open = Some((index, begin(block, speech)?));
@@ -156,16 +156,16 @@ impl Reader for Stream {
                 Some((open, block)) if *open == index => {
                     more(block, event.delta.unwrap_or_default(), speech)?;
                 }
-                _ => return Err(Broken::Unreadable("a piece belongs to no block")),
+                _ => return Err(TransportError::Unreadable("a piece belongs to no block")),
             },
             ("content_block_stop", Some(index), None) => match self.open.take() {
-                Some((open, Open::Thought(signature))) if open == index => {
+                Some((open, OpenBlock::Thought(signature))) if open == index => {
                     if !signature.is_empty() {
                         speech.sign(&signature)?;
                     }
                 }
                 Some((open, _)) if open == index => {}
-                _ => return Err(Broken::Unreadable("a block ends that did not begin")),
+                _ => return Err(TransportError::Unreadable("a block ends that did not begin")),
             },
             ("message_start", None, None) => {
                 count(event.message.as_ref().and_then(|message| message.get("usage")), speech);
@@ -177,70 +177,74 @@ impl Reader for Stream {
                 }
             }
             ("message_stop", None, None) => {
-                if let Some((_, Open::Call(place))) = self.open
+                if let Some((_, OpenBlock::Call(place))) = self.open
                     && let Some(call) = speech.asked(place)
                 {
                     call.wrong = Some("it was not finished".to_owned());
                 }
-                return if speech.stop.is_some() { Ok(Now::Ended) } else { Err(Broken::Off) };
+                return if speech.stop.is_some() { Ok(StreamState::Ended) } else { Err(TransportError::Off) };
             }
-            ("error", ..) => return Err(Broken::error(&event.error.unwrap_or_default())),
+            ("error", ..) => return Err(TransportError::error(&event.error.unwrap_or_default())),
             // What is new here and no part of the message may be skipped, says the protocol.
             (_, None, None) => {}
-            _ => return Err(Broken::Unreadable("it has a block in a place where none belongs")),
+            _ => return Err(TransportError::Unreadable("it has a block in a place where none belongs")),
         }
-        Ok(Now::GoesOn)
+        Ok(StreamState::GoesOn)
     }
 }
 
-fn begin(block: Block<'_>, speech: &mut Speech<'_>) -> Result<Open, Broken> {
+fn begin(block: AnthropicBlock<'_>, speech: &mut ResponseBuilder<'_>) -> Result<OpenBlock, TransportError> {
     match block.kind.as_str() {
         "text" => {
             speech.text(&block.text.unwrap_or_default())?;
-            Ok(Open::Text)
+            Ok(OpenBlock::Text)
         }
         "thinking" => {
             speech.thought(&block.thinking.unwrap_or_default())?;
-            Ok(Open::Thought(block.signature.unwrap_or_default()))
+            Ok(OpenBlock::Thought(block.signature.unwrap_or_default()))
         }
         "redacted_thinking" => {
             speech.sealed(json!({"type": block.kind, "data": block.data}))?;
-            Ok(Open::Closed)
+            Ok(OpenBlock::Closed)
         }
         "tool_use" => {
             // Empty here, as it comes in pieces; whole where somebody else speaks this dialect.
             let input = block.input.map(RawValue::get).filter(|input| !is_empty_object(input));
             let (id, name) = (block.id.unwrap_or_default(), block.name.unwrap_or_default());
             let args = input.unwrap_or_default().to_owned();
-            speech.call(Asked { id, name, args, ..Asked::default() }).map(Open::Call)
+            speech.call(PartialCall { id, name, args, ..PartialCall::default() }).map(OpenBlock::Call)
         }
         other => {
             speech.unknown(other)?;
-            Ok(Open::Closed)
+            Ok(OpenBlock::Closed)
         }
     }
 }
 
-fn more(block: &mut Open, delta: Delta, speech: &mut Speech<'_>) -> Result<(), Broken> {
+fn more(
+    block: &mut OpenBlock,
+    delta: AnthropicDelta,
+    speech: &mut ResponseBuilder<'_>,
+) -> Result<(), TransportError> {
     match (block, delta.kind.as_str()) {
-        (Open::Text, "text_delta") => speech.text(&delta.text.unwrap_or_default()),
-        (Open::Text, "citations_delta") | (Open::Closed, _) => Ok(()),
-        (Open::Thought(_), "thinking_delta") => speech.thought(&delta.thinking.unwrap_or_default()),
-        (Open::Thought(signature), "signature_delta") => {
+        (OpenBlock::Text, "text_delta") => speech.text(&delta.text.unwrap_or_default()),
+        (OpenBlock::Text, "citations_delta") | (OpenBlock::Closed, _) => Ok(()),
+        (OpenBlock::Thought(_), "thinking_delta") => speech.thought(&delta.thinking.unwrap_or_default()),
+        (OpenBlock::Thought(signature), "signature_delta") => {
             let more = delta.signature.unwrap_or_default();
             signature.push_str(&more);
             speech.count(more.len())
         }
-        (Open::Call(place), "input_json_delta") => {
+        (OpenBlock::Call(place), "input_json_delta") => {
             speech.args(*place, &delta.partial_json.unwrap_or_default())
         }
-        (Open::Call(place), kind) => {
+        (OpenBlock::Call(place), kind) => {
             if let Some(call) = speech.asked(*place) {
                 call.wrong = Some(format!("a piece of the kind `{}` in it is not known", word(kind)));
             }
             Ok(())
         }
-        (Open::Text | Open::Thought(_), kind) => speech.unknown(kind),
+        (OpenBlock::Text | OpenBlock::Thought(_), kind) => speech.unknown(kind),
     }
 }
 
@@ -249,7 +253,7 @@ fn is_empty_object(json: &str) -> bool {
 }
 
 /// Counts what was said to be used. What came from a cache or went into it is not among the input here.
-fn count(usage: Option<&Value>, speech: &mut Speech<'_>) {
+fn count(usage: Option<&Value>, speech: &mut ResponseBuilder<'_>) {
     let tokens = |field: &str| usage?.get(field)?.as_u64();
     if let Some(input) = tokens("input_tokens") {
         let cached = tokens("cache_read_input_tokens");
@@ -260,12 +264,12 @@ fn count(usage: Option<&Value>, speech: &mut Speech<'_>) {
     speech.usage.output_tokens = tokens("output_tokens").or(speech.usage.output_tokens);
 }
 
-fn stop(reason: &str) -> Stop {
+fn stop(reason: &str) -> StopReason {
     match reason {
-        "end_turn" | "stop_sequence" => Stop::Done,
-        "tool_use" => Stop::Calls,
-        "max_tokens" | "model_context_window_exceeded" => Stop::Length,
-        "refusal" => Stop::Filtered,
-        other => Stop::Named(word(other)),
+        "end_turn" | "stop_sequence" => StopReason::Done,
+        "tool_use" => StopReason::Calls,
+        "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
+        "refusal" => StopReason::Filtered,
+        other => StopReason::Named(word(other)),
     }
 }

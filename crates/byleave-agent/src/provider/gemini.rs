@@ -7,13 +7,13 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::events::json;
-use super::request::{Step, present, steps, thoughts};
-use super::speech::{Asked, Speech, word};
-use super::trouble::Broken;
-use super::wire::{Now, Reader};
-use super::{Effort, Settings};
-use crate::model::{CallResult, Said, Stop, Turn, Usage};
+use super::event_stream::json;
+use super::messages::{RequestMessage, present, steps, thoughts};
+use super::response_builder::{PartialCall, ResponseBuilder, word};
+use super::retry::TransportError;
+use super::transport::{EventParser, StreamState};
+use super::{ProviderSettings, ReasoningEffort};
+use crate::model::{ModelResponse, StopReason, TokenUsage, ToolResult, TurnRequest};
 
 /// Models that are told how long to think by a number of tokens, by the beginning of their names.
 const BY_BUDGET: &str = "gemini-2";
@@ -22,14 +22,14 @@ const PARTS: [&str; 6] =
     ["text", "thought", "thoughtSignature", "functionCall", "partMetadata", "videoMetadata"];
 
 /// The request of a turn.
-pub(super) fn body(settings: &Settings, by: &str, turn: Turn<'_>) -> Value {
+pub(super) fn body(settings: &ProviderSettings, by: &str, turn: TurnRequest<'_>) -> Value {
     let contents: Vec<Value> = steps(turn.messages)
         .into_iter()
         .map(|step| match step {
-            Step::Told(text) => json!({"role": "user", "parts": [{"text": text}]}),
-            Step::Said(said) => json!({"role": "model", "parts": spoken(said, by)}),
-            Step::Results(results) => {
-                let part = |result: &CallResult| {
+            RequestMessage::Told(text) => json!({"role": "user", "parts": [{"text": text}]}),
+            RequestMessage::Said(said) => json!({"role": "model", "parts": spoken(said, by)}),
+            RequestMessage::Results(results) => {
+                let part = |result: &ToolResult| {
                     let response = json!({"id": result.call, "name": result.tool, "response": result.told()});
                     json!({"functionResponse": response})
                 };
@@ -64,15 +64,15 @@ pub(super) fn body(settings: &Settings, by: &str, turn: Turn<'_>) -> Value {
     }))
 }
 
-const fn level(effort: Effort) -> &'static str {
+const fn level(effort: ReasoningEffort) -> &'static str {
     match effort {
-        Effort::Low => "LOW",
-        Effort::Medium => "MEDIUM",
-        Effort::High => "HIGH",
+        ReasoningEffort::Low => "LOW",
+        ReasoningEffort::Medium => "MEDIUM",
+        ReasoningEffort::High => "HIGH",
     }
 }
 
-fn spoken(said: &Said, by: &str) -> Vec<Value> {
+fn spoken(said: &ModelResponse, by: &str) -> Vec<Value> {
     let (mut parts, mut sealed) = (Vec::new(), Vec::new());
     for thought in thoughts(said, by) {
         match &thought.seal {
@@ -99,7 +99,7 @@ fn spoken(said: &Said, by: &str) -> Vec<Value> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Event<'a> {
+struct GeminiEvent<'a> {
     #[serde(borrow)]
     candidates: Option<Vec<Candidate<'a>>>,
     prompt_feedback: Option<Value>,
@@ -111,20 +111,20 @@ struct Event<'a> {
 #[serde(rename_all = "camelCase")]
 struct Candidate<'a> {
     #[serde(borrow)]
-    content: Option<Content<'a>>,
+    content: Option<GeminiContent<'a>>,
     finish_reason: Option<String>,
     finish_message: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Content<'a> {
+struct GeminiContent<'a> {
     #[serde(borrow)]
     parts: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Part<'a> {
+struct GeminiPart<'a> {
     text: Option<String>,
     thought: Option<bool>,
     thought_signature: Option<String>,
@@ -144,23 +144,23 @@ struct FunctionCall<'a> {
 }
 
 /// Reads a stream.
-pub(super) struct Stream;
+pub(super) struct GeminiParser;
 
-impl Reader for Stream {
-    fn read(&mut self, event: &str, speech: &mut Speech<'_>) -> Result<Now, Broken> {
-        let event: Event<'_> = json(event)?;
+impl EventParser for GeminiParser {
+    fn read(&mut self, event: &str, speech: &mut ResponseBuilder<'_>) -> Result<StreamState, TransportError> {
+        let event: GeminiEvent<'_> = json(event)?;
         if let Some(error) = event.error {
-            return Err(Broken::error(&error));
+            return Err(TransportError::error(&error));
         }
         let mut candidates = event.candidates.unwrap_or_default().into_iter();
         if let Some(candidate) = candidates.next() {
             said(candidate, speech)?;
         }
         if candidates.next().is_some() {
-            return Err(Broken::Unreadable("it has several choices"));
+            return Err(TransportError::Unreadable("it has several choices"));
         }
         if event.prompt_feedback.is_some_and(|feedback| feedback.get("blockReason").is_some()) {
-            speech.stop = Some(Stop::Filtered);
+            speech.stop = Some(StopReason::Filtered);
         }
         if let Some(usage) = event.usage_metadata {
             let count = |field: &str| usage.get(field).and_then(Value::as_u64);
@@ -168,17 +168,17 @@ impl Reader for Stream {
                 (Some(one), Some(other)) => Some(one.saturating_add(other)),
                 (one, other) => one.or(other),
             };
-            speech.usage = Usage {
+            speech.usage = TokenUsage {
                 input_tokens: sum(count("promptTokenCount"), count("toolUsePromptTokenCount")),
                 cached_tokens: count("cachedContentTokenCount"),
                 output_tokens: sum(count("candidatesTokenCount"), count("thoughtsTokenCount")),
             };
         }
-        Ok(if speech.stop.is_some() { Now::MayEnd } else { Now::GoesOn })
+        Ok(if speech.stop.is_some() { StreamState::MayEnd } else { StreamState::GoesOn })
     }
 }
 
-fn said(candidate: Candidate<'_>, speech: &mut Speech<'_>) -> Result<(), Broken> {
+fn said(candidate: Candidate<'_>, speech: &mut ResponseBuilder<'_>) -> Result<(), TransportError> {
     for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
         let fields: BTreeMap<String, IgnoredAny> = json(part.get())?;
         for field in fields.keys().filter(|field| !PARTS.contains(&field.as_str())) {
@@ -195,7 +195,7 @@ fn said(candidate: Candidate<'_>, speech: &mut Speech<'_>) -> Result<(), Broken>
     Ok(())
 }
 
-fn say(part: Part<'_>, speech: &mut Speech<'_>) -> Result<(), Broken> {
+fn say(part: GeminiPart<'_>, speech: &mut ResponseBuilder<'_>) -> Result<(), TransportError> {
     let text = part.text.unwrap_or_default();
     let is_thought = part.thought.unwrap_or(false);
     if is_thought {
@@ -206,7 +206,7 @@ fn say(part: Part<'_>, speech: &mut Speech<'_>) -> Result<(), Broken> {
     match (part.function_call, part.thought_signature) {
         (Some(call), seal) => {
             let comes_in_pieces = call.partial_args.is_some() || call.will_continue == Some(true);
-            let asked = Asked {
+            let asked = PartialCall {
                 id: call.id.unwrap_or_default(),
                 name: call.name.unwrap_or_default(),
                 // Left out where there are none.
@@ -222,10 +222,10 @@ fn say(part: Part<'_>, speech: &mut Speech<'_>) -> Result<(), Broken> {
     }
 }
 
-fn stop(reason: &str) -> Stop {
+fn stop(reason: &str) -> StopReason {
     match reason {
-        "STOP" => Stop::Done,
-        "MAX_TOKENS" => Stop::Length,
+        "STOP" => StopReason::Done,
+        "MAX_TOKENS" => StopReason::Length,
         "SAFETY"
         | "RECITATION"
         | "LANGUAGE"
@@ -234,7 +234,7 @@ fn stop(reason: &str) -> Stop {
         | "SPII"
         | "IMAGE_SAFETY"
         | "IMAGE_PROHIBITED_CONTENT"
-        | "IMAGE_RECITATION" => Stop::Filtered,
-        other => Stop::Named(word(other)),
+        | "IMAGE_RECITATION" => StopReason::Filtered,
+        other => StopReason::Named(word(other)),
     }
 }

@@ -4,25 +4,25 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::Settings;
-use super::events::json;
-use super::request::{Step, present, steps};
-use super::speech::{Asked, Speech, word};
-use super::trouble::Broken;
-use super::wire::{Now, Reader};
-use crate::model::{Said, Stop, Turn, Usage};
+use super::ProviderSettings;
+use super::event_stream::json;
+use super::messages::{RequestMessage, present, steps};
+use super::response_builder::{PartialCall, ResponseBuilder, word};
+use super::retry::TransportError;
+use super::transport::{EventParser, StreamState};
+use crate::model::{ModelResponse, StopReason, TokenUsage, TurnRequest};
 
 /// The request of a turn. Thoughts do not go back: they have no seals, and their model does without.
-pub(super) fn body(settings: &Settings, turn: Turn<'_>) -> Value {
+pub(super) fn body(settings: &ProviderSettings, turn: TurnRequest<'_>) -> Value {
     let mut messages = Vec::new();
     if !turn.system.is_empty() {
         messages.push(json!({"role": "system", "content": turn.system}));
     }
     for step in steps(turn.messages) {
         match step {
-            Step::Told(text) => messages.push(json!({"role": "user", "content": text})),
-            Step::Said(said) => messages.push(spoken(said)),
-            Step::Results(results) => messages.extend(results.iter().map(|result| {
+            RequestMessage::Told(text) => messages.push(json!({"role": "user", "content": text})),
+            RequestMessage::Said(said) => messages.push(spoken(said)),
+            RequestMessage::Results(results) => messages.extend(results.iter().map(|result| {
                 json!({"role": "tool", "tool_name": result.tool, "content": result.told().to_string()})
             })),
         }
@@ -46,7 +46,7 @@ pub(super) fn body(settings: &Settings, turn: Turn<'_>) -> Value {
     }))
 }
 
-fn spoken(said: &Said) -> Value {
+fn spoken(said: &ModelResponse) -> Value {
     let calls: Vec<Value> = said
         .calls
         .iter()
@@ -60,9 +60,9 @@ fn spoken(said: &Said) -> Value {
 }
 
 #[derive(Deserialize)]
-struct Event<'a> {
+struct OllamaEvent<'a> {
     #[serde(borrow)]
-    message: Option<Message<'a>>,
+    message: Option<OllamaMessage<'a>>,
     done: Option<bool>,
     done_reason: Option<String>,
     prompt_eval_count: Option<u64>,
@@ -71,66 +71,66 @@ struct Event<'a> {
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct OllamaMessage<'a> {
     content: Option<String>,
     thinking: Option<String>,
     #[serde(borrow)]
-    tool_calls: Option<Vec<ToolCall<'a>>>,
+    tool_calls: Option<Vec<OllamaToolCall<'a>>>,
 }
 
 #[derive(Deserialize)]
-struct ToolCall<'a> {
+struct OllamaToolCall<'a> {
     id: Option<String>,
     #[serde(borrow)]
-    function: Option<Function<'a>>,
+    function: Option<OllamaFunction<'a>>,
 }
 
 #[derive(Default, Deserialize)]
-struct Function<'a> {
+struct OllamaFunction<'a> {
     name: Option<String>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
 
 /// Reads a stream.
-pub(super) struct Stream;
+pub(super) struct OllamaParser;
 
-impl Reader for Stream {
-    fn read(&mut self, event: &str, speech: &mut Speech<'_>) -> Result<Now, Broken> {
-        let event: Event<'_> = json(event)?;
+impl EventParser for OllamaParser {
+    fn read(&mut self, event: &str, speech: &mut ResponseBuilder<'_>) -> Result<StreamState, TransportError> {
+        let event: OllamaEvent<'_> = json(event)?;
         if let Some(error) = event.error {
-            return Err(Broken::error(&error));
+            return Err(TransportError::error(&error));
         }
         if let Some(message) = event.message {
             speech.thought(&message.thinking.unwrap_or_default())?;
             speech.text(&message.content.unwrap_or_default())?;
             for call in message.tool_calls.unwrap_or_default() {
                 let function = call.function.unwrap_or_default();
-                speech.call(Asked {
+                speech.call(PartialCall {
                     id: call.id.unwrap_or_default(),
                     name: function.name.unwrap_or_default(),
                     args: function.arguments.map_or("null", RawValue::get).to_owned(),
-                    ..Asked::default()
+                    ..PartialCall::default()
                 })?;
             }
         }
         if event.done != Some(true) {
-            return Ok(Now::GoesOn);
+            return Ok(StreamState::GoesOn);
         }
         speech.stop = Some(stop(event.done_reason.as_deref()));
-        speech.usage = Usage {
+        speech.usage = TokenUsage {
             input_tokens: event.prompt_eval_count,
             cached_tokens: None,
             output_tokens: event.eval_count,
         };
-        Ok(Now::Ended)
+        Ok(StreamState::Ended)
     }
 }
 
-fn stop(reason: Option<&str>) -> Stop {
+fn stop(reason: Option<&str>) -> StopReason {
     match reason {
-        None | Some("" | "stop") => Stop::Done,
-        Some("length") => Stop::Length,
-        Some(other) => Stop::Named(word(other)),
+        None | Some("" | "stop") => StopReason::Done,
+        Some("length") => StopReason::Length,
+        Some(other) => StopReason::Named(word(other)),
     }
 }

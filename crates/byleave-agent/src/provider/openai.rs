@@ -6,28 +6,28 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::Settings;
-use super::events::json;
-use super::request::{Step, present, steps, thoughts};
-use super::speech::{Asked, Speech, word};
-use super::trouble::Broken;
-use super::wire::{Now, Reader};
-use crate::model::{Said, Stop, Turn, Usage};
+use super::ProviderSettings;
+use super::event_stream::json;
+use super::messages::{RequestMessage, present, steps, thoughts};
+use super::response_builder::{PartialCall, ResponseBuilder, word};
+use super::retry::TransportError;
+use super::transport::{EventParser, StreamState};
+use crate::model::{ModelResponse, StopReason, TokenUsage, TurnRequest};
 
 /// Models that take the limit of tokens by its new name alone, by the beginnings of their names. OpenAI itself takes it for all.
 const NEW_LIMIT: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
 
 /// The request of a turn.
-pub(super) fn body(settings: &Settings, by: &str, turn: Turn<'_>) -> Value {
+pub(super) fn body(settings: &ProviderSettings, by: &str, turn: TurnRequest<'_>) -> Value {
     let mut messages = Vec::new();
     if !turn.system.is_empty() {
         messages.push(json!({"role": "system", "content": turn.system}));
     }
     for step in steps(turn.messages) {
         match step {
-            Step::Told(text) => messages.push(json!({"role": "user", "content": text})),
-            Step::Said(said) => messages.push(spoken(said, by)),
-            Step::Results(results) => messages.extend(results.iter().map(|result| {
+            RequestMessage::Told(text) => messages.push(json!({"role": "user", "content": text})),
+            RequestMessage::Said(said) => messages.push(spoken(said, by)),
+            RequestMessage::Results(results) => messages.extend(results.iter().map(|result| {
                 json!({"role": "tool", "tool_call_id": result.call, "content": result.told().to_string()})
             })),
         }
@@ -59,7 +59,7 @@ pub(super) fn body(settings: &Settings, by: &str, turn: Turn<'_>) -> Value {
     }))
 }
 
-fn spoken(said: &Said, by: &str) -> Value {
+fn spoken(said: &ModelResponse, by: &str) -> Value {
     let calls: Vec<Value> = said
         .calls
         .iter()
@@ -79,80 +79,84 @@ fn spoken(said: &Said, by: &str) -> Value {
 }
 
 #[derive(Deserialize)]
-struct Event {
-    choices: Option<Vec<Choice>>,
+struct OpenAiEvent {
+    choices: Option<Vec<OpenAiChoice>>,
     usage: Option<Value>,
     error: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct Choice {
+struct OpenAiChoice {
     index: Option<u64>,
-    delta: Option<Delta>,
+    delta: Option<OpenAiDelta>,
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Delta {
+struct OpenAiDelta {
     content: Option<String>,
     refusal: Option<String>,
     reasoning_content: Option<String>,
     reasoning: Option<String>,
-    tool_calls: Option<Vec<Piece>>,
+    tool_calls: Option<Vec<OpenAiCallDelta>>,
     function_call: Option<IgnoredAny>,
 }
 
 /// A piece of a call.
 #[derive(Deserialize)]
-struct Piece {
+struct OpenAiCallDelta {
     index: Option<u64>,
     id: Option<String>,
     #[serde(rename = "type")]
     kind: Option<String>,
-    function: Option<Function>,
+    function: Option<OpenAiFunction>,
 }
 
 #[derive(Default, Deserialize)]
-struct Function {
+struct OpenAiFunction {
     name: Option<String>,
     arguments: Option<String>,
 }
 
 /// Reads a stream.
 #[derive(Default)]
-pub(super) struct Stream {
+pub(super) struct OpenAiParser {
     /// The place of each call, by its index.
     places: HashMap<u64, usize>,
 }
 
-impl Reader for Stream {
-    fn read(&mut self, event: &str, speech: &mut Speech<'_>) -> Result<Now, Broken> {
+impl EventParser for OpenAiParser {
+    fn read(&mut self, event: &str, speech: &mut ResponseBuilder<'_>) -> Result<StreamState, TransportError> {
         if event.trim() == "[DONE]" {
-            return if speech.stop.is_some() { Ok(Now::Ended) } else { Err(Broken::Off) };
+            return if speech.stop.is_some() { Ok(StreamState::Ended) } else { Err(TransportError::Off) };
         }
-        let Event { choices, usage, error } = json(event)?;
+        let OpenAiEvent { choices, usage, error } = json(event)?;
         if let Some(error) = error {
-            return Err(Broken::error(&error));
+            return Err(TransportError::error(&error));
         }
         for choice in choices.unwrap_or_default() {
             self.choice(choice, speech)?;
         }
         if let Some(usage) = usage {
             let count = |place: &str| usage.pointer(place).and_then(Value::as_u64);
-            speech.usage = Usage {
+            speech.usage = TokenUsage {
                 input_tokens: count("/prompt_tokens"),
                 cached_tokens: count("/prompt_tokens_details/cached_tokens"),
                 output_tokens: count("/completion_tokens"),
             };
         }
-        Ok(Now::GoesOn)
+        Ok(StreamState::GoesOn)
     }
 }
 
-impl Stream {
-    fn choice(&mut self, choice: Choice, speech: &mut Speech<'_>) -> Result<(), Broken> {
+impl OpenAiParser {
+    fn choice(
+        &mut self,
+        choice: OpenAiChoice,
+        speech: &mut ResponseBuilder<'_>,
+    ) -> Result<(), TransportError> {
         if choice.index.is_some_and(|index| index != 0) {
-            return Err(Broken::Unreadable("it has several choices"));
+            return Err(TransportError::Unreadable("it has several choices"));
         }
         if let Some(delta) = choice.delta {
             // Under either name, or under both.
@@ -169,14 +173,18 @@ impl Stream {
         }
         match choice.finish_reason.as_deref() {
             None | Some("") => {}
-            Some("error") => return Err(Broken::Off),
+            Some("error") => return Err(TransportError::Off),
             Some(reason) => speech.stop = Some(stop(reason)),
         }
         Ok(())
     }
 
-    fn piece(&mut self, piece: Piece, speech: &mut Speech<'_>) -> Result<(), Broken> {
-        let Function { name, arguments } = piece.function.unwrap_or_default();
+    fn piece(
+        &mut self,
+        piece: OpenAiCallDelta,
+        speech: &mut ResponseBuilder<'_>,
+    ) -> Result<(), TransportError> {
+        let OpenAiFunction { name, arguments } = piece.function.unwrap_or_default();
         let (id, name, args) =
             (piece.id.unwrap_or_default(), name.unwrap_or_default(), arguments.unwrap_or_default());
         let wrong = match piece.kind.as_deref() {
@@ -185,10 +193,10 @@ impl Stream {
         };
         let Some(index) = piece.index else {
             let wrong = Some("it has no index, expected one".to_owned());
-            return speech.call(Asked { id, name, args, wrong, ..Asked::default() }).map(drop);
+            return speech.call(PartialCall { id, name, args, wrong, ..PartialCall::default() }).map(drop);
         };
         let Some(&place) = self.places.get(&index) else {
-            let place = speech.call(Asked { id, name, args, wrong, ..Asked::default() })?;
+            let place = speech.call(PartialCall { id, name, args, wrong, ..PartialCall::default() })?;
             self.places.insert(index, place);
             return Ok(());
         };
@@ -204,12 +212,12 @@ impl Stream {
     }
 }
 
-fn stop(reason: &str) -> Stop {
+fn stop(reason: &str) -> StopReason {
     match reason {
-        "stop" => Stop::Done,
-        "tool_calls" | "function_call" => Stop::Calls,
-        "length" | "model_length" => Stop::Length,
-        "content_filter" => Stop::Filtered,
-        other => Stop::Named(word(other)),
+        "stop" => StopReason::Done,
+        "tool_calls" | "function_call" => StopReason::Calls,
+        "length" | "model_length" => StopReason::Length,
+        "content_filter" => StopReason::Filtered,
+        other => StopReason::Named(word(other)),
     }
 }

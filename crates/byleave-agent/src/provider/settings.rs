@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Whose dialect a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum ProviderKind {
     /// OpenAI's chat completions, and those of everyone who is compatible.
     OpenAi,
     /// Anthropic's messages.
@@ -18,9 +18,9 @@ pub enum Kind {
 
 /// Which model, and how it is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct ProviderSettings {
     /// Whose dialect.
-    pub kind: Kind,
+    pub kind: ProviderKind,
     /// The model's name, as the provider has it.
     pub model: String,
     /// An endpoint of one's own, up to where the paths of the dialect begin: `http://localhost:8000/v1`.
@@ -28,19 +28,19 @@ pub struct Settings {
     pub base_url: Option<String>,
     /// How long to think. The provider's own measure where nothing is said.
     #[serde(default)]
-    pub effort: Option<Effort>,
+    pub effort: Option<ReasoningEffort>,
     /// At most so many tokens are written in a turn.
     #[serde(default)]
     pub output_tokens_max: Option<u32>,
     /// How often a turn is tried in all, and how long is waited between.
     #[serde(default)]
-    pub patience: Patience,
+    pub patience: RetryPolicy,
 }
 
 /// How long to think.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Effort {
+pub enum ReasoningEffort {
     /// Little.
     Low,
     /// Some.
@@ -52,7 +52,7 @@ pub enum Effort {
 /// How often a turn is tried, and how long is waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Patience {
+pub struct RetryPolicy {
     /// Tries in all, at least one.
     pub tries_max: u32,
     /// The first wait; each one after is twice as long. A provider that says how long is heeded.
@@ -63,29 +63,29 @@ pub struct Patience {
     pub silence_ms_max: u64,
 }
 
-impl Default for Patience {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self { tries_max: 4, wait_ms: 500, wait_ms_max: 60_000, silence_ms_max: 300_000 }
     }
 }
 
-impl std::str::FromStr for Kind {
-    type Err = UnknownKind;
+impl std::str::FromStr for ProviderKind {
+    type Err = UnknownProviderError;
 
-    fn from_str(name: &str) -> Result<Self, UnknownKind> {
+    fn from_str(name: &str) -> Result<Self, UnknownProviderError> {
         let all = [Self::OpenAi, Self::Anthropic, Self::Gemini, Self::Ollama];
-        all.into_iter().find(|kind| kind.name() == name).ok_or(UnknownKind)
+        all.into_iter().find(|kind| kind.name() == name).ok_or(UnknownProviderError)
     }
 }
 
 /// No provider of that name is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no provider of that name is known; there are openai, anthropic, gemini and ollama")]
-pub struct UnknownKind;
+pub struct UnknownProviderError;
 
-impl Settings {
+impl ProviderSettings {
     /// A model with everything else as usual.
-    pub fn new(kind: Kind, model: impl Into<String>) -> Self {
+    pub fn new(kind: ProviderKind, model: impl Into<String>) -> Self {
         let model = model.into();
         Self {
             kind,
@@ -93,12 +93,12 @@ impl Settings {
             base_url: None,
             effort: None,
             output_tokens_max: None,
-            patience: Patience::default(),
+            patience: RetryPolicy::default(),
         }
     }
 }
 
-impl Effort {
+impl ReasoningEffort {
     /// How long to think, for those who are told in tokens.
     pub(super) const fn tokens(self) -> u32 {
         match self {
@@ -109,7 +109,7 @@ impl Effort {
     }
 }
 
-impl Kind {
+impl ProviderKind {
     /// The variable of the environment where its key usually is.
     pub const fn variable(self) -> Option<&'static str> {
         match self {

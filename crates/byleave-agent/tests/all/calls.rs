@@ -1,17 +1,17 @@
 //! What a block holds is a call as it stands, or it is told where it is not, and what was expected.
 
-use byleave_agent::blocks::{Blocks, Call, Wrong};
+use byleave_agent::tool_blocks::{BlockCall, ToolBlockErrorKind, ToolBlockParser};
 use serde_json::{Value, json};
 
-use crate::stage::{Seen, read};
+use crate::stage::{ParsedPiece, read};
 
 /// Reads a block that holds this.
-fn held(json: &str) -> Result<Call, String> {
-    let seen = read([format!("~~~tool\n{json}\n~~~\n").as_str()], Blocks::new());
-    match <[Seen; 1]>::try_from(seen) {
-        Ok([Seen::Call(call)]) => Ok(call),
-        Ok([Seen::Flaw(flaw)]) => {
-            assert!(matches!(flaw.wrong, Wrong::Malformed(_)), "{flaw:?}");
+fn held(json: &str) -> Result<BlockCall, String> {
+    let seen = read([format!("~~~tool\n{json}\n~~~\n").as_str()], ToolBlockParser::new());
+    match <[ParsedPiece; 1]>::try_from(seen) {
+        Ok([ParsedPiece::Call(call)]) => Ok(call),
+        Ok([ParsedPiece::Flaw(flaw)]) => {
+            assert!(matches!(flaw.wrong, ToolBlockErrorKind::Malformed(_)), "{flaw:?}");
             Err(flaw.to_string())
         }
         other => panic!("{json}: {other:?}"),

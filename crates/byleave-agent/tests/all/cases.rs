@@ -1,27 +1,27 @@
 //! What each case of the guide comes to (docs/guide/tool-blocks.md).
 
-use byleave_agent::blocks::{BLOCK_BYTES_MAX, Blocks, Wrong};
+use byleave_agent::tool_blocks::{BLOCK_BYTES_MAX, ToolBlockErrorKind, ToolBlockParser};
 
-use crate::stage::{Seen, read};
+use crate::stage::{ParsedPiece, read};
 
 const A: &str = r#"{"name": "a", "args": {}}"#;
 
 /// Reads a reply, in which `A` stands for a call, and says in words what comes out.
 fn check(text: &str, expected: &[&str]) {
-    let seen = read([text.replace('A', A).as_str()], Blocks::new());
+    let seen = read([text.replace('A', A).as_str()], ToolBlockParser::new());
     assert_eq!(seen.iter().map(words).collect::<Vec<_>>(), expected, "{text}");
 }
 
-fn words(seen: &Seen) -> String {
+fn words(seen: &ParsedPiece) -> String {
     match seen {
-        Seen::Text(text) => text.replace(A, "A"),
-        Seen::Call(call) => format!("call {}", call.name),
-        Seen::Flaw(flaw) => {
+        ParsedPiece::Text(text) => text.replace(A, "A"),
+        ParsedPiece::Call(call) => format!("call {}", call.name),
+        ParsedPiece::Flaw(flaw) => {
             let wrong = match &flaw.wrong {
-                Wrong::Opening => "opening".to_owned(),
-                Wrong::Unfinished => "unfinished".to_owned(),
-                Wrong::TooLarge { .. } => "too large".to_owned(),
-                Wrong::Malformed(place) => format!("{}:{}", place.line, place.column),
+                ToolBlockErrorKind::Opening => "opening".to_owned(),
+                ToolBlockErrorKind::Unfinished => "unfinished".to_owned(),
+                ToolBlockErrorKind::TooLarge { .. } => "too large".to_owned(),
+                ToolBlockErrorKind::Malformed(place) => format!("{}:{}", place.line, place.column),
             };
             format!("flaw {} {wrong}", flaw.block)
         }

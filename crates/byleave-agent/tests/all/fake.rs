@@ -10,17 +10,20 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::Response;
 use axum::serve::ListenerExt;
-use byleave_agent::model::{Fault, Heard, Message, Model, Said, Tool, Turn};
-use byleave_agent::provider::{Key, Kind, Patience, Provider, Settings};
+use byleave_agent::model::{
+    ChatMessage, Model, ModelError, ModelResponse, StreamEvent, ToolSpec, TurnRequest,
+};
+use byleave_agent::provider::{ApiKey, ProviderKind, ProviderModel, ProviderSettings, RetryPolicy};
 use futures::stream::{self, StreamExt};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-pub(crate) const KINDS: [Kind; 4] = [Kind::OpenAi, Kind::Anthropic, Kind::Gemini, Kind::Ollama];
+pub(crate) const KINDS: [ProviderKind; 4] =
+    [ProviderKind::OpenAi, ProviderKind::Anthropic, ProviderKind::Gemini, ProviderKind::Ollama];
 pub(crate) const KEY: &str = "sk-very-secret-0123456789";
 
 /// One answer of the script.
-pub(crate) enum Answer {
+pub(crate) enum FakeResponse {
     /// A whole stream.
     Stream(String),
     /// A stream whose connection breaks after this much, once somebody heard something.
@@ -34,40 +37,41 @@ pub(crate) enum Answer {
 }
 
 /// Says what is answered.
-type Decide = dyn Fn(&Value) -> Answer + Send + Sync;
+type ResponseScript = dyn Fn(&Value) -> FakeResponse + Send + Sync;
 
 /// What it got.
 #[derive(Clone, Debug)]
-pub(crate) struct Got {
+pub(crate) struct ReceivedRequest {
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Value,
 }
 
 #[derive(Clone)]
-pub(crate) struct Fake {
+pub(crate) struct FakeProvider {
     pub(crate) url: String,
-    got: Arc<Mutex<Vec<Got>>>,
+    got: Arc<Mutex<Vec<ReceivedRequest>>>,
     /// Somebody heard something.
     heard: Arc<Notify>,
     /// Whoever listened is gone.
     pub(crate) gone: Arc<Notify>,
 }
 
-impl Fake {
+impl FakeProvider {
     /// Answers from the script, the last answer for ever.
-    pub(crate) async fn new(script: Vec<Answer>) -> Self {
+    pub(crate) async fn new(script: Vec<FakeResponse>) -> Self {
         let script = Mutex::new(VecDeque::from(script));
         Self::deciding(move |_| {
             let mut script = script.lock().unwrap();
-            let next = if script.len() > 1 { script.pop_front() } else { script.front().map(Answer::again) };
+            let next =
+                if script.len() > 1 { script.pop_front() } else { script.front().map(FakeResponse::again) };
             next.unwrap()
         })
         .await
     }
 
     /// Answers by what it is asked.
-    pub(crate) async fn deciding(decide: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) async fn deciding(decide: impl Fn(&Value) -> FakeResponse + Send + Sync + 'static) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let fake = Self {
             url: format!("http://{}", listener.local_addr().unwrap()),
@@ -75,7 +79,7 @@ impl Fake {
             heard: Arc::default(),
             gone: Arc::default(),
         };
-        let decide: Arc<Decide> = Arc::new(decide);
+        let decide: Arc<ResponseScript> = Arc::new(decide);
         let own = fake.clone();
         let router = Router::new().fallback(move |request: Request| {
             let (fake, decide) = (own.clone(), Arc::clone(&decide));
@@ -92,28 +96,32 @@ impl Fake {
         self.heard.notify_one();
     }
 
-    pub(crate) fn got(&self) -> Vec<Got> {
+    pub(crate) fn got(&self) -> Vec<ReceivedRequest> {
         self.got.lock().unwrap().clone()
     }
 
-    pub(crate) fn settings(&self, kind: Kind) -> Settings {
+    pub(crate) fn settings(&self, kind: ProviderKind) -> ProviderSettings {
         let base_url = match kind {
-            Kind::Ollama => self.url.clone(),
+            ProviderKind::Ollama => self.url.clone(),
             _ => format!("{}/v1", self.url),
         };
-        let patience = Patience { tries_max: 3, wait_ms: 1, wait_ms_max: 2_000, silence_ms_max: 20_000 };
-        Settings { base_url: Some(base_url), patience, ..Settings::new(kind, "some-model") }
+        let patience = RetryPolicy { tries_max: 3, wait_ms: 1, wait_ms_max: 2_000, silence_ms_max: 20_000 };
+        ProviderSettings { base_url: Some(base_url), patience, ..ProviderSettings::new(kind, "some-model") }
     }
 
-    pub(crate) fn provider(&self, kind: Kind) -> Provider {
-        Provider::new(self.settings(kind), Key::new(KEY)).unwrap()
+    pub(crate) fn provider(&self, kind: ProviderKind) -> ProviderModel {
+        ProviderModel::new(self.settings(kind), ApiKey::new(KEY)).unwrap()
     }
 
     /// One turn, and all that was heard of it.
-    pub(crate) async fn turn(&self, model: &impl Model, turn: Turn<'_>) -> (Result<Said, Fault>, String) {
+    pub(crate) async fn turn(
+        &self,
+        model: &impl Model,
+        turn: TurnRequest<'_>,
+    ) -> (Result<ModelResponse, ModelError>, String) {
         let mut log = String::new();
-        let mut listen = |heard: Heard<'_>| {
-            if matches!(heard, Heard::Text(_)) {
+        let mut listen = |heard: StreamEvent<'_>| {
+            if matches!(heard, StreamEvent::Text(_)) {
                 self.was_heard();
             }
             note(&mut log, heard);
@@ -122,7 +130,7 @@ impl Fake {
         (said, log)
     }
 
-    async fn answer(&self, request: Request, decide: &Decide) -> Response<Body> {
+    async fn answer(&self, request: Request, decide: &ResponseScript) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
         let header = |(name, value): (&axum::http::HeaderName, &axum::http::HeaderValue)| {
@@ -131,11 +139,11 @@ impl Fake {
         let body: Value = serde_json::from_slice(&body).unwrap();
         let answer = decide(&body);
         let headers = parts.headers.iter().map(header).collect();
-        self.got.lock().unwrap().push(Got { path: parts.uri.to_string(), headers, body });
+        self.got.lock().unwrap().push(ReceivedRequest { path: parts.uri.to_string(), headers, body });
         match answer {
-            Answer::Mute => std::future::pending().await,
-            Answer::Stream(text) => streamed(pieces(&text)),
-            Answer::Dropped(text) => {
+            FakeResponse::Mute => std::future::pending().await,
+            FakeResponse::Stream(text) => streamed(pieces(&text)),
+            FakeResponse::Dropped(text) => {
                 let heard = Arc::clone(&self.heard);
                 let broken = stream::once(async move {
                     heard.notified().await;
@@ -143,15 +151,15 @@ impl Fake {
                 });
                 streamed(pieces(&text).chain(broken))
             }
-            Answer::Hanging(text) => {
-                let leaving = Leaving(Arc::clone(&self.gone));
+            FakeResponse::Hanging(text) => {
+                let leaving = NotifyOnDrop(Arc::clone(&self.gone));
                 let hanging = stream::once(async move {
                     let _leaving = leaving;
                     std::future::pending().await
                 });
                 streamed(pieces(&text).chain(hanging))
             }
-            Answer::Status(status, headers, body) => {
+            FakeResponse::Status(status, headers, body) => {
                 let response = Response::builder().status(status);
                 let response =
                     headers.iter().fold(response, |response, (name, value)| response.header(*name, *value));
@@ -161,7 +169,7 @@ impl Fake {
     }
 }
 
-impl Answer {
+impl FakeResponse {
     fn again(&self) -> Self {
         match self {
             Self::Stream(text) => Self::Stream(text.clone()),
@@ -174,9 +182,9 @@ impl Answer {
 }
 
 /// Tells when it is dropped.
-struct Leaving(Arc<Notify>);
+struct NotifyOnDrop(Arc<Notify>);
 
-impl Drop for Leaving {
+impl Drop for NotifyOnDrop {
     fn drop(&mut self) {
         self.0.notify_one();
     }
@@ -197,14 +205,14 @@ fn pieces(text: &str) -> impl stream::Stream<Item = io::Result<Bytes>> + Send + 
 }
 
 /// What was heard, with neighbours of a kind put together.
-fn note(log: &mut String, heard: Heard<'_>) {
+fn note(log: &mut String, heard: StreamEvent<'_>) {
     let (mark, text) = match heard {
-        Heard::Anew => ("anew", ""),
-        Heard::Text(text) => ("text", text),
-        Heard::Thought(text) => ("thought", text),
-        Heard::Call(name) => ("call", name),
+        StreamEvent::Anew => ("anew", ""),
+        StreamEvent::Text(text) => ("text", text),
+        StreamEvent::Thought(text) => ("thought", text),
+        StreamEvent::Call(name) => ("call", name),
     };
-    let goes_on = matches!(heard, Heard::Text(_) | Heard::Thought(_))
+    let goes_on = matches!(heard, StreamEvent::Text(_) | StreamEvent::Thought(_))
         && log.lines().last().is_some_and(|line| line.starts_with(&format!("{mark}: ")));
     if !goes_on {
         if !log.is_empty() {
@@ -217,7 +225,7 @@ fn note(log: &mut String, heard: Heard<'_>) {
 }
 
 /// A part of what a model says.
-pub(crate) enum Part {
+pub(crate) enum ReplyPart {
     Thought(&'static str),
     Text(&'static str),
     /// A name, and arguments as they come.
@@ -225,17 +233,17 @@ pub(crate) enum Part {
 }
 
 /// What a model says, in the dialect of its provider; without its end, if it is to be cut off.
-pub(crate) fn reply(kind: Kind, parts: &[Part]) -> String {
+pub(crate) fn reply(kind: ProviderKind, parts: &[ReplyPart]) -> String {
     spoken(kind, parts) + &end(kind, parts)
 }
 
-pub(crate) fn spoken(kind: Kind, parts: &[Part]) -> String {
+pub(crate) fn spoken(kind: ProviderKind, parts: &[ReplyPart]) -> String {
     let event = |value: Value| format!("data: {value}\n\n");
     let named = |value: Value| {
         format!("event: {}\ndata: {value}\n\n", value.get("type").and_then(Value::as_str).unwrap())
     };
     let mut out = String::new();
-    if kind == Kind::Anthropic {
+    if kind == ProviderKind::Anthropic {
         out += &named(
             json!({"type": "message_start", "message": {"usage": {"input_tokens": 11, "output_tokens": 1}}}),
         );
@@ -243,12 +251,12 @@ pub(crate) fn spoken(kind: Kind, parts: &[Part]) -> String {
     let mut calls = 0;
     for (i, part) in parts.iter().enumerate() {
         match kind {
-            Kind::OpenAi => {
+            ProviderKind::OpenAi => {
                 let delta = |delta: Value| event(json!({"choices": [{"index": 0, "delta": delta}]}));
                 match part {
-                    Part::Thought(text) => out += &delta(json!({"reasoning_content": text})),
-                    Part::Text(text) => out += &delta(json!({"content": text})),
-                    Part::Call(name, args) => {
+                    ReplyPart::Thought(text) => out += &delta(json!({"reasoning_content": text})),
+                    ReplyPart::Text(text) => out += &delta(json!({"content": text})),
+                    ReplyPart::Call(name, args) => {
                         let call = |call: Value| delta(json!({"tool_calls": [call]}));
                         let function = json!({"name": name, "arguments": ""});
                         let id = format!("id-{calls}");
@@ -262,23 +270,23 @@ pub(crate) fn spoken(kind: Kind, parts: &[Part]) -> String {
                     }
                 }
             }
-            Kind::Anthropic => {
+            ProviderKind::Anthropic => {
                 let delta =
                     |delta: Value| named(json!({"type": "content_block_delta", "index": i, "delta": delta}));
                 let start = |block: Value| {
                     named(json!({"type": "content_block_start", "index": i, "content_block": block}))
                 };
                 match part {
-                    Part::Thought(text) => {
+                    ReplyPart::Thought(text) => {
                         out += &start(json!({"type": "thinking", "thinking": "", "signature": ""}));
                         out += &delta(json!({"type": "thinking_delta", "thinking": text}));
                         out += &delta(json!({"type": "signature_delta", "signature": "c2lnbmVk"}));
                     }
-                    Part::Text(text) => {
+                    ReplyPart::Text(text) => {
                         out += &start(json!({"type": "text", "text": ""}));
                         out += &delta(json!({"type": "text_delta", "text": text}));
                     }
-                    Part::Call(name, args) => {
+                    ReplyPart::Call(name, args) => {
                         out += &start(
                             json!({"type": "tool_use", "id": format!("id-{calls}"), "name": name, "input": {}}),
                         );
@@ -290,19 +298,21 @@ pub(crate) fn spoken(kind: Kind, parts: &[Part]) -> String {
                 }
                 out += &named(json!({"type": "content_block_stop", "index": i}));
             }
-            Kind::Gemini => {
+            ProviderKind::Gemini => {
                 let part = match part {
-                    Part::Thought(text) => json!({"text": text, "thought": true}),
-                    Part::Text(text) => json!({"text": text}),
-                    Part::Call(name, args) => json!({"functionCall": {"name": name, "args": object(args)}}),
+                    ReplyPart::Thought(text) => json!({"text": text, "thought": true}),
+                    ReplyPart::Text(text) => json!({"text": text}),
+                    ReplyPart::Call(name, args) => {
+                        json!({"functionCall": {"name": name, "args": object(args)}})
+                    }
                 };
                 out += &event(json!({"candidates": [{"content": {"role": "model", "parts": [part]}}]}));
             }
-            Kind::Ollama => {
+            ProviderKind::Ollama => {
                 let message = match part {
-                    Part::Thought(text) => json!({"role": "assistant", "content": "", "thinking": text}),
-                    Part::Text(text) => json!({"role": "assistant", "content": text}),
-                    Part::Call(name, args) => {
+                    ReplyPart::Thought(text) => json!({"role": "assistant", "content": "", "thinking": text}),
+                    ReplyPart::Text(text) => json!({"role": "assistant", "content": text}),
+                    ReplyPart::Call(name, args) => {
                         let call = json!({"function": {"name": name, "arguments": object(args)}});
                         json!({"role": "assistant", "content": "", "tool_calls": [call]})
                     }
@@ -314,28 +324,28 @@ pub(crate) fn spoken(kind: Kind, parts: &[Part]) -> String {
     out
 }
 
-fn end(kind: Kind, parts: &[Part]) -> String {
-    let calls = parts.iter().any(|part| matches!(part, Part::Call(..)));
+fn end(kind: ProviderKind, parts: &[ReplyPart]) -> String {
+    let calls = parts.iter().any(|part| matches!(part, ReplyPart::Call(..)));
     match kind {
-        Kind::OpenAi => {
+        ProviderKind::OpenAi => {
             let reason = if calls { "tool_calls" } else { "stop" };
             let last = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]});
             let usage = json!({"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}});
             format!("data: {last}\n\ndata: {usage}\n\ndata: [DONE]\n\n")
         }
-        Kind::Anthropic => {
+        ProviderKind::Anthropic => {
             let reason = if calls { "tool_use" } else { "end_turn" };
             let delta = json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 7}});
             format!(
                 "event: message_delta\ndata: {delta}\n\nevent: message_stop\ndata: {{\"type\": \"message_stop\"}}\n\n"
             )
         }
-        Kind::Gemini => {
+        ProviderKind::Gemini => {
             let usage = json!({"promptTokenCount": 11, "candidatesTokenCount": 7, "totalTokenCount": 18});
             let last = json!({"candidates": [{"finishReason": "STOP"}], "usageMetadata": usage});
             format!("data: {last}\n\n")
         }
-        Kind::Ollama => {
+        ProviderKind::Ollama => {
             let message = json!({"role": "assistant", "content": ""});
             let last = json!({"message": message, "done": true, "done_reason": "stop", "prompt_eval_count": 11, "eval_count": 7});
             format!("{last}\n")
@@ -349,11 +359,11 @@ fn object(args: &[&str]) -> Value {
     serde_json::from_str(&text).unwrap_or(Value::String(text))
 }
 
-pub(crate) fn tool() -> Tool {
+pub(crate) fn tool() -> ToolSpec {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
-    Tool { name: "read".into(), description: "Reads a file.".into(), schema }
+    ToolSpec { name: "read".into(), description: "Reads a file.".into(), schema }
 }
 
-pub(crate) fn user(text: &str) -> Message {
-    Message::User(text.to_owned())
+pub(crate) fn user(text: &str) -> ChatMessage {
+    ChatMessage::User(text.to_owned())
 }

@@ -1,8 +1,8 @@
 //! The guide says what is so: its replies come to what it shows, and its numbers are ours.
 
-use byleave_agent::blocks::{BLOCK_BYTES_MAX, Blocks, OPENING_BYTES_MAX};
+use byleave_agent::tool_blocks::{BLOCK_BYTES_MAX, OPENING_BYTES_MAX, ToolBlockParser};
 
-use crate::stage::{Seen, read};
+use crate::stage::{ParsedPiece, read};
 
 const GUIDE: &str = include_str!("../../../../docs/guide/tool-blocks.md");
 
@@ -15,7 +15,10 @@ fn the_guide_shows_what_comes_out() {
         let (reply, rest) = reply.split_once("\n~~~~~\n").unwrap();
         let (_, rest) = rest.split_once("~~~~~text\n").unwrap();
         let (expected, _) = rest.split_once("~~~~~\n").unwrap();
-        let lines = read([format!("{reply}\n").as_str()], Blocks::new()).iter().map(line).collect::<String>();
+        let lines = read([format!("{reply}\n").as_str()], ToolBlockParser::new())
+            .iter()
+            .map(line)
+            .collect::<String>();
         assert_eq!(lines, expected, "{reply}");
     }
 }
@@ -27,15 +30,15 @@ fn the_guide_has_our_numbers() {
     assert!(GUIDE.contains(&format!("{} MiB ({BLOCK_BYTES_MAX} bytes)", BLOCK_BYTES_MAX >> 20)));
 }
 
-fn line(seen: &Seen) -> String {
+fn line(seen: &ParsedPiece) -> String {
     match seen {
-        Seen::Text(text) => format!("text {text:?}\n"),
-        Seen::Call(call) => {
+        ParsedPiece::Text(text) => format!("text {text:?}\n"),
+        ParsedPiece::Call(call) => {
             let args = serde_json::to_string(&call.args).unwrap();
             let because =
                 call.reason.as_ref().map(|reason| format!(", because: {reason}")).unwrap_or_default();
             format!("call {} {args}{because}\n", call.name)
         }
-        Seen::Flaw(flaw) => format!("flaw {flaw}\n"),
+        ParsedPiece::Flaw(flaw) => format!("flaw {flaw}\n"),
     }
 }

@@ -1,13 +1,13 @@
 //! Arguments in words: exact, or with the schema beside them.
 
-use byleave_agent::persona::{Calls, Described, Persona};
+use byleave_agent::persona::{Persona, ToolCallFormat, ToolDescription};
 use byleave_core::manifest::Manifest;
 use serde_json::{Value, json};
 
 fn check(schema: Value, expected: &[&str]) {
     let persona = Persona::load("plain", None).unwrap().persona;
-    let tool = Described::from(&Manifest::new("t", "Does.", schema));
-    let told = persona.prompt(&[tool], Calls::Blocks);
+    let tool = ToolDescription::from(&Manifest::new("t", "Does.", schema));
+    let told = persona.prompt(&[tool], ToolCallFormat::Blocks);
     let (_, told) = told.split_once("- `t`: Does.\n  (a person may be asked)\n").unwrap();
     assert_eq!(told.lines().collect::<Vec<_>>(), expected);
 }
@@ -112,6 +112,7 @@ fn what_refers_to_itself_ends() {
         "$defs": {"A": {"type": "object", "properties": fields}},
     });
     let persona = Persona::load("plain", None).unwrap().persona;
-    let told = persona.prompt(&[Described::from(&Manifest::new("t", "", schema))], Calls::Blocks);
+    let told =
+        persona.prompt(&[ToolDescription::from(&Manifest::new("t", "", schema))], ToolCallFormat::Blocks);
     assert!(told.lines().count() < 300 && told.contains("all of it, as a JSON schema"));
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use byleave_agent::persona::{FILE_BYTES_MAX, ModelName, NotLoaded, Origin, Persona};
+use byleave_agent::persona::{FILE_BYTES_MAX, ModelName, Persona, PersonaLoadError, PersonaSource};
 
 const GOOD: &str = r#"name = "Gardener"
 description = "Prunes."
@@ -103,16 +103,16 @@ fn a_file_goes_before_a_built_in_of_the_same_name() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("coder.toml");
     let builtin = Persona::load("coder", Some(dir.path())).unwrap();
-    assert_eq!((builtin.origin, builtin.persona.name.as_str()), (Origin::Builtin, "Coder"));
+    assert_eq!((builtin.origin, builtin.persona.name.as_str()), (PersonaSource::Builtin, "Coder"));
     fs::write(&path, GOOD).unwrap();
     let own = Persona::load("coder", Some(dir.path())).unwrap();
     assert_eq!((own.key.as_str(), own.persona.name.as_str()), ("coder", "Gardener"));
-    assert_eq!(own.origin, Origin::File(path.clone()));
+    assert_eq!(own.origin, PersonaSource::File(path.clone()));
     let by_path = Persona::load(path.to_str().unwrap(), None).unwrap();
     assert_eq!(by_path, own);
     // A broken one is not passed over.
     fs::write(&path, "name = 1").unwrap();
-    assert!(matches!(Persona::load("coder", Some(dir.path())), Err(NotLoaded::Bad(_))));
+    assert!(matches!(Persona::load("coder", Some(dir.path())), Err(PersonaLoadError::Bad(_))));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn all_are_listed_with_where_they_came_from() {
     }
     fs::write(dir.path().join("bad.toml"), "nmae = 1").unwrap();
     let seen = Persona::all(Some(dir.path())).unwrap().into_iter().map(|found| match found {
-        Ok(found) if found.origin == Origin::Builtin => format!("{}, built in", found.key),
+        Ok(found) if found.origin == PersonaSource::Builtin => format!("{}, built in", found.key),
         Ok(found) => found.key,
         Err(fault) => {
             fault.to_string().split(": ").next().unwrap().replace(dir.path().to_str().unwrap(), "DIR")
@@ -170,7 +170,7 @@ fn files_that_are_not_read() {
     ] {
         for asked in [name.to_owned(), at(name).with_extension("toml").to_str().unwrap().to_owned()] {
             let fault = Persona::load(&asked, Some(dir.path())).unwrap_err();
-            assert!(matches!(&fault, NotLoaded::Unreadable { .. }), "{fault}");
+            assert!(matches!(&fault, PersonaLoadError::Unreadable { .. }), "{fault}");
             assert!(fault.to_string().contains(told), "{name}: {fault}");
         }
     }
@@ -184,7 +184,7 @@ fn names_that_are_none() {
     let long = "x".repeat(65);
     for name in ["", "Coder", "..", "a b", "c\u{f6}der", long.as_str()] {
         let fault = Persona::load(name, Some(Path::new("/"))).unwrap_err();
-        assert!(matches!(fault, NotLoaded::Name { .. }), "{name}: {fault}");
+        assert!(matches!(fault, PersonaLoadError::Name { .. }), "{name}: {fault}");
     }
     let missing = Persona::load("./nowhere.toml", None).unwrap_err().to_string();
     assert_eq!(missing, "cannot read `./nowhere.toml`: there is no such file");

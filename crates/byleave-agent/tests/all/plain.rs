@@ -1,18 +1,18 @@
 //! The same rules once more, for a whole text and line by line: what the stream must come to.
 
-use byleave_agent::blocks::{Blocks, Flaw, OPENING_BYTES_MAX, Wrong};
+use byleave_agent::tool_blocks::{OPENING_BYTES_MAX, ToolBlockError, ToolBlockErrorKind, ToolBlockParser};
 
-use crate::stage::{All, Seen, read};
+use crate::stage::{ParsedPiece, ParsedPieces, read};
 
 /// A reply, read line by line.
-pub(crate) struct Plain {
-    pub(crate) all: All,
-    inside: Inside,
+pub(crate) struct ReferenceParser {
+    pub(crate) all: ParsedPieces,
+    inside: ReferenceState,
     count: usize,
     block_bytes_max: usize,
 }
 
-enum Inside {
+enum ReferenceState {
     Nothing,
     Code(String),
     /// The marks, and what the block holds so far.
@@ -20,26 +20,26 @@ enum Inside {
 }
 
 /// A line that begins with three marks or more.
-struct Fence<'a> {
+struct ReferenceFence<'a> {
     is_deep: bool,
     marks: &'a str,
     info: &'a str,
 }
 
-impl Plain {
+impl ReferenceParser {
     pub(crate) fn new(block_bytes_max: usize) -> Self {
-        Self { all: All::default(), inside: Inside::Nothing, count: 0, block_bytes_max }
+        Self { all: ParsedPieces::default(), inside: ReferenceState::Nothing, count: 0, block_bytes_max }
     }
 
     /// Reads a whole reply.
-    pub(crate) fn read(text: &str, block_bytes_max: usize) -> Vec<Seen> {
+    pub(crate) fn read(text: &str, block_bytes_max: usize) -> Vec<ParsedPiece> {
         let mut plain = Self::new(block_bytes_max);
         for (line, end) in lines(text) {
             plain.line(line, end);
         }
-        if let Inside::Block(_, held) = &plain.inside {
-            let too_large = Wrong::TooLarge { bytes_max: block_bytes_max };
-            let wrong = if held.len() > block_bytes_max { too_large } else { Wrong::Unfinished };
+        if let ReferenceState::Block(_, held) = &plain.inside {
+            let too_large = ToolBlockErrorKind::TooLarge { bytes_max: block_bytes_max };
+            let wrong = if held.len() > block_bytes_max { too_large } else { ToolBlockErrorKind::Unfinished };
             plain.flaw(wrong);
         }
         plain.all.0
@@ -47,68 +47,68 @@ impl Plain {
 
     /// Takes a whole line.
     pub(crate) fn line(&mut self, line: &str, end: &str) {
-        let fence = Fence::of(line);
+        let fence = ReferenceFence::of(line);
         match &mut self.inside {
-            Inside::Nothing => match fence {
+            ReferenceState::Nothing => match fence {
                 Some(fence) if fence.opens_block(line) => {
                     self.count += 1;
-                    self.inside = Inside::Block(fence.marks.to_owned(), String::new());
+                    self.inside = ReferenceState::Block(fence.marks.to_owned(), String::new());
                 }
                 fence => {
                     self.all.text(line);
                     if let Some(fence) = fence {
                         if fence.info.split([' ', '\t']).next() == Some("tool") {
                             self.count += 1;
-                            self.flaw(Wrong::Opening);
+                            self.flaw(ToolBlockErrorKind::Opening);
                         }
                         if fence.opens() {
-                            self.inside = Inside::Code(fence.marks.to_owned());
+                            self.inside = ReferenceState::Code(fence.marks.to_owned());
                         }
                     }
                     self.all.text(end);
                 }
             },
-            Inside::Code(marks) => {
+            ReferenceState::Code(marks) => {
                 self.all.text(line);
                 self.all.text(end);
                 if fence.is_some_and(|fence| fence.closes(marks)) {
-                    self.inside = Inside::Nothing;
+                    self.inside = ReferenceState::Nothing;
                 }
             }
-            Inside::Block(marks, held) if fence.is_some_and(|fence| fence.closes(marks)) => {
+            ReferenceState::Block(marks, held) if fence.is_some_and(|fence| fence.closes(marks)) => {
                 if held.len() + line.len() > self.block_bytes_max {
-                    self.inside = Inside::Nothing;
-                    return self.flaw(Wrong::TooLarge { bytes_max: self.block_bytes_max });
+                    self.inside = ReferenceState::Nothing;
+                    return self.flaw(ToolBlockErrorKind::TooLarge { bytes_max: self.block_bytes_max });
                 }
                 // What it holds is read by itself: how that comes out is the subject of other tests.
                 let alone = format!("{marks}tool\n{held}{marks}");
-                let mut seen = read([alone.as_str()], Blocks::new());
+                let mut seen = read([alone.as_str()], ToolBlockParser::new());
                 assert_eq!(seen.len(), 1, "{alone:?}");
-                if let Some(Seen::Flaw(flaw)) = seen.last_mut() {
+                if let Some(ParsedPiece::Flaw(flaw)) = seen.last_mut() {
                     flaw.block = self.count;
                 }
                 self.all.0.append(&mut seen);
-                self.inside = Inside::Nothing;
+                self.inside = ReferenceState::Nothing;
             }
-            Inside::Block(_, held) => held.extend([line, end]),
+            ReferenceState::Block(_, held) => held.extend([line, end]),
         }
     }
 
     /// Takes the beginning of a line: what can be handed on of it.
     pub(crate) fn begun(&mut self, line: &str) {
         match self.inside {
-            Inside::Nothing if could_open(line) => {}
-            Inside::Nothing | Inside::Code(_) => self.all.text(line),
-            Inside::Block(..) => {}
+            ReferenceState::Nothing if could_open(line) => {}
+            ReferenceState::Nothing | ReferenceState::Code(_) => self.all.text(line),
+            ReferenceState::Block(..) => {}
         }
     }
 
-    fn flaw(&mut self, wrong: Wrong) {
-        self.all.0.push(Seen::Flaw(Flaw { block: self.count, wrong }));
+    fn flaw(&mut self, wrong: ToolBlockErrorKind) {
+        self.all.0.push(ParsedPiece::Flaw(ToolBlockError { block: self.count, wrong }));
     }
 }
 
-impl<'a> Fence<'a> {
+impl<'a> ReferenceFence<'a> {
     fn of(line: &'a str) -> Option<Self> {
         let marked = line.trim_start_matches([' ', '\t']);
         let margin = line.strip_suffix(marked)?;

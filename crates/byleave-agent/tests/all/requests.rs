@@ -1,49 +1,51 @@
 //! What a provider gets: tools, calls and results in its own form.
 
-use byleave_agent::model::{Call, CallResult, Flaw, Message, Said, Thought, Turn};
-use byleave_agent::provider::{Effort, Key, Kind, Provider, Settings};
+use byleave_agent::model::{
+    ChatMessage, InvalidToolCall, ModelResponse, Reasoning, ToolCall, ToolResult, TurnRequest,
+};
+use byleave_agent::provider::{ApiKey, ProviderKind, ProviderModel, ProviderSettings, ReasoningEffort};
 use serde_json::{Value, json};
 
-use crate::fake::{Answer, Fake, KEY, KINDS, Part, reply, tool, user};
+use crate::fake::{FakeProvider, FakeResponse, KEY, KINDS, ReplyPart, reply, tool, user};
 
-fn call(id: &str, path: &str) -> Call {
+fn call(id: &str, path: &str) -> ToolCall {
     let args = json!({ "path": path }).as_object().unwrap().clone();
-    Call { id: id.into(), name: "read".into(), args, reason: None, seal: None }
+    ToolCall { id: id.into(), name: "read".into(), args, reason: None, seal: None }
 }
 
-fn result(call: &str, output: &str, error: Option<&str>) -> CallResult {
+fn result(call: &str, output: &str, error: Option<&str>) -> ToolResult {
     let success = error.is_none();
     let error = error.map(str::to_owned);
-    CallResult {
+    ToolResult {
         call: call.into(),
         tool: "read".into(),
         success,
         output: output.into(),
         error,
-        ..CallResult::default()
+        ..ToolResult::default()
     }
 }
 
 /// A conversation with two calls, their results, and a flaw of the same turn.
-fn conversation(by: &str) -> Vec<Message> {
-    let said = Said {
+fn conversation(by: &str) -> Vec<ChatMessage> {
+    let said = ModelResponse {
         by: by.into(),
         text: "I look.".into(),
-        thoughts: vec![Thought { text: "Hm.".into(), seal: json!("c2lnbmVk") }],
+        thoughts: vec![Reasoning { text: "Hm.".into(), seal: json!("c2lnbmVk") }],
         calls: vec![call("id-0", "a.rs"), call("id-1", "b.rs")],
-        flaws: vec![Flaw { what: "the call of `write` was not run".into() }],
-        ..Said::default()
+        flaws: vec![InvalidToolCall { what: "the call of `write` was not run".into() }],
+        ..ModelResponse::default()
     };
     let results = vec![result("id-0", "fn a", None), result("id-1", "", Some("no such file"))];
-    vec![user("Look."), Message::Said(said), Message::Results(results)]
+    vec![user("Look."), ChatMessage::Said(said), ChatMessage::Results(results)]
 }
 
-async fn got(kind: Kind, model: &str, messages: &[Message]) -> (String, Value) {
-    let fake = Fake::new(vec![Answer::Stream(reply(kind, &[Part::Text("Hi")]))]).await;
-    let settings = Settings { model: model.into(), ..fake.settings(kind) };
-    let provider = Provider::new(settings, Key::new(KEY)).unwrap();
+async fn got(kind: ProviderKind, model: &str, messages: &[ChatMessage]) -> (String, Value) {
+    let fake = FakeProvider::new(vec![FakeResponse::Stream(reply(kind, &[ReplyPart::Text("Hi")]))]).await;
+    let settings = ProviderSettings { model: model.into(), ..fake.settings(kind) };
+    let provider = ProviderModel::new(settings, ApiKey::new(KEY)).unwrap();
     let tools = [tool()];
-    fake.turn(&provider, Turn { system: "Be brief.", messages, tools: &tools }).await.0.unwrap();
+    fake.turn(&provider, TurnRequest { system: "Be brief.", messages, tools: &tools }).await.0.unwrap();
     let got = fake.got().remove(0);
     (got.path, got.body)
 }
@@ -54,7 +56,7 @@ fn told(output: &str, error: Option<&str>) -> String {
 
 #[tokio::test]
 async fn openai_gets_its_own_form() {
-    let (path, body) = got(Kind::OpenAi, "m", &conversation("openai/m")).await;
+    let (path, body) = got(ProviderKind::OpenAi, "m", &conversation("openai/m")).await;
     assert_eq!(path, "/v1/chat/completions");
     let function =
         json!({"name": "read", "description": "Reads a file.", "parameters": tool().schema, "strict": false});
@@ -78,7 +80,7 @@ async fn openai_gets_its_own_form() {
 
 #[tokio::test]
 async fn anthropic_gets_its_own_form() {
-    let (path, body) = got(Kind::Anthropic, "m", &conversation("anthropic/m")).await;
+    let (path, body) = got(ProviderKind::Anthropic, "m", &conversation("anthropic/m")).await;
     assert_eq!(path, "/v1/messages");
     // Marked to be kept: up to here by itself, and all that follows as it grows.
     let mark = json!({"type": "ephemeral"});
@@ -107,7 +109,7 @@ async fn anthropic_gets_its_own_form() {
 
 #[tokio::test]
 async fn gemini_gets_its_own_form() {
-    let (path, body) = got(Kind::Gemini, "m", &conversation("another/m")).await;
+    let (path, body) = got(ProviderKind::Gemini, "m", &conversation("another/m")).await;
     assert_eq!(path, "/v1/models/m:streamGenerateContent?alt=sse");
     assert_eq!(body["systemInstruction"], json!({"parts": [{"text": "Be brief."}]}));
     let function =
@@ -137,7 +139,7 @@ async fn gemini_gets_its_own_form() {
 
 #[tokio::test]
 async fn ollama_gets_its_own_form() {
-    let (path, body) = got(Kind::Ollama, "m", &conversation("ollama/m")).await;
+    let (path, body) = got(ProviderKind::Ollama, "m", &conversation("ollama/m")).await;
     assert_eq!(path, "/api/chat");
     let function = json!({"name": "read", "description": "Reads a file.", "parameters": tool().schema});
     assert_eq!(body["tools"], json!([{"type": "function", "function": function}]));
@@ -169,24 +171,28 @@ async fn thoughts_go_back_to_nobody_else() {
 #[tokio::test]
 async fn a_model_has_the_name_that_it_was_given() {
     for name in ["qwen-max", "someone/thing:7b", "a::b"] {
-        let (_, body) = got(Kind::OpenAi, name, &[user("Hi")]).await;
+        let (_, body) = got(ProviderKind::OpenAi, name, &[user("Hi")]).await;
         assert_eq!((&body["model"], body.get("reasoning_effort")), (&json!(name), None));
-        let (_, body) = got(Kind::Ollama, name, &[user("Hi")]).await;
+        let (_, body) = got(ProviderKind::Ollama, name, &[user("Hi")]).await;
         assert_eq!(body["model"], name);
     }
 }
 
 /// Says what a provider streamed, and what it gets of it in the turn after.
-async fn handed_back(kind: Kind, stream: String) -> Value {
-    let fake =
-        Fake::new(vec![Answer::Stream(stream), Answer::Stream(reply(kind, &[Part::Text("Hi")]))]).await;
+async fn handed_back(kind: ProviderKind, stream: String) -> Value {
+    let fake = FakeProvider::new(vec![
+        FakeResponse::Stream(stream),
+        FakeResponse::Stream(reply(kind, &[ReplyPart::Text("Hi")])),
+    ])
+    .await;
     let provider = fake.provider(kind);
     let mut messages = vec![user("Look.")];
-    let said = fake.turn(&provider, Turn { system: "", messages: &messages, tools: &[] }).await.0.unwrap();
+    let said =
+        fake.turn(&provider, TurnRequest { system: "", messages: &messages, tools: &[] }).await.0.unwrap();
     let results = said.calls.iter().map(|call| result(&call.id, "", None)).collect();
-    messages.extend([Message::Said(said), Message::Results(results)]);
-    fake.turn(&provider, Turn { system: "", messages: &messages, tools: &[] }).await.0.unwrap();
-    let place = if kind == Kind::Gemini { "/contents/1/parts" } else { "/messages/1/content" };
+    messages.extend([ChatMessage::Said(said), ChatMessage::Results(results)]);
+    fake.turn(&provider, TurnRequest { system: "", messages: &messages, tools: &[] }).await.0.unwrap();
+    let place = if kind == ProviderKind::Gemini { "/contents/1/parts" } else { "/messages/1/content" };
     fake.got().remove(1).body.pointer(place).unwrap().clone()
 }
 
@@ -224,7 +230,7 @@ async fn thoughts_go_back_to_anthropic_as_they_came() {
         event(json!({"type": "message_stop"})),
     ];
     assert_eq!(
-        handed_back(Kind::Anthropic, stream.concat()).await,
+        handed_back(ProviderKind::Anthropic, stream.concat()).await,
         json!([
             {"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"},
             {"type": "redacted_thinking", "data": "c2VhbGVk"},
@@ -253,7 +259,7 @@ async fn seals_go_back_to_gemini_in_the_parts_that_they_came_in() {
         ),
     ];
     assert_eq!(
-        handed_back(Kind::Gemini, stream.concat()).await,
+        handed_back(ProviderKind::Gemini, stream.concat()).await,
         json!([
             {"text": "I look."},
             {"text": "", "thoughtSignature": "b2YgdGV4dA=="},
@@ -266,41 +272,41 @@ async fn seals_go_back_to_gemini_in_the_parts_that_they_came_in() {
 #[tokio::test]
 async fn how_long_to_think_and_to_write_is_said_in_each_dialect() {
     let expected = [
-        (Kind::OpenAi, "m", json!({"reasoning_effort": "high", "max_tokens": 9000})),
-        (Kind::OpenAi, "gpt-5", json!({"reasoning_effort": "high", "max_completion_tokens": 9000})),
+        (ProviderKind::OpenAi, "m", json!({"reasoning_effort": "high", "max_tokens": 9000})),
+        (ProviderKind::OpenAi, "gpt-5", json!({"reasoning_effort": "high", "max_completion_tokens": 9000})),
         (
-            Kind::Anthropic,
+            ProviderKind::Anthropic,
             "claude-opus-5",
             json!({"max_tokens": 9000, "thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "high"}}),
         ),
         (
-            Kind::Anthropic,
+            ProviderKind::Anthropic,
             "claude-sonnet-4-5",
             json!({"max_tokens": 9000, "thinking": {"type": "enabled", "budget_tokens": 8999}}),
         ),
         (
-            Kind::Gemini,
+            ProviderKind::Gemini,
             "gemini-3-pro",
             json!({"generationConfig": {"maxOutputTokens": 9000, "thinkingConfig": {"includeThoughts": true, "thinkingLevel": "HIGH"}}}),
         ),
         (
-            Kind::Gemini,
+            ProviderKind::Gemini,
             "gemini-2.5-pro",
             json!({"generationConfig": {"maxOutputTokens": 9000, "thinkingConfig": {"includeThoughts": true, "thinkingBudget": 24000}}}),
         ),
-        (Kind::Ollama, "m", json!({"think": "high", "options": {"num_predict": 9000}})),
+        (ProviderKind::Ollama, "m", json!({"think": "high", "options": {"num_predict": 9000}})),
     ];
     for (kind, model, expected) in expected {
-        let fake = Fake::new(vec![Answer::Stream(reply(kind, &[Part::Text("Hi")]))]).await;
-        let settings = Settings {
+        let fake = FakeProvider::new(vec![FakeResponse::Stream(reply(kind, &[ReplyPart::Text("Hi")]))]).await;
+        let settings = ProviderSettings {
             model: model.into(),
-            effort: Some(Effort::High),
+            effort: Some(ReasoningEffort::High),
             output_tokens_max: Some(9000),
             ..fake.settings(kind)
         };
-        let provider = Provider::new(settings, None).unwrap();
+        let provider = ProviderModel::new(settings, None).unwrap();
         let messages = [user("Hi")];
-        fake.turn(&provider, Turn { system: "", messages: &messages, tools: &[] }).await.0.unwrap();
+        fake.turn(&provider, TurnRequest { system: "", messages: &messages, tools: &[] }).await.0.unwrap();
         let mut body = fake.got().remove(0).body;
         let said = ["model", "messages", "contents", "stream", "stream_options", "cache_control"];
         body.as_object_mut().unwrap().retain(|field, _| !said.contains(&field.as_str()));
@@ -310,10 +316,14 @@ async fn how_long_to_think_and_to_write_is_said_in_each_dialect() {
 
 #[tokio::test]
 async fn what_a_base_url_asks_for_is_kept() {
-    let fake = Fake::new(vec![Answer::Stream(reply(Kind::OpenAi, &[Part::Text("Hi")]))]).await;
+    let fake =
+        FakeProvider::new(vec![FakeResponse::Stream(reply(ProviderKind::OpenAi, &[ReplyPart::Text("Hi")]))])
+            .await;
     let base_url = Some(format!("{}/deployments/m?api-version=1", fake.url));
-    let provider = Provider::new(Settings { base_url, ..fake.settings(Kind::OpenAi) }, None).unwrap();
+    let provider =
+        ProviderModel::new(ProviderSettings { base_url, ..fake.settings(ProviderKind::OpenAi) }, None)
+            .unwrap();
     let messages = [user("Hi")];
-    fake.turn(&provider, Turn { system: "", messages: &messages, tools: &[] }).await.0.unwrap();
+    fake.turn(&provider, TurnRequest { system: "", messages: &messages, tools: &[] }).await.0.unwrap();
     assert_eq!(fake.got().remove(0).path, "/deployments/m/chat/completions?api-version=1");
 }

@@ -3,25 +3,25 @@
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
-use byleave_agent::model::{Fault, Turn};
-use byleave_agent::provider::{Key, Kind, Provider, Settings};
+use byleave_agent::model::{ModelError, TurnRequest};
+use byleave_agent::provider::{ApiKey, ProviderKind, ProviderModel, ProviderSettings};
 use serde_json::json;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::fake::{Answer, Fake, KEY, KINDS, Part, reply, tool, user};
+use crate::fake::{FakeProvider, FakeResponse, KEY, KINDS, ReplyPart, reply, tool, user};
 
 #[tokio::test]
 async fn the_key_is_sent_in_its_header_alone() {
     for (kind, header, value) in [
-        (Kind::OpenAi, "authorization", format!("Bearer {KEY}")),
-        (Kind::Anthropic, "x-api-key", KEY.to_owned()),
-        (Kind::Gemini, "x-goog-api-key", KEY.to_owned()),
+        (ProviderKind::OpenAi, "authorization", format!("Bearer {KEY}")),
+        (ProviderKind::Anthropic, "x-api-key", KEY.to_owned()),
+        (ProviderKind::Gemini, "x-goog-api-key", KEY.to_owned()),
     ] {
-        let fake = Fake::new(vec![Answer::Stream(reply(kind, &[Part::Text("Hi")]))]).await;
+        let fake = FakeProvider::new(vec![FakeResponse::Stream(reply(kind, &[ReplyPart::Text("Hi")]))]).await;
         let (messages, tools) = ([user("Hi")], [tool()]);
-        let turn = Turn { system: "s", messages: &messages, tools: &tools };
+        let turn = TurnRequest { system: "s", messages: &messages, tools: &tools };
         fake.turn(&fake.provider(kind), turn).await.0.unwrap();
         let mut got = fake.got().remove(0);
         let place = got.headers.iter().position(|(name, _)| name == header).unwrap();
@@ -32,7 +32,7 @@ async fn the_key_is_sent_in_its_header_alone() {
 
 #[test]
 fn no_fault_and_no_log_holds_the_key_though_the_provider_says_it() {
-    let log = Log::default();
+    let log = CapturedLog::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut faults = String::new();
     // Everything runs on this thread, the connections too.
@@ -43,14 +43,18 @@ fn no_fault_and_no_log_holds_the_key_though_the_provider_says_it() {
                 for status in [400, 401, 403, 404, 429, 500] {
                     let body =
                         json!({"error": {"message": format!("Incorrect API key: {KEY}"), "type": "x"}});
-                    let fake =
-                        Fake::new(vec![Answer::Status(status, &[("x-echo", KEY)], body.to_string())]).await;
+                    let fake = FakeProvider::new(vec![FakeResponse::Status(
+                        status,
+                        &[("x-echo", KEY)],
+                        body.to_string(),
+                    )])
+                    .await;
                     let provider = fake.provider(kind);
                     let messages = [user("Hi")];
-                    let turn = Turn { system: "", messages: &messages, tools: &[] };
+                    let turn = TurnRequest { system: "", messages: &messages, tools: &[] };
                     let fault = fake.turn(&provider, turn).await.0.unwrap_err();
                     match status {
-                        401 | 403 => assert_eq!(fault, Fault::KeyRefused { status }, "{kind:?}"),
+                        401 | 403 => assert_eq!(fault, ModelError::KeyRefused { status }, "{kind:?}"),
                         _ => {}
                     }
                     faults += &format!(
@@ -70,41 +74,42 @@ fn no_fault_and_no_log_holds_the_key_though_the_provider_says_it() {
 #[tokio::test]
 async fn a_refused_key_is_not_tried_again() {
     for kind in KINDS {
-        let fake = Fake::new(vec![Answer::Status(401, &[], "{}".into())]).await;
+        let fake = FakeProvider::new(vec![FakeResponse::Status(401, &[], "{}".into())]).await;
         let messages = [user("Hi")];
-        let turn = Turn { system: "", messages: &messages, tools: &[] };
+        let turn = TurnRequest { system: "", messages: &messages, tools: &[] };
         let (said, _) = fake.turn(&fake.provider(kind), turn).await;
-        assert_eq!((said, fake.got().len()), (Err(Fault::KeyRefused { status: 401 }), 1), "{kind:?}");
+        assert_eq!((said, fake.got().len()), (Err(ModelError::KeyRefused { status: 401 }), 1), "{kind:?}");
     }
     // Gemini says it so.
     let body = json!({"error": {"code": 400, "message": "API key not valid.", "details": [{"reason": "API_KEY_INVALID"}]}});
-    let fake = Fake::new(vec![Answer::Status(400, &[], body.to_string())]).await;
+    let fake = FakeProvider::new(vec![FakeResponse::Status(400, &[], body.to_string())]).await;
     let messages = [user("Hi")];
-    let turn = Turn { system: "", messages: &messages, tools: &[] };
-    let (said, _) = fake.turn(&fake.provider(Kind::Gemini), turn).await;
-    assert_eq!(said, Err(Fault::KeyRefused { status: 400 }));
+    let turn = TurnRequest { system: "", messages: &messages, tools: &[] };
+    let (said, _) = fake.turn(&fake.provider(ProviderKind::Gemini), turn).await;
+    assert_eq!(said, Err(ModelError::KeyRefused { status: 400 }));
 }
 
 #[tokio::test]
 async fn a_redirect_does_not_take_the_key_elsewhere() {
     for kind in KINDS {
-        let other = Fake::new(vec![Answer::Stream(reply(kind, &[Part::Text("Hi")]))]).await;
+        let other =
+            FakeProvider::new(vec![FakeResponse::Stream(reply(kind, &[ReplyPart::Text("Hi")]))]).await;
         let to: &'static str = Box::leak(format!("{}/", other.url).into_boxed_str());
         let headers: &'static [(&str, &str)] = Box::leak(Box::new([("location", to)]));
-        let fake = Fake::new(vec![Answer::Status(307, headers, String::new())]).await;
+        let fake = FakeProvider::new(vec![FakeResponse::Status(307, headers, String::new())]).await;
         let messages = [user("Hi")];
-        let turn = Turn { system: "", messages: &messages, tools: &[] };
+        let turn = TurnRequest { system: "", messages: &messages, tools: &[] };
         let (said, _) = fake.turn(&fake.provider(kind), turn).await;
-        assert!(matches!(said, Err(Fault::Refused { status: 307, .. })), "{kind:?}: {said:?}");
+        assert!(matches!(said, Err(ModelError::Refused { status: 307, .. })), "{kind:?}: {said:?}");
         assert_eq!(other.got().len(), 0, "{kind:?}");
     }
 }
 
 #[test]
 fn a_key_is_there_and_goes_nowhere_in_the_clear() {
-    for kind in [Kind::OpenAi, Kind::Anthropic, Kind::Gemini] {
-        let none = Provider::new(Settings::new(kind, "m"), None).unwrap_err();
-        assert_eq!(none, Fault::NoKey { variable: kind.variable().unwrap().to_owned() });
+    for kind in [ProviderKind::OpenAi, ProviderKind::Anthropic, ProviderKind::Gemini] {
+        let none = ProviderModel::new(ProviderSettings::new(kind, "m"), None).unwrap_err();
+        assert_eq!(none, ModelError::NoKey { variable: kind.variable().unwrap().to_owned() });
     }
     for (url, is_fit) in [
         ("https://models.example/v1", true),
@@ -116,12 +121,15 @@ fn a_key_is_there_and_goes_nowhere_in_the_clear() {
         ("ftp://models.example", false),
         ("models", false),
     ] {
-        let settings = Settings { base_url: Some(url.to_owned()), ..Settings::new(Kind::OpenAi, "m") };
-        assert_eq!(Provider::new(settings, Key::new(KEY)).is_ok(), is_fit, "{url}");
+        let settings = ProviderSettings {
+            base_url: Some(url.to_owned()),
+            ..ProviderSettings::new(ProviderKind::OpenAi, "m")
+        };
+        assert_eq!(ProviderModel::new(settings, ApiKey::new(KEY)).is_ok(), is_fit, "{url}");
     }
-    let key = Key::new(format!(" {KEY}\n")).unwrap();
+    let key = ApiKey::new(format!(" {KEY}\n")).unwrap();
     assert_eq!(format!("{key:?} {key}"), "Key(…) …");
-    assert!(Key::new(" \n").is_none() && Key::new("a\nb").is_none());
+    assert!(ApiKey::new(" \n").is_none() && ApiKey::new("a\nb").is_none());
 }
 
 /// Runs itself again with each environment, as nobody may change that of a running program.
@@ -141,19 +149,26 @@ fn the_key_is_taken_from_the_environment() {
         }
         return;
     };
-    let no_key = Fault::NoKey { variable: "OPENAI_API_KEY".into() };
-    let usual = Provider::from_env(Settings::new(Kind::OpenAi, "m")).map(drop);
+    let no_key = ModelError::NoKey { variable: "OPENAI_API_KEY".into() };
+    let usual = ProviderModel::from_env(ProviderSettings::new(ProviderKind::OpenAi, "m")).map(drop);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let fake = Fake::new(vec![Answer::Stream(reply(Kind::OpenAi, &[Part::Text("Hi")]))]).await;
-        let own = Provider::from_env(fake.settings(Kind::OpenAi));
+        let fake = FakeProvider::new(vec![FakeResponse::Stream(reply(
+            ProviderKind::OpenAi,
+            &[ReplyPart::Text("Hi")],
+        ))])
+        .await;
+        let own = ProviderModel::from_env(fake.settings(ProviderKind::OpenAi));
         if expected == "unfit" {
             // It is there, so it is not left out.
             assert_eq!((usual, own.unwrap_err()), (Err(no_key.clone()), no_key));
             return;
         }
         let messages = [user("Hi")];
-        fake.turn(&own.unwrap(), Turn { system: "", messages: &messages, tools: &[] }).await.0.unwrap();
+        fake.turn(&own.unwrap(), TurnRequest { system: "", messages: &messages, tools: &[] })
+            .await
+            .0
+            .unwrap();
         let got = fake.got().remove(0);
         let sent = got.headers.into_iter().find(|(name, _)| name == "authorization").map(|(_, value)| value);
         match expected.as_str() {
@@ -161,20 +176,20 @@ fn the_key_is_taken_from_the_environment() {
             _ => assert_eq!((usual, sent), (Err(no_key), None)),
         }
     });
-    assert!(Provider::from_env(Settings::new(Kind::Ollama, "m")).is_ok());
+    assert!(ProviderModel::from_env(ProviderSettings::new(ProviderKind::Ollama, "m")).is_ok());
 }
 
 /// Keeps everything that is logged, at every level.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<String>>);
+struct CapturedLog(Arc<Mutex<String>>);
 
-impl Visit for Log {
+impl Visit for CapturedLog {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         *self.0.lock().unwrap() += &format!("{field}={value:?}\n");
     }
 }
 
-impl Subscriber for Log {
+impl Subscriber for CapturedLog {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }

@@ -1,9 +1,9 @@
 //! However a reply is cut into chunks, the same comes out; and that is what its lines say.
 
-use byleave_agent::blocks::Blocks;
+use byleave_agent::tool_blocks::ToolBlockParser;
 use proptest::prelude::*;
 
-use crate::plain::Plain;
+use crate::plain::ReferenceParser;
 use crate::stage::{cut, read, sizes, soup};
 
 proptest! {
@@ -12,14 +12,14 @@ proptest! {
     // req: L1
     #[test]
     fn any_split_gives_the_same_as_the_whole(text in prop_oneof![soup(), any::<String>()], sizes in sizes(), bound in 0_usize..99) {
-        let whole = read([text.as_str()], Blocks::bounded(bound));
-        prop_assert_eq!(&read(cut(&text, &sizes), Blocks::bounded(bound)), &whole);
-        prop_assert_eq!(&read(cut(&text, &[1]), Blocks::bounded(bound)), &whole, "one by one");
+        let whole = read([text.as_str()], ToolBlockParser::bounded(bound));
+        prop_assert_eq!(&read(cut(&text, &sizes), ToolBlockParser::bounded(bound)), &whole);
+        prop_assert_eq!(&read(cut(&text, &[1]), ToolBlockParser::bounded(bound)), &whole, "one by one");
     }
 
     // req: L1
     #[test]
     fn the_stream_says_what_the_lines_say(text in soup(), sizes in sizes(), bound in 0_usize..99) {
-        prop_assert_eq!(read(cut(&text, &sizes), Blocks::bounded(bound)), Plain::read(&text, bound));
+        prop_assert_eq!(read(cut(&text, &sizes), ToolBlockParser::bounded(bound)), ReferenceParser::read(&text, bound));
     }
 }

@@ -1,44 +1,47 @@
 //! What the tests share: everything that comes out of a reply, and replies made of what could matter.
 
-use byleave_agent::blocks::{Blocks, Call, Flaw, Piece};
+use byleave_agent::tool_blocks::{BlockCall, ToolBlockError, ToolBlockEvent, ToolBlockParser};
 use proptest::prelude::*;
 
 /// What came out, with text in a row as one.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Seen {
+pub(crate) enum ParsedPiece {
     Text(String),
-    Call(Call),
-    Flaw(Flaw),
+    Call(BlockCall),
+    Flaw(ToolBlockError),
 }
 
 /// All that came out so far.
 #[derive(Debug, Default)]
-pub(crate) struct All(pub(crate) Vec<Seen>);
+pub(crate) struct ParsedPieces(pub(crate) Vec<ParsedPiece>);
 
-impl All {
-    pub(crate) fn take(&mut self, piece: Piece<'_>) {
+impl ParsedPieces {
+    pub(crate) fn take(&mut self, piece: ToolBlockEvent<'_>) {
         match piece {
-            Piece::Text(text) => {
+            ToolBlockEvent::Text(text) => {
                 assert!(!text.is_empty(), "a text of nothing");
                 self.text(text);
             }
-            Piece::Call(call) => self.0.push(Seen::Call(call)),
-            Piece::Flaw(flaw) => self.0.push(Seen::Flaw(flaw)),
+            ToolBlockEvent::Call(call) => self.0.push(ParsedPiece::Call(call)),
+            ToolBlockEvent::Flaw(flaw) => self.0.push(ParsedPiece::Flaw(flaw)),
         }
     }
 
     pub(crate) fn text(&mut self, text: &str) {
         match self.0.last_mut() {
-            Some(Seen::Text(before)) => before.push_str(text),
+            Some(ParsedPiece::Text(before)) => before.push_str(text),
             _ if text.is_empty() => {}
-            _ => self.0.push(Seen::Text(text.to_owned())),
+            _ => self.0.push(ParsedPiece::Text(text.to_owned())),
         }
     }
 }
 
 /// Reads a reply that comes in these chunks.
-pub(crate) fn read<'a>(chunks: impl IntoIterator<Item = &'a str>, mut blocks: Blocks) -> Vec<Seen> {
-    let mut all = All::default();
+pub(crate) fn read<'a>(
+    chunks: impl IntoIterator<Item = &'a str>,
+    mut blocks: ToolBlockParser,
+) -> Vec<ParsedPiece> {
+    let mut all = ParsedPieces::default();
     for chunk in chunks {
         blocks.push(chunk, &mut |piece| all.take(piece));
     }

@@ -1,33 +1,33 @@
 //! What is read from a stream: only what is there as a whole, and nothing that could be a call is passed over.
 
-use byleave_agent::model::{Fault, Message, Said, Stop, Turn};
-use byleave_agent::provider::{Kind, Patience, Provider, Settings};
+use byleave_agent::model::{ChatMessage, ModelError, ModelResponse, StopReason, TurnRequest};
+use byleave_agent::provider::{ProviderKind, ProviderModel, ProviderSettings, RetryPolicy};
 use serde_json::{Value, json};
 
-use crate::fake::{Answer, Fake, KINDS, Part, reply, spoken, user};
+use crate::fake::{FakeProvider, FakeResponse, KINDS, ReplyPart, reply, spoken, user};
 use crate::turns::turn;
 
-const ALL: [Part; 4] = [
-    Part::Thought("Hm."),
-    Part::Text("I lööök."),
-    Part::Call("read", &["{\"path\": ", "\"a.rs\"}"]),
-    Part::Call("list", &["{}"]),
+const ALL: [ReplyPart; 4] = [
+    ReplyPart::Thought("Hm."),
+    ReplyPart::Text("I lööök."),
+    ReplyPart::Call("read", &["{\"path\": ", "\"a.rs\"}"]),
+    ReplyPart::Call("list", &["{}"]),
 ];
 
 /// What a provider says by these events.
-async fn said(kind: Kind, events: &[Value]) -> Result<Said, Fault> {
+async fn said(kind: ProviderKind, events: &[Value]) -> Result<ModelResponse, ModelError> {
     let event = |event: &Value| match kind {
-        Kind::Ollama => format!("{event}\n"),
+        ProviderKind::Ollama => format!("{event}\n"),
         _ => format!("data: {event}\n\n"),
     };
     let mut stream: String = events.iter().map(event).collect();
-    if kind == Kind::OpenAi {
+    if kind == ProviderKind::OpenAi {
         stream += "data: [DONE]\n\n";
     }
-    turn(kind, vec![Answer::Stream(stream)]).await.0
+    turn(kind, vec![FakeResponse::Stream(stream)]).await.0
 }
 
-fn flaws(said: &Said) -> Vec<&str> {
+fn flaws(said: &ModelResponse) -> Vec<&str> {
     said.flaws.iter().map(|flaw| flaw.what.as_str()).collect()
 }
 
@@ -42,49 +42,52 @@ async fn a_stream_that_ends_anywhere_before_its_end_is_cut_off() {
             .filter(|(i, at)| (*i < 40 || i % 7 == 0) && whole.is_char_boundary(*at))
             .map(|(_, at)| whole.split_at(at).0.to_owned())
             .collect();
-        let fake = Fake::new(cuts.iter().cloned().map(Answer::Stream).collect()).await;
+        let fake = FakeProvider::new(cuts.iter().cloned().map(FakeResponse::Stream).collect()).await;
         let settings = fake.settings(kind);
-        let patience = Patience { tries_max: 1, ..settings.patience };
-        let provider = Provider::new(Settings { patience, ..settings }, None).unwrap();
+        let patience = RetryPolicy { tries_max: 1, ..settings.patience };
+        let provider = ProviderModel::new(ProviderSettings { patience, ..settings }, None).unwrap();
         let messages = [user("Hi")];
         for cut in &cuts {
-            let turn = Turn { system: "", messages: &messages, tools: &[] };
-            assert_eq!(fake.turn(&provider, turn).await.0, Err(Fault::CutOff), "{kind:?}: {cut}");
+            let turn = TurnRequest { system: "", messages: &messages, tools: &[] };
+            assert_eq!(fake.turn(&provider, turn).await.0, Err(ModelError::CutOff), "{kind:?}: {cut}");
         }
     }
 }
 
 #[tokio::test]
 async fn an_end_without_a_reason_is_none() {
-    let done = format!("{}data: [DONE]\n\n", spoken(Kind::OpenAi, &ALL));
-    assert_eq!(turn(Kind::OpenAi, vec![Answer::Stream(done)]).await.0, Err(Fault::CutOff));
-    let stop = format!("{}data: {{\"type\": \"message_stop\"}}\n\n", spoken(Kind::Anthropic, &ALL));
-    assert_eq!(turn(Kind::Anthropic, vec![Answer::Stream(stop)]).await.0, Err(Fault::CutOff));
+    let done = format!("{}data: [DONE]\n\n", spoken(ProviderKind::OpenAi, &ALL));
+    assert_eq!(turn(ProviderKind::OpenAi, vec![FakeResponse::Stream(done)]).await.0, Err(ModelError::CutOff));
+    let stop = format!("{}data: {{\"type\": \"message_stop\"}}\n\n", spoken(ProviderKind::Anthropic, &ALL));
+    assert_eq!(
+        turn(ProviderKind::Anthropic, vec![FakeResponse::Stream(stop)]).await.0,
+        Err(ModelError::CutOff)
+    );
     let failed = [
         json!({"choices": [{"delta": {"content": "I"}}]}),
         json!({"choices": [{"delta": {}, "finish_reason": "error"}]}),
     ];
-    assert_eq!(said(Kind::OpenAi, &failed).await, Err(Fault::CutOff));
+    assert_eq!(said(ProviderKind::OpenAi, &failed).await, Err(ModelError::CutOff));
 }
 
 #[tokio::test]
 async fn lines_may_end_in_three_ways_and_what_is_no_event_is_no_answer() {
     for kind in KINDS {
         let plain = reply(kind, &ALL);
-        let expected = turn(kind, vec![Answer::Stream(plain.clone())]).await.0.unwrap();
+        let expected = turn(kind, vec![FakeResponse::Stream(plain.clone())]).await.0.unwrap();
         assert_eq!(expected.calls.len(), 2, "{kind:?}");
         for end in ["\r\n", "\r"] {
             let stream = plain.replace('\n', end);
-            let (said, _, _) = turn(kind, vec![Answer::Stream(stream)]).await;
+            let (said, _, _) = turn(kind, vec![FakeResponse::Stream(stream)]).await;
             assert_eq!(said.as_ref(), Ok(&expected), "{kind:?} {end:?}");
         }
     }
-    let plain = reply(Kind::OpenAi, &ALL);
-    let expected = turn(Kind::OpenAi, vec![Answer::Stream(plain.clone())]).await.0;
+    let plain = reply(ProviderKind::OpenAi, &ALL);
+    let expected = turn(ProviderKind::OpenAi, vec![FakeResponse::Stream(plain.clone())]).await.0;
     // Remarks, fields that say nothing here, and data on several lines.
     let stream =
         format!(": wait\n\nid: 1\nretry: 5\nevent: x\n{}", plain.replace("data: {", "data:{\ndata: "));
-    assert_eq!(turn(Kind::OpenAi, vec![Answer::Stream(stream)]).await.0, expected);
+    assert_eq!(turn(ProviderKind::OpenAi, vec![FakeResponse::Stream(stream)]).await.0, expected);
     for (stream, why) in [
         (
             json!({"choices": [{"message": {"content": "Hi"}}]}).to_string() + "\n",
@@ -97,8 +100,8 @@ async fn lines_may_end_in_three_ways_and_what_is_no_event_is_no_answer() {
             "it does not have the form of this provider",
         ),
     ] {
-        let (said, _, requests) = turn(Kind::OpenAi, vec![Answer::Stream(stream)]).await;
-        assert_eq!((said, requests), (Err(Fault::Unreadable { why: why.into() }), 1));
+        let (said, _, requests) = turn(ProviderKind::OpenAi, vec![FakeResponse::Stream(stream)]).await;
+        assert_eq!((said, requests), (Err(ModelError::Unreadable { why: why.into() }), 1));
     }
 }
 
@@ -106,18 +109,18 @@ async fn lines_may_end_in_three_ways_and_what_is_no_event_is_no_answer() {
 async fn what_is_too_large_is_not_kept() {
     for kind in KINDS {
         let endless = format!("data: {}", "x".repeat(5 << 20));
-        let (said, _, requests) = turn(kind, vec![Answer::Stream(endless)]).await;
+        let (said, _, requests) = turn(kind, vec![FakeResponse::Stream(endless)]).await;
         assert_eq!(
             (said, requests),
-            (Err(Fault::Unreadable { why: "it is too long".into() }), 1),
+            (Err(ModelError::Unreadable { why: "it is too long".into() }), 1),
             "{kind:?}"
         );
     }
     let lines = "data: x\n".repeat(3 << 20);
-    let (said, _, _) = turn(Kind::OpenAi, vec![Answer::Stream(lines)]).await;
-    assert_eq!(said, Err(Fault::Unreadable { why: "it is too long".into() }));
+    let (said, _, _) = turn(ProviderKind::OpenAi, vec![FakeResponse::Stream(lines)]).await;
+    assert_eq!(said, Err(ModelError::Unreadable { why: "it is too long".into() }));
     let calls = json!({"message": {"tool_calls": vec![json!({"function": {}}); 70_000]}});
-    assert_eq!(said_of_ollama(calls).await, Err(Fault::Unreadable { why: "it is too long".into() }));
+    assert_eq!(said_of_ollama(calls).await, Err(ModelError::Unreadable { why: "it is too long".into() }));
     let args = json!({"path": "x".repeat(3 << 20)});
     let call = json!({"message": {"tool_calls": [{"function": {"name": "read", "arguments": args}}]}});
     assert_eq!(
@@ -126,8 +129,8 @@ async fn what_is_too_large_is_not_kept() {
     );
 }
 
-async fn said_of_ollama(event: Value) -> Result<Said, Fault> {
-    said(Kind::Ollama, &[event, json!({"done": true, "done_reason": "stop"})]).await
+async fn said_of_ollama(event: Value) -> Result<ModelResponse, ModelError> {
+    said(ProviderKind::Ollama, &[event, json!({"done": true, "done_reason": "stop"})]).await
 }
 
 #[tokio::test]
@@ -140,7 +143,7 @@ async fn openai_is_not_misread() {
     };
     // Two calls under one index would be one with the name of the first and the arguments of the second.
     let events = [call(0, "a", "read", ""), call(0, "b", "remove", "{\"path\": \"/\"}"), end("tool_calls")];
-    let mixed = said(Kind::OpenAi, &events).await.unwrap();
+    let mixed = said(ProviderKind::OpenAi, &events).await.unwrap();
     assert_eq!(mixed.calls, []);
     assert_eq!(
         flaws(&mixed),
@@ -148,29 +151,32 @@ async fn openai_is_not_misread() {
     );
     // Said again with every piece, as some do.
     let events = [call(0, "a", "read", "{\"path\""), call(0, "a", "read", ": \"a.rs\"}"), end("tool_calls")];
-    assert_eq!(said(Kind::OpenAi, &events).await.unwrap().calls.len(), 1);
+    assert_eq!(said(ProviderKind::OpenAi, &events).await.unwrap().calls.len(), 1);
     // One id for both.
     let events = [call(0, "a", "read", "{}"), call(1, "a", "list", "{}"), end("tool_calls")];
-    let twice = said(Kind::OpenAi, &events).await.unwrap();
+    let twice = said(ProviderKind::OpenAi, &events).await.unwrap();
     assert_eq!((twice.calls.len(), twice.flaws.len()), (0, 2), "{twice:?}");
     // Of another kind, or of another time.
     let custom =
         piece(json!({"index": 0, "id": "a", "type": "custom", "custom": {"name": "sh", "input": "ls"}}));
     assert_eq!(
-        flaws(&said(Kind::OpenAi, &[custom, end("tool_calls")]).await.unwrap()),
+        flaws(&said(ProviderKind::OpenAi, &[custom, end("tool_calls")]).await.unwrap()),
         ["the call of `` was not run: it is of the kind `custom`, expected a function"]
     );
     let old = json!({"choices": [{"delta": {"function_call": {"name": "read", "arguments": "{}"}}}]});
     assert_eq!(
-        flaws(&said(Kind::OpenAi, &[old, end("function_call")]).await.unwrap()),
+        flaws(&said(ProviderKind::OpenAi, &[old, end("function_call")]).await.unwrap()),
         ["a part of the kind `function_call` is not known here, and nothing of it was run"]
     );
     let other = json!({"choices": [{"index": 1, "delta": {"content": "Hi"}}]});
-    assert!(matches!(said(Kind::OpenAi, &[other, end("stop")]).await, Err(Fault::Unreadable { .. })));
+    assert!(matches!(
+        said(ProviderKind::OpenAi, &[other, end("stop")]).await,
+        Err(ModelError::Unreadable { .. })
+    ));
     // Cut off by its limit before the first argument.
     let events = [call(0, "a", "read", ""), end("length")];
-    let short = said(Kind::OpenAi, &events).await.unwrap();
-    assert_eq!((short.calls.len(), short.flaws.len(), short.stop), (0, 1, Stop::Length));
+    let short = said(ProviderKind::OpenAi, &events).await.unwrap();
+    assert_eq!((short.calls.len(), short.flaws.len(), short.stop), (0, 1, StopReason::Length));
 }
 
 #[tokio::test]
@@ -182,7 +188,7 @@ async fn anthropic_is_not_misread() {
     let stop = || json!({"type": "content_block_stop", "index": 0});
     let end = |reason: &str| json!({"type": "message_delta", "delta": {"stop_reason": reason}});
     let last = || json!({"type": "message_stop"});
-    let read = async |events: &[Value]| said(Kind::Anthropic, events).await;
+    let read = async |events: &[Value]| said(ProviderKind::Anthropic, events).await;
 
     let whole = [tool(json!({"path": "a.rs"})), stop(), end("tool_use"), last()];
     assert_eq!(json!(read(&whole).await.unwrap().calls[0].args), json!({"path": "a.rs"}));
@@ -213,7 +219,7 @@ async fn anthropic_is_not_misread() {
         vec![stop()],
         vec![json!({"type": "content_block_replace", "index": 0, "content_block": {"type": "tool_use"}})],
     ] {
-        assert!(matches!(read(&events).await, Err(Fault::Unreadable { .. })), "{events:?}");
+        assert!(matches!(read(&events).await, Err(ModelError::Unreadable { .. })), "{events:?}");
     }
     // What is no part of the message may be new.
     let usage = json!({"input_tokens": 2, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 4});
@@ -225,21 +231,21 @@ async fn anthropic_is_not_misread() {
         last(),
     ];
     let refused = read(&events).await.unwrap();
-    assert_eq!((refused.stop, refused.flaws), (Stop::Filtered, vec![]));
+    assert_eq!((refused.stop, refused.flaws), (StopReason::Filtered, vec![]));
     assert_eq!((refused.usage.input_tokens, refused.usage.cached_tokens), (Some(36), Some(30)));
 }
 
 #[tokio::test]
 async fn gemini_is_not_misread() {
     let event = |parts: Value, reason: Option<&str>| json!({"candidates": [{"content": {"parts": parts}, "finishReason": reason}]});
-    let read = async |events: &[Value]| said(Kind::Gemini, events).await;
+    let read = async |events: &[Value]| said(ProviderKind::Gemini, events).await;
     // Each chunk may say why it stopped, and more may follow.
     let events = [
         event(json!([{"text": "I "}]), Some("STOP")),
         event(json!([{"text": "look."}, {"functionCall": {"name": "read"}}]), Some("STOP")),
     ];
     let two = read(&events).await.unwrap();
-    assert_eq!((two.text.as_str(), two.calls.len(), two.stop), ("I look.", 1, Stop::Calls));
+    assert_eq!((two.text.as_str(), two.calls.len(), two.stop), ("I look.", 1, StopReason::Calls));
     for (parts, reason, flaw) in [
         (
             json!([{"executableCode": {"code": "rm"}}]),
@@ -257,29 +263,32 @@ async fn gemini_is_not_misread() {
         assert_eq!((flaws(&flawed), flawed.calls.len()), (vec![flaw], 0));
     }
     let several = json!({"candidates": [{"index": 0}, {"index": 1}]});
-    assert!(matches!(read(&[several]).await, Err(Fault::Unreadable { .. })));
+    assert!(matches!(read(&[several]).await, Err(ModelError::Unreadable { .. })));
     let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
-    assert_eq!(read(&[blocked]).await.unwrap().stop, Stop::Filtered);
+    assert_eq!(read(&[blocked]).await.unwrap().stop, StopReason::Filtered);
     // One part with two calls under one name.
     let twice = "data: {\"candidates\": [{\"content\": {\"parts\": [{\"functionCall\": {\"name\": \"a\"}, \"functionCall\": {\"name\": \"b\"}}]}}]}\n\n";
-    let (said, _, _) = turn(Kind::Gemini, vec![Answer::Stream(twice.to_owned())]).await;
-    assert!(matches!(said, Err(Fault::Unreadable { .. })), "{said:?}");
+    let (said, _, _) = turn(ProviderKind::Gemini, vec![FakeResponse::Stream(twice.to_owned())]).await;
+    assert!(matches!(said, Err(ModelError::Unreadable { .. })), "{said:?}");
 }
 
 #[tokio::test]
 async fn calls_without_ids_are_numbered_through_the_conversation() {
-    let parts =
-        [Part::Call("write", &["\"none\""]), Part::Call("read", &["{}"]), Part::Call("read", &["{}"])];
-    for kind in [Kind::Gemini, Kind::Ollama] {
-        let fake = Fake::new(vec![Answer::Stream(reply(kind, &parts))]).await;
+    let parts = [
+        ReplyPart::Call("write", &["\"none\""]),
+        ReplyPart::Call("read", &["{}"]),
+        ReplyPart::Call("read", &["{}"]),
+    ];
+    for kind in [ProviderKind::Gemini, ProviderKind::Ollama] {
+        let fake = FakeProvider::new(vec![FakeResponse::Stream(reply(kind, &parts))]).await;
         let provider = fake.provider(kind);
         let mut messages = vec![user("Look.")];
         let mut ids = Vec::new();
         for _ in 0..2 {
-            let turn = Turn { system: "", messages: &messages, tools: &[] };
+            let turn = TurnRequest { system: "", messages: &messages, tools: &[] };
             let said = fake.turn(&provider, turn).await.0.unwrap();
             ids.extend(said.calls.iter().map(|call| call.id.clone()));
-            messages.push(Message::Said(said));
+            messages.push(ChatMessage::Said(said));
         }
         assert_eq!(ids, ["call-1", "call-2", "call-3", "call-4"], "{kind:?}");
     }

@@ -4,72 +4,74 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use byleave::approve::{Approver, Reply, callback};
+use byleave::approver::{Approver, Reply, callback};
+use byleave::boxed::BoxFuture;
 use byleave::core::call::Mode;
 use byleave::core::id::{AgentId, SessionId, TenantId};
-use byleave::core::manifest::{Class, NeedsApproval};
+use byleave::core::manifest::{ApprovalRequirement, PermissionClass};
 use byleave::core::outcome::Output;
-use byleave::core::question::{Approver as By, Grade};
-use byleave::core::sheet::Sheet;
-use byleave::gate::{Gate, GateBuilder, GivenAnswer};
+use byleave::core::question::{ApproverIdentity as By, Assurance};
+use byleave::core::question_view::QuestionView;
+use byleave::gate::{Gate, GateBuilder, SubmittedAnswer};
 use byleave::ledger::Ledger;
 use byleave::ledger::memory::MemoryLedger;
-use byleave::pending::Pending;
-use byleave::review::{Covers, Opinion, OutputReviewer, OutputSubject, ReviewFault};
-use byleave::settings::Settings;
-use byleave::tool::Run;
-use byleave::typed::Typed;
-use byleave_agent::agent::{Agent, Happening, Patience, Seat, Speaker, Went};
-use byleave_agent::conversation::Came;
-use byleave_agent::limits::{Limits, Prices, Reached};
-use byleave_agent::model::Heard;
+use byleave::review::{Opinion, OutputReviewer, OutputSubject, ReviewError, ReviewScope};
+use byleave::settings::GateSettings;
+use byleave::tool::RunContext;
+use byleave::typed_tool::TypedTool;
+use byleave_agent::agent_loop::{
+    Agent, AgentEvent, ConversationContext, ModelHandle, OnQuestion, RunOutcome,
+};
+use byleave_agent::conversation::TurnResult;
+use byleave_agent::limits::{LimitReached, TaskLimits, TokenPrices};
+use byleave_agent::model::StreamEvent;
 use byleave_agent::persona::Persona;
-use byleave_agent::provider::Kind;
+use byleave_agent::provider::ProviderKind;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::fake::{Answer, Fake, KINDS, Part, reply, spoken};
+use crate::fake::{FakeProvider, FakeResponse, KINDS, ReplyPart, reply, spoken};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Path {
+struct PathArguments {
     /// Which.
     path: String,
 }
 
 /// A gate with two tools, and a model that says what is scripted.
-struct Stage {
-    kind: Kind,
-    fake: Fake,
+struct AgentFixture {
+    kind: ProviderKind,
+    fake: FakeProvider,
     ledger: Arc<dyn Ledger>,
     /// What was written, in order.
     wrote: Arc<Mutex<Vec<String>>>,
     reads: Arc<AtomicUsize>,
     /// Told when the tool that never ends by itself has begun.
     began: Arc<Notify>,
-    limits: Limits,
+    limits: TaskLimits,
     persona: &'static str,
     mode: Mode,
 }
 
-impl Stage {
-    async fn new(kind: Kind, script: Vec<Answer>) -> Self {
-        Self::on(kind, Fake::new(script).await)
+impl AgentFixture {
+    async fn new(kind: ProviderKind, script: Vec<FakeResponse>) -> Self {
+        Self::on(kind, FakeProvider::new(script).await)
     }
 
     /// Says what comes next by how often it has spoken already, as far as it is told: a reply that nobody heard is said again.
-    async fn steady(kind: Kind, turns: &[&[Part]]) -> Self {
+    async fn steady(kind: ProviderKind, turns: &[&[ReplyPart]]) -> Self {
         let turns: Vec<String> = turns.iter().map(|parts| reply(kind, parts)).collect();
         let decide = move |body: &Value| {
             let said =
                 body.get("messages").or_else(|| body.get("contents")).and_then(Value::as_array).unwrap();
             let spoken = said.iter().filter(|m| m["role"] == "assistant" || m["role"] == "model").count();
-            Answer::Stream(turns.get(spoken).unwrap().clone())
+            FakeResponse::Stream(turns.get(spoken).unwrap().clone())
         };
-        Self::on(kind, Fake::deciding(decide).await)
+        Self::on(kind, FakeProvider::deciding(decide).await)
     }
 
-    fn on(kind: Kind, fake: Fake) -> Self {
+    fn on(kind: ProviderKind, fake: FakeProvider) -> Self {
         Self {
             kind,
             fake,
@@ -77,29 +79,29 @@ impl Stage {
             wrote: Arc::default(),
             reads: Arc::default(),
             began: Arc::default(),
-            limits: Limits::default(),
+            limits: TaskLimits::default(),
             persona: "plain",
             mode: Mode::ConfirmSensitive,
         }
     }
 
-    async fn says(kind: Kind, turns: &[&[Part]]) -> Self {
-        Self::new(kind, turns.iter().map(|parts| Answer::Stream(reply(kind, parts))).collect()).await
+    async fn says(kind: ProviderKind, turns: &[&[ReplyPart]]) -> Self {
+        Self::new(kind, turns.iter().map(|parts| FakeResponse::Stream(reply(kind, parts))).collect()).await
     }
 
     fn builder(&self) -> GateBuilder {
         let (reads, wrote, began) =
             (Arc::clone(&self.reads), Arc::clone(&self.wrote), Arc::clone(&self.began));
-        let read = Typed::new("read", "Reads a file.", move |args: Path, _run: Run| {
+        let read = TypedTool::new("read", "Reads a file.", move |args: PathArguments, _run: RunContext| {
             reads.fetch_add(1, Ordering::Relaxed);
             async move { format!("there is {}", args.path) }
         })
-        .class(Class::Readonly)
+        .class(PermissionClass::Readonly)
         .read_only()
         .concurrency_safe()
         .repeatable()
         .not_sensitive();
-        let write = Typed::new("write", "Writes a file.", move |args: Path, run: Run| {
+        let write = TypedTool::new("write", "Writes a file.", move |args: PathArguments, run: RunContext| {
             let (wrote, began) = (Arc::clone(&wrote), Arc::clone(&began));
             async move {
                 if args.path == "slow" {
@@ -111,22 +113,22 @@ impl Stage {
                 Ok("written")
             }
         })
-        .class(Class::Generic)
-        .needs_approval(NeedsApproval::Always);
+        .class(PermissionClass::Generic)
+        .needs_approval(ApprovalRequirement::Always);
         Gate::builder().ledger(Arc::clone(&self.ledger)).tool(read).tool(write)
     }
 
     fn agent(&self, builder: GateBuilder) -> Agent {
         let fake = self.fake.clone();
         self.watched(builder, move |happening| {
-            if matches!(happening, Happening::Heard(Heard::Text(_))) {
+            if matches!(happening, AgentEvent::Heard(StreamEvent::Text(_))) {
                 fake.was_heard();
             }
         })
     }
 
-    fn watched(&self, builder: GateBuilder, watch: impl Fn(Happening<'_>) + Send + Sync + 'static) -> Agent {
-        let seat = Seat {
+    fn watched(&self, builder: GateBuilder, watch: impl Fn(AgentEvent<'_>) + Send + Sync + 'static) -> Agent {
+        let seat = ConversationContext {
             tenant: TenantId::new("local").unwrap(),
             session: SessionId::new("talk").unwrap(),
             agent: AgentId::new("tester").unwrap(),
@@ -135,7 +137,7 @@ impl Stage {
         };
         let model = Arc::new(self.fake.provider(self.kind));
         let (name, endpoint) = ("fake/some-model".into(), self.fake.url.clone());
-        let speaker = Speaker { name, endpoint, host: None, model };
+        let speaker = ModelHandle { name, endpoint, host: None, model };
         let persona = Persona::load(self.persona, None).unwrap();
         let gate = builder.build().unwrap();
         let ledger = Arc::clone(&self.ledger);
@@ -143,14 +145,14 @@ impl Stage {
     }
 
     /// A whole task, with somebody who answers.
-    async fn task(&self, approver: Option<Arc<dyn Approver>>) -> Went {
+    async fn task(&self, approver: Option<Arc<dyn Approver>>) -> RunOutcome {
         let mut builder = self.builder();
         if let Some(approver) = approver {
             builder = builder.approver(approver);
         }
         let agent = self.agent(builder);
         agent.say("Do it.").await.unwrap();
-        agent.go(Patience::Stays, &CancellationToken::new()).await.unwrap()
+        agent.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap()
     }
 
     /// What was said in a request, without what is the same in all.
@@ -167,23 +169,23 @@ impl Stage {
 }
 
 fn yes() -> Option<Arc<dyn Approver>> {
-    Some(Arc::new(callback("ann", |_: &Sheet| true)))
+    Some(Arc::new(callback("ann", |_: &QuestionView| true)))
 }
 
-const DONE: &[Part] = &[Part::Text("Done.")];
-const WRITES: &[Part] = &[Part::Text("I write."), Part::Call("write", &["{\"path\": \"a\"}"])];
+const DONE: &[ReplyPart] = &[ReplyPart::Text("Done.")];
+const WRITES: &[ReplyPart] = &[ReplyPart::Text("I write."), ReplyPart::Call("write", &["{\"path\": \"a\"}"])];
 
 // req: L2, E4
 #[tokio::test]
 async fn calls_of_a_turn_are_made_and_their_results_go_back() {
     for kind in KINDS {
-        let both: &[Part] = &[
-            Part::Text("I look."),
-            Part::Call("read", &["{\"path\":", " \"one\"}"]),
-            Part::Call("read", &["{\"path\": \"two\"}"]),
+        let both: &[ReplyPart] = &[
+            ReplyPart::Text("I look."),
+            ReplyPart::Call("read", &["{\"path\":", " \"one\"}"]),
+            ReplyPart::Call("read", &["{\"path\": \"two\"}"]),
         ];
-        let stage = Stage::says(kind, &[both, WRITES, DONE]).await;
-        assert_eq!(stage.task(yes()).await, Went::Done, "{kind:?}");
+        let stage = AgentFixture::says(kind, &[both, WRITES, DONE]).await;
+        assert_eq!(stage.task(yes()).await, RunOutcome::Done, "{kind:?}");
         assert_eq!(stage.reads.load(Ordering::Relaxed), 2, "{kind:?}");
         assert_eq!(stage.wrote(), ["a"], "{kind:?}");
         let told = stage.told(1);
@@ -194,7 +196,7 @@ async fn calls_of_a_turn_are_made_and_their_results_go_back() {
             .turns
             .iter()
             .map(|taken| match &taken.came {
-                Some(Came::Said(said)) => said.text.clone(),
+                Some(TurnResult::Said(said)) => said.text.clone(),
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -207,11 +209,11 @@ async fn calls_of_a_turn_are_made_and_their_results_go_back() {
 #[tokio::test]
 async fn what_is_wrong_with_a_call_is_told_and_nothing_runs() {
     for kind in KINDS {
-        let malformed: &[Part] = &[Part::Call("write", &["{\"path\": \"a\""])];
-        let unknown: &[Part] = &[Part::Call("wrote", &["{\"path\": \"a\"}"])];
-        let unfit: &[Part] = &[Part::Call("write", &["{\"file\": \"a\"}"])];
-        let stage = Stage::says(kind, &[malformed, unknown, unfit, DONE]).await;
-        assert_eq!(stage.task(yes()).await, Went::Done, "{kind:?}");
+        let malformed: &[ReplyPart] = &[ReplyPart::Call("write", &["{\"path\": \"a\""])];
+        let unknown: &[ReplyPart] = &[ReplyPart::Call("wrote", &["{\"path\": \"a\"}"])];
+        let unfit: &[ReplyPart] = &[ReplyPart::Call("write", &["{\"file\": \"a\"}"])];
+        let stage = AgentFixture::says(kind, &[malformed, unknown, unfit, DONE]).await;
+        assert_eq!(stage.task(yes()).await, RunOutcome::Done, "{kind:?}");
         assert!(stage.wrote().is_empty(), "{kind:?}");
         assert!(stage.told(1).contains("was not run: its arguments"), "{kind:?}: {}", stage.told(1));
         assert!(stage.told(2).contains("did you mean `write`"), "{kind:?}: {}", stage.told(2));
@@ -224,19 +226,19 @@ async fn what_is_wrong_with_a_call_is_told_and_nothing_runs() {
 #[tokio::test]
 async fn a_no_and_an_edit_are_told_and_it_goes_on() {
     for kind in KINDS {
-        let stage = Stage::says(kind, &[WRITES, DONE]).await;
-        let no = callback("ann", |_: &Sheet| Reply::No { feedback: Some("not that one".into()) });
-        assert_eq!(stage.task(Some(Arc::new(no))).await, Went::Done, "{kind:?}");
+        let stage = AgentFixture::says(kind, &[WRITES, DONE]).await;
+        let no = callback("ann", |_: &QuestionView| Reply::No { feedback: Some("not that one".into()) });
+        assert_eq!(stage.task(Some(Arc::new(no))).await, RunOutcome::Done, "{kind:?}");
         assert!(stage.wrote().is_empty() && stage.told(1).contains("not that one"), "{kind:?}");
 
-        let stage = Stage::says(kind, &[WRITES, DONE]).await;
-        let edit = callback("ann", |sheet: &Sheet| {
+        let stage = AgentFixture::says(kind, &[WRITES, DONE]).await;
+        let edit = callback("ann", |sheet: &QuestionView| {
             if sheet.arguments["path"] == "b" {
                 return Reply::Yes { note: None };
             }
             Reply::Edit { value: json!({"path": "b"}), note: Some("the other one".into()) }
         });
-        assert_eq!(stage.task(Some(Arc::new(edit))).await, Went::Done, "{kind:?}");
+        assert_eq!(stage.task(Some(Arc::new(edit))).await, RunOutcome::Done, "{kind:?}");
         assert_eq!(stage.wrote(), ["b"], "{kind:?}");
         let told = stage.told(1);
         assert!(told.contains("ann changed the arguments: the other one"), "{kind:?}: {told}");
@@ -244,14 +246,17 @@ async fn a_no_and_an_edit_are_told_and_it_goes_on() {
 }
 
 /// Objects to what tools put out, or changes what the model says.
-struct Reviewer(fn(&Output) -> Opinion<Output>);
+struct ScriptedReviewer(fn(&Output) -> Opinion<Output>);
 
-impl OutputReviewer for Reviewer {
+impl OutputReviewer for ScriptedReviewer {
     fn name(&self) -> &str {
         "reader"
     }
 
-    fn review<'a>(&'a self, subject: OutputSubject<'a>) -> Pending<'a, Result<Opinion<Output>, ReviewFault>> {
+    fn review<'a>(
+        &'a self,
+        subject: OutputSubject<'a>,
+    ) -> BoxFuture<'a, Result<Opinion<Output>, ReviewError>> {
         let opinion = (self.0)(subject.output);
         Box::pin(async move { Ok(opinion) })
     }
@@ -261,15 +266,16 @@ impl OutputReviewer for Reviewer {
 #[tokio::test]
 async fn what_is_held_back_is_not_shown_to_the_model() {
     for kind in KINDS {
-        let reads: &[Part] = &[Part::Call("read", &["{\"path\": \"secret\"}"])];
-        let stage = Stage::says(kind, &[reads, DONE]).await;
-        let held = Reviewer(|output| match output.text.contains("there is secret") {
+        let reads: &[ReplyPart] = &[ReplyPart::Call("read", &["{\"path\": \"secret\"}"])];
+        let stage = AgentFixture::says(kind, &[reads, DONE]).await;
+        let held = ScriptedReviewer(|output| match output.text.contains("there is secret") {
             true => Opinion::Deny { why: Some("it is secret".into()) },
             false => Opinion::Pass,
         });
-        let agent = stage.agent(stage.builder().review_output(Covers::All, held).approver(yes().unwrap()));
+        let agent =
+            stage.agent(stage.builder().review_output(ReviewScope::All, held).approver(yes().unwrap()));
         agent.say("Read it.").await.unwrap();
-        assert_eq!(agent.go(Patience::Stays, &CancellationToken::new()).await.unwrap(), Went::Done);
+        assert_eq!(agent.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap(), RunOutcome::Done);
         let told = stage.told(1);
         assert!(told.contains("withheld") && !told.contains("there is secret"), "{kind:?}: {told}");
     }
@@ -277,15 +283,15 @@ async fn what_is_held_back_is_not_shown_to_the_model() {
 
 #[tokio::test]
 async fn what_somebody_changed_in_a_turn_is_not_what_the_model_asked_for() {
-    let stage = Stage::says(Kind::OpenAi, &[WRITES, DONE]).await;
-    let changes = Reviewer(|output| match output.text == "I write." {
+    let stage = AgentFixture::says(ProviderKind::OpenAi, &[WRITES, DONE]).await;
+    let changes = ScriptedReviewer(|output| match output.text == "I write." {
         true => Opinion::Change { value: Output { text: "I …".into(), ..output.clone() }, why: None },
         false => Opinion::Pass,
     });
-    let approver: Arc<dyn Approver> = Arc::new(callback("ann", |_: &Sheet| true));
-    let agent = stage.agent(stage.builder().review_output(Covers::All, changes).approver(approver));
+    let approver: Arc<dyn Approver> = Arc::new(callback("ann", |_: &QuestionView| true));
+    let agent = stage.agent(stage.builder().review_output(ReviewScope::All, changes).approver(approver));
     agent.say("Do it.").await.unwrap();
-    assert_eq!(agent.go(Patience::Stays, &CancellationToken::new()).await.unwrap(), Went::Done);
+    assert_eq!(agent.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap(), RunOutcome::Done);
     assert!(stage.wrote().is_empty());
     assert!(stage.told(1).contains("changed what was said"), "{}", stage.told(1));
 }
@@ -294,70 +300,74 @@ async fn what_somebody_changed_in_a_turn_is_not_what_the_model_asked_for() {
 async fn a_stream_that_breaks_off_and_a_busy_provider_are_tried_again() {
     for kind in KINDS {
         let script = vec![
-            Answer::Dropped(spoken(kind, WRITES)),
-            Answer::Status(429, &[("retry-after", "0")], "{}".into()),
-            Answer::Stream(reply(kind, WRITES)),
-            Answer::Stream(reply(kind, DONE)),
+            FakeResponse::Dropped(spoken(kind, WRITES)),
+            FakeResponse::Status(429, &[("retry-after", "0")], "{}".into()),
+            FakeResponse::Stream(reply(kind, WRITES)),
+            FakeResponse::Stream(reply(kind, DONE)),
         ];
-        let stage = Stage::new(kind, script).await;
-        assert_eq!(stage.task(yes()).await, Went::Done, "{kind:?}");
+        let stage = AgentFixture::new(kind, script).await;
+        assert_eq!(stage.task(yes()).await, RunOutcome::Done, "{kind:?}");
         assert_eq!((stage.wrote(), stage.fake.got().len()), (vec!["a".to_owned()], 4), "{kind:?}");
     }
 }
 
 #[tokio::test]
 async fn a_provider_that_stays_away_is_told_and_it_can_go_on_later() {
-    let script = vec![Answer::Status(401, &[], "{}".into()), Answer::Stream(reply(Kind::OpenAi, DONE))];
-    let stage = Stage::new(Kind::OpenAi, script).await;
+    let script = vec![
+        FakeResponse::Status(401, &[], "{}".into()),
+        FakeResponse::Stream(reply(ProviderKind::OpenAi, DONE)),
+    ];
+    let stage = AgentFixture::new(ProviderKind::OpenAi, script).await;
     let went = stage.task(None).await;
-    assert!(matches!(&went, Went::Failed(why) if why.contains("refuses the key")), "{went:?}");
+    assert!(matches!(&went, RunOutcome::Failed(why) if why.contains("refuses the key")), "{went:?}");
     let agent = stage.agent(stage.builder());
-    assert_eq!(agent.go(Patience::Stays, &CancellationToken::new()).await.unwrap(), Went::Done);
+    assert_eq!(agent.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap(), RunOutcome::Done);
     assert!(stage.told(1).contains("Do it."), "the person's word is not lost");
 }
 
 #[tokio::test]
 async fn each_limit_holds() {
-    let kind = Kind::Anthropic;
-    let reads = |path: &'static [&'static str]| [Part::Call("read", path)];
+    let kind = ProviderKind::Anthropic;
+    let reads = |path: &'static [&'static str]| [ReplyPart::Call("read", path)];
     let (one, two, three) =
         (reads(&["{\"path\": \"1\"}"]), reads(&["{\"path\": \"2\"}"]), reads(&["{\"path\": \"3\"}"]));
-    let turns: [&[Part]; 4] = [&one, &two, &three, DONE];
+    let turns: [&[ReplyPart]; 4] = [&one, &two, &three, DONE];
 
-    let mut stage = Stage::says(kind, &turns).await;
+    let mut stage = AgentFixture::says(kind, &turns).await;
     stage.limits.turns = 2;
-    assert_eq!(stage.task(yes()).await, Went::Stopped(Reached::Turns(2)));
+    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReached::Turns(2)));
     assert_eq!((stage.reads.load(Ordering::Relaxed), stage.fake.got().len()), (2, 2));
 
     // The fake counts 18 tokens a turn.
-    let mut stage = Stage::says(kind, &turns).await;
+    let mut stage = AgentFixture::says(kind, &turns).await;
     stage.limits.tokens = Some(30);
-    assert_eq!(stage.task(yes()).await, Went::Stopped(Reached::Tokens(36)));
+    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReached::Tokens(36)));
 
-    let mut stage = Stage::says(kind, &turns).await;
-    stage.limits.prices = Some(Prices { input: 1e6, output: 0.0 });
+    let mut stage = AgentFixture::says(kind, &turns).await;
+    stage.limits.prices = Some(TokenPrices { input: 1e6, output: 0.0 });
     stage.limits.cost = Some(11.0);
-    assert_eq!(stage.task(yes()).await, Went::Stopped(Reached::Cost(11.0)));
+    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReached::Cost(11.0)));
 
-    let mut stage = Stage::new(kind, vec![Answer::Hanging(spoken(kind, &[Part::Text("Well")]))]).await;
+    let mut stage =
+        AgentFixture::new(kind, vec![FakeResponse::Hanging(spoken(kind, &[ReplyPart::Text("Well")]))]).await;
     stage.limits.time = Some(Duration::from_millis(300));
-    assert_eq!(stage.task(yes()).await, Went::Stopped(Reached::Time(0)));
+    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReached::Time(0)));
     stage.fake.gone.notified().await;
 }
 
 #[tokio::test]
 async fn who_runs_against_the_same_wall_is_stopped() {
-    let kind = Kind::Gemini;
-    let again: &[Part] = &[Part::Call("read", &["{\"path\": \"1\"}"])];
-    let stage = Stage::says(kind, &[again]).await;
-    assert_eq!(stage.task(yes()).await, Went::Stopped(Reached::Repeats("read".into())));
+    let kind = ProviderKind::Gemini;
+    let again: &[ReplyPart] = &[ReplyPart::Call("read", &["{\"path\": \"1\"}"])];
+    let stage = AgentFixture::says(kind, &[again]).await;
+    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReached::Repeats("read".into())));
     assert_eq!(stage.reads.load(Ordering::Relaxed), 3);
     // It stays so for who comes later, until somebody says something.
     let agent = stage.agent(stage.builder());
-    let went = agent.go(Patience::Stays, &CancellationToken::new()).await.unwrap();
-    assert_eq!(went, Went::Stopped(Reached::Repeats("read".into())));
+    let went = agent.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap();
+    assert_eq!(went, RunOutcome::Stopped(LimitReached::Repeats("read".into())));
     agent.say("Stop that.").await.unwrap();
-    agent.go(Patience::Stays, &CancellationToken::new()).await.unwrap();
+    agent.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap();
     let told = stage.told(4);
     assert!(told.contains("it was not run") && told.contains("Stop that."), "{told}");
 
@@ -368,37 +378,39 @@ async fn who_runs_against_the_same_wall_is_stopped() {
         &["{\"path\": \"4\"}"],
         &["{\"path\": \"5\"}"],
     ];
-    let turns = PATHS.map(|path| [Part::Call("write", path)]);
+    let turns = PATHS.map(|path| [ReplyPart::Call("write", path)]);
     let turns = turns.each_ref().map(|turn| turn.as_slice());
-    let stage = Stage::says(kind, &turns).await;
-    let no: Arc<dyn Approver> = Arc::new(callback("ann", |_: &Sheet| false));
-    assert_eq!(stage.task(Some(no)).await, Went::Stopped(Reached::Refusals(5)));
+    let stage = AgentFixture::says(kind, &turns).await;
+    let no: Arc<dyn Approver> = Arc::new(callback("ann", |_: &QuestionView| false));
+    assert_eq!(stage.task(Some(no)).await, RunOutcome::Stopped(LimitReached::Refusals(5)));
 }
 
 #[tokio::test]
 async fn it_can_be_called_off_at_any_time() {
     // While the model speaks.
-    let kind = Kind::OpenAi;
-    let script =
-        vec![Answer::Hanging(spoken(kind, &[Part::Text("Well")])), Answer::Stream(reply(kind, DONE))];
-    let stage = Stage::new(kind, script).await;
+    let kind = ProviderKind::OpenAi;
+    let script = vec![
+        FakeResponse::Hanging(spoken(kind, &[ReplyPart::Text("Well")])),
+        FakeResponse::Stream(reply(kind, DONE)),
+    ];
+    let stage = AgentFixture::new(kind, script).await;
     let stop = CancellationToken::new();
     let stops = stop.clone();
     let agent = stage.watched(stage.builder(), move |happening| {
-        if matches!(happening, Happening::Heard(Heard::Text(_))) {
+        if matches!(happening, AgentEvent::Heard(StreamEvent::Text(_))) {
             stops.cancel();
         }
     });
     agent.say("Do it.").await.unwrap();
-    assert_eq!(agent.go(Patience::Stays, &stop).await.unwrap(), Went::CalledOff);
+    assert_eq!(agent.go(OnQuestion::Stays, &stop).await.unwrap(), RunOutcome::CalledOff);
     stage.fake.gone.notified().await;
     let conversation = agent.conversation().await.unwrap();
     let came = conversation.turns[0].came.clone();
-    assert!(matches!(&came, Some(Came::Nothing { heard, .. }) if heard == "Well"), "{came:?}");
+    assert!(matches!(&came, Some(TurnResult::Nothing { heard, .. }) if heard == "Well"), "{came:?}");
 
     // While a tool works.
-    let slow: &[Part] = &[Part::Call("write", &["{\"path\": \"slow\"}"])];
-    let stage = Stage::says(kind, &[slow, DONE]).await;
+    let slow: &[ReplyPart] = &[ReplyPart::Call("write", &["{\"path\": \"slow\"}"])];
+    let stage = AgentFixture::says(kind, &[slow, DONE]).await;
     let stop = CancellationToken::new();
     let agent = stage.agent(stage.builder().approver(yes().unwrap()));
     agent.say("Do it.").await.unwrap();
@@ -406,39 +418,39 @@ async fn it_can_be_called_off_at_any_time() {
         stage.began.notified().await;
         stop.cancel();
     };
-    let (went, ()) = tokio::join!(agent.go(Patience::Stays, &stop), calls_off);
-    assert_eq!(went.unwrap(), Went::CalledOff);
+    let (went, ()) = tokio::join!(agent.go(OnQuestion::Stays, &stop), calls_off);
+    assert_eq!(went.unwrap(), RunOutcome::CalledOff);
     assert_eq!(stage.fake.got().len(), 1, "nobody is asked after that");
     // And taken up again: the model hears what became of it.
-    assert_eq!(agent.go(Patience::Stays, &CancellationToken::new()).await.unwrap(), Went::Done);
+    assert_eq!(agent.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap(), RunOutcome::Done);
     assert!(stage.told(1).contains("cancelled while it ran"), "{}", stage.told(1));
 }
 
 #[tokio::test]
 async fn whoever_takes_it_up_again_does_what_would_have_come_next_and_nothing_twice_openai() {
-    taken_up_again(Kind::OpenAi).await;
+    taken_up_again(ProviderKind::OpenAi).await;
 }
 
 #[tokio::test]
 async fn whoever_takes_it_up_again_does_what_would_have_come_next_and_nothing_twice_anthropic() {
-    taken_up_again(Kind::Anthropic).await;
+    taken_up_again(ProviderKind::Anthropic).await;
 }
 
 #[tokio::test]
 async fn whoever_takes_it_up_again_does_what_would_have_come_next_and_nothing_twice_gemini() {
-    taken_up_again(Kind::Gemini).await;
+    taken_up_again(ProviderKind::Gemini).await;
 }
 
 #[tokio::test]
 async fn whoever_takes_it_up_again_does_what_would_have_come_next_and_nothing_twice_ollama() {
-    taken_up_again(Kind::Ollama).await;
+    taken_up_again(ProviderKind::Ollama).await;
 }
 
 /// A conversation dies at each moment that can be seen from outside, and another agent takes it up.
-async fn taken_up_again(kind: Kind) {
+async fn taken_up_again(kind: ProviderKind) {
     for dies_at in 0..10 {
-        let look: &[Part] = &[Part::Call("read", &["{\"path\": \"one\"}"])];
-        let stage = Stage::steady(kind, &[look, WRITES, DONE]).await;
+        let look: &[ReplyPart] = &[ReplyPart::Call("read", &["{\"path\": \"one\"}"])];
+        let stage = AgentFixture::steady(kind, &[look, WRITES, DONE]).await;
         let count = Arc::new(AtomicUsize::new(0));
         // Dies at one of the moments that can be seen from outside: nothing more is polled.
         let death = CancellationToken::new();
@@ -453,12 +465,12 @@ async fn taken_up_again(kind: Kind) {
         tokio::select! {
             biased;
             () = death.cancelled() => {}
-            went = first.go(Patience::Stays, &never) => assert_eq!(went.unwrap(), Went::Done),
+            went = first.go(OnQuestion::Stays, &never) => assert_eq!(went.unwrap(), RunOutcome::Done),
         }
         drop(first);
         let second = stage.agent(stage.builder().approver(yes().unwrap()));
-        let went = second.go(Patience::Stays, &CancellationToken::new()).await.unwrap();
-        assert_eq!(went, Went::Done, "{kind:?} {dies_at}");
+        let went = second.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap();
+        assert_eq!(went, RunOutcome::Done, "{kind:?} {dies_at}");
         assert_eq!(stage.wrote(), ["a"], "{kind:?} {dies_at}");
     }
 }
@@ -466,39 +478,39 @@ async fn taken_up_again(kind: Kind) {
 // req: R5
 #[tokio::test]
 async fn a_question_that_is_answered_tomorrow_goes_on_then() {
-    let kind = Kind::Anthropic;
-    let stage = Stage::says(kind, &[WRITES, DONE]).await;
-    let inbox = || stage.builder().settings(Settings { inbox: true, ..Settings::default() });
+    let kind = ProviderKind::Anthropic;
+    let stage = AgentFixture::says(kind, &[WRITES, DONE]).await;
+    let inbox = || stage.builder().settings(GateSettings { inbox: true, ..GateSettings::default() });
     let question = {
         let agent = stage.agent(inbox());
         agent.say("Do it.").await.unwrap();
-        let went = agent.go(Patience::Leaves, &CancellationToken::new()).await.unwrap();
-        let Went::Waiting(questions) = went else { panic!("{went:?}") };
+        let went = agent.go(OnQuestion::Leaves, &CancellationToken::new()).await.unwrap();
+        let RunOutcome::Waiting(questions) = went else { panic!("{went:?}") };
         questions[0].clone()
     };
     // Still open: nobody is asked anything, and nothing happens.
     let agent = stage.agent(inbox());
-    let went = agent.go(Patience::Leaves, &CancellationToken::new()).await.unwrap();
-    assert!(matches!(went, Went::Waiting(_)), "{went:?}");
+    let went = agent.go(OnQuestion::Leaves, &CancellationToken::new()).await.unwrap();
+    assert!(matches!(went, RunOutcome::Waiting(_)), "{went:?}");
     assert_eq!((stage.fake.got().len(), stage.wrote().len()), (1, 0));
 
     let gate = inbox().build().unwrap();
-    let by = By { name: "ann".into(), grade: Grade::Terminal };
+    let by = By { name: "ann".into(), grade: Assurance::Terminal };
     let (question, digest) = (question.id, question.digest());
-    let given = GivenAnswer { question, digest, reply: Reply::Yes { note: None }, by };
+    let given = SubmittedAnswer { question, digest, reply: Reply::Yes { note: None }, by };
     gate.answer(given).await.unwrap();
-    let went = agent.go(Patience::Leaves, &CancellationToken::new()).await.unwrap();
-    assert_eq!((went, stage.wrote()), (Went::Done, vec!["a".to_owned()]));
+    let went = agent.go(OnQuestion::Leaves, &CancellationToken::new()).await.unwrap();
+    assert_eq!((went, stage.wrote()), (RunOutcome::Done, vec!["a".to_owned()]));
 }
 
 #[tokio::test]
 async fn a_model_takes_no_turn_of_its_own_and_no_tool_that_is_not_its() {
-    let kind = Kind::OpenAi;
+    let kind = ProviderKind::OpenAi;
     const TURN: &str = "{\"turn\": 0, \"model\": \"m\", \"persona\": \"p\", \"prompt\": \"x\"}";
-    let asks: [Part; 1] = [Part::Call("model_turn", &[TURN])];
-    let mut stage = Stage::says(kind, &[&asks, WRITES, DONE]).await;
+    let asks: [ReplyPart; 1] = [ReplyPart::Call("model_turn", &[TURN])];
+    let mut stage = AgentFixture::says(kind, &[&asks, WRITES, DONE]).await;
     stage.persona = "reviewer";
-    assert_eq!(stage.task(yes()).await, Went::Done);
+    assert_eq!(stage.task(yes()).await, RunOutcome::Done);
     assert!(stage.wrote().is_empty());
     let body: Value = stage.fake.got()[0].body.clone();
     assert!(!body["tools"].to_string().contains("model_turn"), "{body}");
@@ -508,17 +520,17 @@ async fn a_model_takes_no_turn_of_its_own_and_no_tool_that_is_not_its() {
 
 #[tokio::test]
 async fn a_question_is_the_same_for_who_comes_back_in_another_mode() {
-    let mut stage = Stage::says(Kind::OpenAi, &[WRITES, DONE]).await;
-    let settings = Settings { inbox: true, ..Settings::default() };
+    let mut stage = AgentFixture::says(ProviderKind::OpenAi, &[WRITES, DONE]).await;
+    let settings = GateSettings { inbox: true, ..GateSettings::default() };
     let agent = stage.agent(stage.builder().settings(settings.clone()));
     agent.say("Do it.").await.unwrap();
     let never = CancellationToken::new();
-    let Went::Waiting(first) = agent.go(Patience::Leaves, &never).await.unwrap() else {
+    let RunOutcome::Waiting(first) = agent.go(OnQuestion::Leaves, &never).await.unwrap() else {
         panic!("it does not ask")
     };
     stage.mode = Mode::ConfirmAll;
     let agent = stage.agent(stage.builder().settings(settings));
-    let Went::Waiting(second) = agent.go(Patience::Leaves, &never).await.unwrap() else {
+    let RunOutcome::Waiting(second) = agent.go(OnQuestion::Leaves, &never).await.unwrap() else {
         panic!("it goes on")
     };
     assert_eq!((first[0].id, stage.fake.got().len()), (second[0].id, 1));
@@ -526,11 +538,11 @@ async fn a_question_is_the_same_for_who_comes_back_in_another_mode() {
 
 #[tokio::test]
 async fn who_aborts_ends_it() {
-    let both: &[Part] =
-        &[Part::Call("write", &["{\"path\": \"a\"}"]), Part::Call("write", &["{\"path\": \"b\"}"])];
-    let stage = Stage::says(Kind::Gemini, &[both, DONE]).await;
-    let went = stage.task(Some(Arc::new(callback("ann", |_: &Sheet| Reply::Abort)))).await;
-    assert_eq!((went, stage.fake.got().len(), stage.wrote().len()), (Went::CalledOff, 1, 0));
+    let both: &[ReplyPart] =
+        &[ReplyPart::Call("write", &["{\"path\": \"a\"}"]), ReplyPart::Call("write", &["{\"path\": \"b\"}"])];
+    let stage = AgentFixture::says(ProviderKind::Gemini, &[both, DONE]).await;
+    let went = stage.task(Some(Arc::new(callback("ann", |_: &QuestionView| Reply::Abort)))).await;
+    assert_eq!((went, stage.fake.got().len(), stage.wrote().len()), (RunOutcome::CalledOff, 1, 0));
 }
 
 #[tokio::test]
@@ -538,51 +550,51 @@ async fn a_word_that_was_cut_off_or_is_none_is_not_the_end_of_a_task() {
     let said = |reason: &str, text: &str| {
         let delta = json!({"choices": [{"index": 0, "delta": {"content": text}}]});
         let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]});
-        Answer::Stream(format!("data: {delta}\n\ndata: {end}\n\ndata: [DONE]\n\n"))
+        FakeResponse::Stream(format!("data: {delta}\n\ndata: {end}\n\ndata: [DONE]\n\n"))
     };
     for (reason, text, why) in [
         ("length", "I beg", "out of tokens"),
         ("content_filter", "I beg", "held back"),
         ("stop", "", "said nothing"),
     ] {
-        let stage = Stage::new(Kind::OpenAi, vec![said(reason, text)]).await;
+        let stage = AgentFixture::new(ProviderKind::OpenAi, vec![said(reason, text)]).await;
         let went = stage.task(None).await;
-        assert!(matches!(&went, Went::Failed(said) if said.contains(why)), "{reason}: {went:?}");
+        assert!(matches!(&went, RunOutcome::Failed(said) if said.contains(why)), "{reason}: {went:?}");
     }
 }
 
 #[tokio::test]
 async fn a_turn_that_waits_for_a_person_can_be_called_off() {
-    let stage = Stage::says(Kind::OpenAi, &[DONE]).await;
-    let holds = Reviewer(|_| Opinion::Hold { why: Some("read it first".into()) });
-    let settings = Settings { inbox: true, ..Settings::default() };
-    let agent = stage.agent(stage.builder().settings(settings).review_output(Covers::All, holds));
+    let stage = AgentFixture::says(ProviderKind::OpenAi, &[DONE]).await;
+    let holds = ScriptedReviewer(|_| Opinion::Hold { why: Some("read it first".into()) });
+    let settings = GateSettings { inbox: true, ..GateSettings::default() };
+    let agent = stage.agent(stage.builder().settings(settings).review_output(ReviewScope::All, holds));
     agent.say("Do it.").await.unwrap();
-    let waiting = agent.go(Patience::Leaves, &CancellationToken::new()).await.unwrap();
-    assert!(matches!(&waiting, Went::Waiting(questions) if questions.len() == 1), "{waiting:?}");
+    let waiting = agent.go(OnQuestion::Leaves, &CancellationToken::new()).await.unwrap();
+    assert!(matches!(&waiting, RunOutcome::Waiting(questions) if questions.len() == 1), "{waiting:?}");
     let stop = CancellationToken::new();
     let stops = stop.clone();
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(400)).await;
         stops.cancel();
     });
-    let went = tokio::time::timeout(Duration::from_secs(120), agent.go(Patience::Stays, &stop)).await;
-    assert_eq!(went.unwrap().unwrap(), Went::CalledOff);
+    let went = tokio::time::timeout(Duration::from_secs(120), agent.go(OnQuestion::Stays, &stop)).await;
+    assert_eq!(went.unwrap().unwrap(), RunOutcome::CalledOff);
 }
 
 #[tokio::test]
 async fn a_limit_that_cannot_be_counted_stops() {
     let end = json!({"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "x", "function": {"name": "read", "arguments": "{\"path\": \"1\"}"}}]}, "finish_reason": "tool_calls"}]});
-    let said = || Answer::Stream(format!("data: {end}\n\ndata: [DONE]\n\n"));
-    let mut stage = Stage::new(Kind::OpenAi, vec![said()]).await;
+    let said = || FakeResponse::Stream(format!("data: {end}\n\ndata: [DONE]\n\n"));
+    let mut stage = AgentFixture::new(ProviderKind::OpenAi, vec![said()]).await;
     stage.limits.tokens = Some(1_000_000);
-    assert_eq!(stage.task(yes()).await, Went::Stopped(Reached::Uncounted));
+    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReached::Uncounted));
 }
 
 #[tokio::test]
 async fn the_same_call_many_times_in_one_turn_is_too_often() {
-    const ONE: Part = Part::Call("read", &["{\"path\": \"1\"}"]);
-    let stage = Stage::says(Kind::Anthropic, &[&[ONE, ONE, ONE, ONE], DONE]).await;
-    assert_eq!(stage.task(yes()).await, Went::Stopped(Reached::Repeats("read".into())));
+    const ONE: ReplyPart = ReplyPart::Call("read", &["{\"path\": \"1\"}"]);
+    let stage = AgentFixture::says(ProviderKind::Anthropic, &[&[ONE, ONE, ONE, ONE], DONE]).await;
+    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReached::Repeats("read".into())));
     assert_eq!(stage.reads.load(Ordering::Relaxed), 0);
 }

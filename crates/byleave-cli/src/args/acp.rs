@@ -8,13 +8,13 @@ use clap::{Args as Group, ValueEnum};
 use crate::args::ModeArg;
 
 #[derive(Debug, Group)]
-pub(crate) struct Acp {
+pub(crate) struct AcpArgs {
     /// What the agent is called in the book
     #[arg(long, default_value = "acp")]
     pub(crate) agent: AgentId,
     /// Where questions go
-    #[arg(long, value_enum, default_value_t = AskOver::Inbox)]
-    pub(crate) ask: AskOver,
+    #[arg(long, value_enum, default_value_t = AcpAskArg::Inbox)]
+    pub(crate) ask: AcpAskArg,
     /// How much is asked [default: as set, confirm-sensitive]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
@@ -25,7 +25,7 @@ pub(crate) struct Acp {
 
 /// Where questions go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AskOver {
+pub(crate) enum AcpAskArg {
     /// Into the book, to be answered with `byleave inbox`; the agent waits
     Inbox,
     /// To the editor, whose word it is then that a person answered

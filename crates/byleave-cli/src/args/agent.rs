@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use byleave_agent::by_blocks::Calling;
-use byleave_agent::limits::Prices;
+use byleave_agent::limits::TokenPrices;
+use byleave_agent::tool_block_adapter::ToolCallStyle;
 use clap::{Args as Group, Subcommand, ValueEnum};
 
-use super::{Ask, ModeArg};
+use super::{AskArg, ModeArg};
 
 /// Who speaks, and how far it may go.
 #[derive(Debug, Group)]
-pub(crate) struct Speaking {
+pub(crate) struct ModelArgs {
     /// Who the model is to be: a name (`byleave persona`), or a file [default: that of the session, coder]
     #[arg(long, value_name = "NAME")]
     pub(crate) persona: Option<String>,
@@ -21,14 +21,14 @@ pub(crate) struct Speaking {
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
     /// How the model asks for tools
-    #[arg(long, value_enum, default_value_t = CallingArg::Auto)]
-    pub(crate) calling: CallingArg,
+    #[arg(long, value_enum, default_value_t = ToolCallStyleArg::Auto)]
+    pub(crate) calling: ToolCallStyleArg,
     /// How much is asked [default: as set, confirm-sensitive]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
     /// Where questions go [default: as set, or terminal at a terminal, else none]
     #[arg(long, value_enum)]
-    pub(crate) ask: Option<Ask>,
+    pub(crate) ask: Option<AskArg>,
     /// At most so many turns for one word of yours
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) turns_max: u32,
@@ -40,14 +40,14 @@ pub(crate) struct Speaking {
     pub(crate) cost_max: Option<f64>,
     /// What a million tokens cost, read and written, as in `3/15`
     #[arg(long, value_name = "READ/WRITTEN", value_parser = prices)]
-    pub(crate) prices: Option<Prices>,
+    pub(crate) prices: Option<TokenPrices>,
     /// For at most so long: a number and s, m, h, d or w, as in `30m`
     #[arg(long, value_name = "SPAN")]
     pub(crate) time_max: Option<String>,
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct RunTask {
+pub(crate) struct RunArgs {
     /// The task, in words; `-` reads it from standard input
     #[arg(required_unless_present = "resume")]
     pub(crate) task: Option<String>,
@@ -61,7 +61,7 @@ pub(crate) struct RunTask {
     #[arg(long, value_name = "WHEN")]
     pub(crate) at: Option<String>,
     #[command(flatten)]
-    pub(crate) speaking: Speaking,
+    pub(crate) speaking: ModelArgs,
 }
 
 #[derive(Debug, Group)]
@@ -72,11 +72,11 @@ pub(crate) struct ChatArgs {
     #[arg(long, value_name = "SESSION", num_args = 0..=1, default_missing_value = "")]
     pub(crate) resume: Option<String>,
     #[command(flatten)]
-    pub(crate) speaking: Speaking,
+    pub(crate) speaking: ModelArgs,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Personas {
+pub(crate) enum PersonaCommand {
     /// List the personas, and where each comes from (the default)
     List,
     /// Show what a model is told: who it is, how it works, the tools that are here
@@ -84,8 +84,8 @@ pub(crate) enum Personas {
         /// Its name, or a file
         name: String,
         /// For a model that asks for tools in this way
-        #[arg(long, value_enum, default_value_t = CallingArg::Native)]
-        calling: CallingArg,
+        #[arg(long, value_enum, default_value_t = ToolCallStyleArg::Native)]
+        calling: ToolCallStyleArg,
     },
     /// Print the prompt for a persona that a provider hosts; what it asks for is still read and run here
     Export {
@@ -95,9 +95,9 @@ pub(crate) enum Personas {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Histories {
+pub(crate) enum HistoryCommand {
     /// List the conversations, the newest first (the default)
-    List(HistoryList),
+    List(HistoryListArgs),
     /// Show a conversation
     Show {
         /// Its session
@@ -108,8 +108,8 @@ pub(crate) enum Histories {
         /// Its session
         session: String,
         /// As what
-        #[arg(long, value_enum, default_value_t = HistoryForm::Markdown)]
-        form: HistoryForm,
+        #[arg(long, value_enum, default_value_t = HistoryFormat::Markdown)]
+        form: HistoryFormat,
         /// Into this file, which must not be there
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
@@ -117,7 +117,7 @@ pub(crate) enum Histories {
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct HistoryList {
+pub(crate) struct HistoryListArgs {
     /// At most so many
     #[arg(long, short = 'n', default_value_t = 20, value_name = "N")]
     pub(crate) limit: usize,
@@ -126,7 +126,7 @@ pub(crate) struct HistoryList {
     pub(crate) text: Option<String>,
 }
 
-impl Default for HistoryList {
+impl Default for HistoryListArgs {
     fn default() -> Self {
         Self { limit: 20, text: None }
     }
@@ -134,7 +134,7 @@ impl Default for HistoryList {
 
 /// A conversation's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum HistoryForm {
+pub(crate) enum HistoryFormat {
     Markdown,
     Json,
     Html,
@@ -142,7 +142,7 @@ pub(crate) enum HistoryForm {
 
 /// How a model asks for tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CallingArg {
+pub(crate) enum ToolCallStyleArg {
     /// By blocks where it has no calls of its own, else by those
     Auto,
     /// By calls of its own
@@ -151,12 +151,12 @@ pub(crate) enum CallingArg {
     Blocks,
 }
 
-impl From<CallingArg> for Calling {
-    fn from(typed: CallingArg) -> Self {
+impl From<ToolCallStyleArg> for ToolCallStyle {
+    fn from(typed: ToolCallStyleArg) -> Self {
         match typed {
-            CallingArg::Auto => Self::Auto,
-            CallingArg::Native => Self::Native,
-            CallingArg::Blocks => Self::Blocks,
+            ToolCallStyleArg::Auto => Self::Auto,
+            ToolCallStyleArg::Native => Self::Native,
+            ToolCallStyleArg::Blocks => Self::Blocks,
         }
     }
 }
@@ -168,7 +168,7 @@ fn amount(typed: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a number, as in `1.50`".into())
 }
 
-fn prices(typed: &str) -> Result<Prices, String> {
+fn prices(typed: &str) -> Result<TokenPrices, String> {
     let (input, output) = typed.split_once('/').ok_or("expected two numbers, as in `3/15`")?;
-    Ok(Prices { input: amount(input)?, output: amount(output)? })
+    Ok(TokenPrices { input: amount(input)?, output: amount(output)? })
 }

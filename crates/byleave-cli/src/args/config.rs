@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Config {
+pub(crate) enum ConfigCommand {
     /// Show every setting, its value, and where that comes from (the default)
     Show,
     /// Open your own file in your editor; what does not load is not taken

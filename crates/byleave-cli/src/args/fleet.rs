@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use byleave_server::principal::Name;
+use byleave_server::principal::Slug;
 use clap::{Args as Group, Subcommand};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Fleet {
+pub(crate) enum FleetCommand {
     /// Say how its parts stand: engine, service, gateway, books; fails unless all are well
     Status(FleetArgs),
     /// Have its books sent what the engine still holds, after an old copy of them was put back
@@ -19,5 +19,5 @@ pub(crate) struct FleetArgs {
     pub(crate) file: PathBuf,
     /// A tenant beside `local`
     #[arg(long = "tenant", value_name = "NAME")]
-    pub(crate) tenants: Vec<Name>,
+    pub(crate) tenants: Vec<Slug>,
 }

@@ -5,49 +5,49 @@ use byleave_hook::Dialect;
 use clap::{Args as Group, Subcommand};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Hook {
+pub(crate) enum HookCommand {
     /// Judge one call of Claude Code
-    ClaudeCode(Judge),
+    ClaudeCode(HookArgs),
     /// Judge one call of Codex
-    Codex(Judge),
+    Codex(HookArgs),
     /// Judge one call of Gemini CLI
-    Gemini(Judge),
+    Gemini(HookArgs),
     /// Judge one call of Cursor
-    Cursor(Judge),
+    Cursor(HookArgs),
     /// Judge one call of Goose
-    Goose(Judge),
+    Goose(HookArgs),
     /// Judge one call of Copilot, in a terminal or in VS Code
-    Copilot(Judge),
+    Copilot(HookArgs),
     /// Judge for all hooks from one process, so that none of them starts a gate of its own; Ctrl-C ends it
     ///
     /// Hooks find it by its socket in the state directory, which only you can open. Without it every hook judges by itself. It ends
     /// by itself when the settings or the program have changed.
-    Serve(Serve),
+    Serve(HookServeArgs),
 }
 
 #[derive(Clone, Debug, Group)]
-pub(crate) struct Judge {
+pub(crate) struct HookArgs {
     /// How long the agent waits for its hook, as its configuration says [default: as the agent does]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=86_400_000))]
     pub(crate) patience_ms: Option<u64>,
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct Serve {
+pub(crate) struct HookServeArgs {
     /// End after so many seconds in which no hook asked anything
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=604_800))]
     pub(crate) idle_s: Option<u64>,
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct Ticket {
+pub(crate) struct HookTicketArgs {
     /// The call
     pub(crate) call: CallId,
 }
 
-impl Hook {
+impl HookCommand {
     /// The dialect and what was said of it; none for the gate itself.
-    pub(crate) const fn dialect(&self) -> Option<(Dialect, &Judge)> {
+    pub(crate) const fn dialect(&self) -> Option<(Dialect, &HookArgs)> {
         match self {
             Self::ClaudeCode(judge) => Some((Dialect::ClaudeCode, judge)),
             Self::Codex(judge) => Some((Dialect::Codex, judge)),
@@ -69,10 +69,10 @@ mod tests {
     // req: M2
     #[test]
     fn every_dialect_is_judged_under_its_own_name() {
-        let command = Hook::augment_subcommands(Command::new("hook"));
+        let command = HookCommand::augment_subcommands(Command::new("hook"));
         for dialect in Dialect::ALL {
             let typed = command.clone().try_get_matches_from(["hook", dialect.name()]).unwrap();
-            let hook = Hook::from_arg_matches(&typed).unwrap();
+            let hook = HookCommand::from_arg_matches(&typed).unwrap();
             assert_eq!(hook.dialect().map(|(dialect, _)| dialect), Some(dialect));
         }
         // And `serve`. One more is a dialect that is not in `ALL`.

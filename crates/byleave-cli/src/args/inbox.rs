@@ -6,9 +6,9 @@ use byleave::core::id::SessionId;
 use clap::{Args as Group, Subcommand};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Inbox {
+pub(crate) enum InboxCommand {
     /// List the open questions, the newest first (the default)
-    List(List),
+    List(ListArgs),
     /// Answer one question on a screen of its own; ends as its call does
     Open {
         /// The question
@@ -24,7 +24,7 @@ pub(crate) enum Inbox {
         /// The question
         id: String,
         #[command(subcommand)]
-        answer: Answer,
+        answer: AnswerCommand,
         /// The digest of the question as it was shown; another question is then not answered by mistake
         #[arg(long, global = true)]
         digest: Option<String>,
@@ -32,7 +32,7 @@ pub(crate) enum Inbox {
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct List {
+pub(crate) struct ListArgs {
     /// At most so many
     #[arg(long, short = 'n', default_value_t = 50, value_name = "N")]
     pub(crate) limit: usize,
@@ -41,14 +41,14 @@ pub(crate) struct List {
     pub(crate) session: Option<SessionId>,
 }
 
-impl Default for List {
+impl Default for ListArgs {
     fn default() -> Self {
         Self { limit: 50, session: None }
     }
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Answer {
+pub(crate) enum AnswerCommand {
     /// Go ahead
     Yes {
         /// Something for the model to know

@@ -2,13 +2,13 @@
 
 use clap::Args as Group;
 
-use crate::agents::Agent;
+use crate::agent_configs::KnownAgent;
 
 #[derive(Debug, Group)]
-pub(crate) struct Init {
+pub(crate) struct InitArgs {
     /// The agent
     #[arg(value_enum)]
-    pub(crate) agent: Option<Agent>,
+    pub(crate) agent: Option<KnownAgent>,
     /// In the settings of the project in this directory, and not in your own
     #[arg(long)]
     pub(crate) project: bool,

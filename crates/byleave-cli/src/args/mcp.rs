@@ -10,17 +10,17 @@ use clap::{Args as Group, Subcommand, ValueEnum};
 use super::ModeArg;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Mcp {
+pub(crate) enum McpCommand {
     /// Be an MCP server for an agent: every tool goes through the gate
     ///
     /// Speaks on standard input and output, or over HTTP. What must be asked goes to the person behind the client where that can show
     /// a form, and to `byleave inbox`; a call that waits too long for its client is told to be pending, and picked up by making it
     /// again.
-    Serve(ServeMcp),
+    Serve(McpServeArgs),
     /// Put the gate in front of one MCP server, whose names stay as they are
-    Wrap(Wrap),
+    Wrap(McpWrapArgs),
     /// Add a server; it is not started before you have accepted it
-    Add(AddServer),
+    Add(AddServerArgs),
     /// List the servers and what was accepted of them; starts none (the default)
     List,
     /// Show a server in full: how it is started, what it may touch, what was accepted
@@ -56,7 +56,7 @@ pub(crate) enum Mcp {
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct AddServer {
+pub(crate) struct AddServerArgs {
     /// What to call it: it stands in rules and in names of tools
     pub(crate) name: String,
     /// How it is started
@@ -103,8 +103,8 @@ pub(crate) struct LoginArgs {
 #[derive(Debug, Group)]
 pub(crate) struct ProfileArgs {
     /// What it may do with the directory that the agent works in
-    #[arg(long, value_enum, default_value_t = Access::Read)]
-    pub(crate) workspace: Access,
+    #[arg(long, value_enum, default_value_t = AccessArg::Read)]
+    pub(crate) workspace: AccessArg,
     /// More that it can read
     #[arg(long = "read", value_name = "PATH")]
     pub(crate) read: Vec<PathBuf>,
@@ -120,7 +120,7 @@ pub(crate) struct ProfileArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Access {
+pub(crate) enum AccessArg {
     /// It is not there
     None,
     /// Read it
@@ -130,7 +130,7 @@ pub(crate) enum Access {
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct ServeMcp {
+pub(crate) struct McpServeArgs {
     #[command(flatten)]
     pub(crate) gateway: GatewayArgs,
     /// Offer what the one server has under its own names, and nothing else; for tests of conformance
@@ -139,7 +139,7 @@ pub(crate) struct ServeMcp {
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct Wrap {
+pub(crate) struct McpWrapArgs {
     #[command(flatten)]
     pub(crate) gateway: GatewayArgs,
     /// What to call it in rules and in the book [default: as its program]

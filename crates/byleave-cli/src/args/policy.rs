@@ -6,7 +6,7 @@ use byleave::core::policy::Layer;
 use clap::{Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Policy {
+pub(crate) enum PolicyCommand {
     /// Show the rules in force, with where each comes from (the default)
     Show,
     /// Check one policy file, and say what is wrong where

@@ -9,7 +9,7 @@ use clap::Args as Group;
 use super::sandbox::guarantee;
 
 #[derive(Debug, Group)]
-pub(crate) struct Rehearse {
+pub(crate) struct RehearseArgs {
     /// Keep what it changes without asking
     #[arg(short, long, conflicts_with_all = ["no", "later"])]
     pub(crate) yes: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Rehearse {
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct Undo {
+pub(crate) struct UndoArgs {
     /// The call; the newest one that changed files in this workspace, if neither it nor a session is named
     #[arg(conflicts_with = "session")]
     pub(crate) call: Option<String>,

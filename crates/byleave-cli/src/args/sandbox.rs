@@ -3,25 +3,25 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use byleave_sandbox::backend::Backend;
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::ladder::Rung;
 use clap::{Args as Group, Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Sandbox {
+pub(crate) enum SandboxCommand {
     /// Run a command so that only what you name is possible: this directory, no secrets, no network
     ///
     /// The rules in force hold for all that it does: what they deny is not there or cannot be changed, and hosts that they allow
     /// can be reached. At a terminal the command has one of its own. It ends with the command's own exit code, with 128 and the
     /// signal that ended it, or with 125 if it was not run.
-    Exec(Exec),
+    Exec(SandboxExecArgs),
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct Exec {
+pub(crate) struct SandboxExecArgs {
     /// What the command is for
-    #[arg(long, value_enum, default_value_t = Profile::Workspace)]
-    pub(crate) profile: Profile,
+    #[arg(long, value_enum, default_value_t = SandboxProfileArg::Workspace)]
+    pub(crate) profile: SandboxProfileArg,
     /// Something outside this directory that it may write
     #[arg(long, value_name = "PATH")]
     pub(crate) write: Vec<PathBuf>,
@@ -42,7 +42,7 @@ pub(crate) struct Exec {
     pub(crate) why: Option<String>,
     /// How it is confined [default: the strongest way that gives everything]
     #[arg(long, value_enum, value_name = "RUNG")]
-    pub(crate) on: Option<RungArg>,
+    pub(crate) on: Option<BackendArg>,
     /// The command and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
@@ -50,7 +50,7 @@ pub(crate) struct Exec {
 
 /// What a confined command is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Profile {
+pub(crate) enum SandboxProfileArg {
     /// Works in this directory
     Workspace,
     /// Looks, and changes nothing
@@ -61,18 +61,18 @@ pub(crate) enum Profile {
 
 /// A way to confine a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RungArg {
+pub(crate) enum BackendArg {
     Native,
     Bwrap,
     Landlock,
 }
 
-impl From<RungArg> for Rung {
-    fn from(rung: RungArg) -> Self {
+impl From<BackendArg> for Backend {
+    fn from(rung: BackendArg) -> Self {
         match rung {
-            RungArg::Native => Self::Native,
-            RungArg::Bwrap => Self::Bwrap,
-            RungArg::Landlock => Self::Landlock,
+            BackendArg::Native => Self::Native,
+            BackendArg::Bwrap => Self::Bwrap,
+            BackendArg::Landlock => Self::Landlock,
         }
     }
 }

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use byleave_server::PublicUrl;
-use byleave_server::principal::Name;
+use byleave_server::principal::Slug;
 use clap::{Args as Group, Subcommand, ValueEnum};
 
 use super::ModeArg;
 
 #[derive(Debug, Group)]
-pub(crate) struct ServeHttp {
+pub(crate) struct ServeArgs {
     /// Where to listen; beyond this machine only with TLS
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411")]
     pub(crate) listen: SocketAddr,
@@ -38,7 +38,7 @@ pub(crate) struct ServeHttp {
     pub(crate) worker_lease: String,
     /// A tenant beside `local`, with a book of its own
     #[arg(long = "tenant", value_name = "NAME")]
-    pub(crate) tenants: Vec<Name>,
+    pub(crate) tenants: Vec<Slug>,
     /// How little is asked at most: calls may ask for a stricter mode [default: as set, confirm-sensitive]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
@@ -87,7 +87,7 @@ pub(crate) struct WorkArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
     /// Make a token; its text is printed once, and only its digest is kept
-    Add(AddToken),
+    Add(AddTokenArgs),
     /// List the tokens (the default)
     List,
     /// Remove a token; it is refused at once
@@ -98,9 +98,9 @@ pub(crate) enum TokenCommand {
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct AddToken {
+pub(crate) struct AddTokenArgs {
     /// Who shows it: calls and answers stand under this name
-    pub(crate) name: Name,
+    pub(crate) name: Slug,
     /// A person, not an agent
     #[arg(long)]
     pub(crate) person: bool,
@@ -118,13 +118,13 @@ pub(crate) struct AddToken {
     pub(crate) lasting: String,
     /// Whose book
     #[arg(long, value_name = "NAME", default_value = "local")]
-    pub(crate) tenant: Name,
+    pub(crate) tenant: Slug,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WebhookCommand {
     /// Tell an address of questions; what its messages are signed with is printed once
-    Add(AddWebhook),
+    Add(AddWebhookArgs),
     /// List the webhooks, and how it went with each (the default)
     List,
     /// Remove a webhook; it is told nothing more
@@ -140,7 +140,7 @@ pub(crate) enum WebhookCommand {
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct AddWebhook {
+pub(crate) struct AddWebhookArgs {
     /// The address: https, or http on this machine. `-` reads it from standard input, so that no list of programs has it
     pub(crate) url: String,
     /// Say it as incoming webhooks of Slack take it
@@ -148,7 +148,7 @@ pub(crate) struct AddWebhook {
     pub(crate) slack: bool,
     /// Whose questions
     #[arg(long, value_name = "NAME", default_value = "local")]
-    pub(crate) tenant: Name,
+    pub(crate) tenant: Slug,
 }
 
 /// What a token is good for.

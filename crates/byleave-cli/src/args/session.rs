@@ -6,9 +6,9 @@ use clap::{Args as Group, Subcommand};
 use super::ModeArg;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Session {
+pub(crate) enum SessionCommand {
     /// Give a session its place and its ceiling, before its first call; neither ever changes
-    Open(OpenSession),
+    Open(OpenSessionArgs),
     /// Show a session and those above it
     Show {
         /// The session
@@ -17,7 +17,7 @@ pub(crate) enum Session {
 }
 
 #[derive(Debug, Group)]
-pub(crate) struct OpenSession {
+pub(crate) struct OpenSessionArgs {
     /// The session
     pub(crate) session: SessionId,
     /// The session whose sub-agent it is

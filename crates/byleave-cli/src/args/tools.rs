@@ -1,10 +1,10 @@
 //! What was typed after `byleave tools`.
 
-use byleave::forms::Form;
+use byleave::provider_formats::ProviderFormat;
 use clap::{Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Tools {
+pub(crate) enum ToolsCommand {
     /// List the tools (the default)
     List,
     /// Show what a tool says of itself
@@ -16,7 +16,7 @@ pub(crate) enum Tools {
     Schema {
         /// Whose form
         #[arg(long, value_enum)]
-        form: FormArg,
+        form: ToolFormatArg,
         /// These tools only
         names: Vec<String>,
     },
@@ -30,20 +30,20 @@ pub(crate) enum Tools {
 
 /// Whose form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FormArg {
+pub(crate) enum ToolFormatArg {
     Openai,
     Anthropic,
     Gemini,
     Mcp,
 }
 
-impl From<FormArg> for Form {
-    fn from(form: FormArg) -> Self {
+impl From<ToolFormatArg> for ProviderFormat {
+    fn from(form: ToolFormatArg) -> Self {
         match form {
-            FormArg::Openai => Self::OpenAi,
-            FormArg::Anthropic => Self::Anthropic,
-            FormArg::Gemini => Self::Gemini,
-            FormArg::Mcp => Self::Mcp,
+            ToolFormatArg::Openai => Self::OpenAi,
+            ToolFormatArg::Anthropic => Self::Anthropic,
+            ToolFormatArg::Gemini => Self::Gemini,
+            ToolFormatArg::Mcp => Self::Mcp,
         }
     }
 }

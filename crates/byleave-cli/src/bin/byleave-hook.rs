@@ -19,7 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use byleave_hook::{
-    Answer, Dialect, Heard, INPUT_BYTES_MAX, PROTOCOL, Reply, Request, SOCKET, Said, hear, say,
+    Dialect, GateReply, GateRequest, HookDecision, HookOutput, HookRequest, INPUT_BYTES_MAX, PROTOCOL,
+    SOCKET, format_response, parse_request,
 };
 
 const PROGRAM: &str = env!("CARGO_PKG_VERSION");
@@ -31,7 +32,7 @@ const NULL: u64 = 0x103;
 static SPOKEN: AtomicBool = AtomicBool::new(false);
 
 /// What was typed.
-struct Typed {
+struct HookCliArgs {
     dialect: Dialect,
     /// As it was typed. What was not is for the program to find out: its settings may say.
     state: Option<PathBuf>,
@@ -40,8 +41,8 @@ struct Typed {
 }
 
 /// Where the answer comes from.
-enum Judged {
-    Answer(Answer),
+enum AnswerSource {
+    Answer(HookDecision),
     /// Nobody there judges for this call: the program does.
     Alone,
 }
@@ -67,7 +68,7 @@ fn main() {
     speak(&said);
 }
 
-fn answer(typed: &Typed) -> Said {
+fn answer(typed: &HookCliArgs) -> HookOutput {
     let began = Instant::now();
     let dialect = typed.dialect;
     let deadline = began + Duration::from_millis(Dialect::deadline_ms(typed.patience_ms));
@@ -79,7 +80,7 @@ fn answer(typed: &Typed) -> Said {
     if said.len() as u64 > INPUT_BYTES_MAX {
         return denied(dialect, None, "the call is too large to be judged");
     }
-    let heard = match hear(dialect, &said) {
+    let heard = match parse_request(dialect, &said) {
         Ok(heard) => heard,
         Err(why) => return denied(dialect, None, &why.to_string()),
     };
@@ -87,8 +88,8 @@ fn answer(typed: &Typed) -> Said {
         return denied(dialect, Some(&heard), "what the agent said is not text");
     };
     let answer = ask(typed, &text, deadline).and_then(|judged| match judged {
-        Judged::Answer(answer) => Ok(say(dialect, Some(&heard), &answer)),
-        Judged::Alone => alone(typed, &text, deadline),
+        AnswerSource::Answer(answer) => Ok(format_response(dialect, Some(&heard), &answer)),
+        AnswerSource::Alone => alone(typed, &text, deadline),
     });
     answer.unwrap_or_else(|why| denied(dialect, Some(&heard), &why))
 }
@@ -105,12 +106,12 @@ fn watch(dialect: Dialect, deadline: Instant) {
 }
 
 /// Asks the gate behind the socket.
-fn ask(typed: &Typed, input: &str, deadline: Instant) -> Result<Judged, String> {
-    let Some(state) = typed.state.clone().or_else(state) else { return Ok(Judged::Alone) };
-    let Ok(mut gate) = UnixStream::connect(state.join(SOCKET)) else { return Ok(Judged::Alone) };
+fn ask(typed: &HookCliArgs, input: &str, deadline: Instant) -> Result<AnswerSource, String> {
+    let Some(state) = typed.state.clone().or_else(state) else { return Ok(AnswerSource::Alone) };
+    let Ok(mut gate) = UnixStream::connect(state.join(SOCKET)) else { return Ok(AnswerSource::Alone) };
     let left = deadline.saturating_duration_since(Instant::now());
     let cwd = env::current_dir().map_err(|error| format!("nobody knows where we are: {error}"))?;
-    let request = Request {
+    let request = GateRequest {
         protocol: PROTOCOL,
         program: PROGRAM.into(),
         dialect: typed.dialect.name().into(),
@@ -118,7 +119,7 @@ fn ask(typed: &Typed, input: &str, deadline: Instant) -> Result<Judged, String> 
         cwd: cwd.to_str().ok_or("the directory's name is not text")?.into(),
         environment: env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .filter(|(name, _)| Request::counts(name))
+            .filter(|(name, _)| GateRequest::counts(name))
             .collect(),
         input: input.into(),
     };
@@ -136,20 +137,20 @@ fn ask(typed: &Typed, input: &str, deadline: Instant) -> Result<Judged, String> 
         sent.map_err(broke)?;
         return Err("the gate's answer is cut short; `byleave doctor` looks at it".into());
     }
-    let reply: Reply = serde_json::from_str(&line)
+    let reply: GateReply = serde_json::from_str(&line)
         .map_err(|_| "the gate talks nonsense; `byleave doctor` looks at it".to_owned())?;
     if reply.protocol != PROTOCOL || reply.program != PROGRAM {
-        return Ok(Judged::Alone);
+        return Ok(AnswerSource::Alone);
     }
     match reply {
-        Reply { elsewhere: Some(_), .. } => Ok(Judged::Alone),
-        Reply { answer: Some(answer), .. } => Ok(Judged::Answer(answer)),
+        GateReply { elsewhere: Some(_), .. } => Ok(AnswerSource::Alone),
+        GateReply { answer: Some(answer), .. } => Ok(AnswerSource::Answer(answer)),
         _ => Err("the gate gave no answer; `byleave doctor` looks at it".into()),
     }
 }
 
 /// Has the program judge, which knows the dialect as well as we do.
-fn alone(typed: &Typed, input: &str, deadline: Instant) -> Result<Said, String> {
+fn alone(typed: &HookCliArgs, input: &str, deadline: Instant) -> Result<HookOutput, String> {
     let program = match &typed.program {
         Some(program) => program.clone(),
         None => beside().ok_or("no gate is running, and the program `byleave` is not beside this one")?,
@@ -177,8 +178,8 @@ fn alone(typed: &Typed, input: &str, deadline: Instant) -> Result<Said, String> 
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).map_err(|_| "the program talks nonsense".to_owned());
     let (stdout, stderr) = (text(told.stdout)?, text(told.stderr)?);
     match told.status.code() {
-        Some(0) => Ok(Said { stdout, stderr, exit: 0 }),
-        Some(2) if !stderr.trim().is_empty() => Ok(Said { stdout, stderr, exit: 2 }),
+        Some(0) => Ok(HookOutput { stdout, stderr, exit: 0 }),
+        Some(2) if !stderr.trim().is_empty() => Ok(HookOutput { stdout, stderr, exit: 2 }),
         _ => Err(format!("`{}` broke while it judged ({})", program.display(), told.status)),
     }
 }
@@ -188,12 +189,12 @@ fn beside() -> Option<PathBuf> {
     program.is_file().then_some(program)
 }
 
-fn denied(dialect: Dialect, heard: Option<&Heard>, why: &str) -> Said {
-    say(dialect, heard, &Answer::Deny { why: why.into() })
+fn denied(dialect: Dialect, heard: Option<&HookRequest>, why: &str) -> HookOutput {
+    format_response(dialect, heard, &HookDecision::Deny { why: why.into() })
 }
 
 /// Says it and ends. What cannot be said in full is a deny.
-fn speak(said: &Said) {
+fn speak(said: &HookOutput) {
     if SPOKEN.swap(true, Ordering::SeqCst) {
         // Whoever was first ends the process.
         std::thread::sleep(Duration::from_secs(60));
@@ -216,14 +217,14 @@ fn write_all(mut to: impl io::Write, text: &str) -> bool {
     to.write_all(text.as_bytes()).and_then(|()| to.flush()).is_ok()
 }
 
-fn typed() -> Result<Typed, String> {
+fn typed() -> Result<HookCliArgs, String> {
     let mut words = env::args_os().skip(1);
     let usage = "usage: byleave-hook DIALECT [--state DIR] [--program PATH] [--patience-ms N]";
     let name = words.next().ok_or(usage)?;
     let dialect = name.to_str().and_then(Dialect::named);
     let dialect =
         dialect.ok_or_else(|| format!("there is no dialect `{}`", name.to_string_lossy().escape_debug()))?;
-    let mut typed = Typed { dialect, state: None, program: None, patience_ms: dialect.patience_ms() };
+    let mut typed = HookCliArgs { dialect, state: None, program: None, patience_ms: dialect.patience_ms() };
     while let Some(word) = words.next() {
         let value = words.next().ok_or(usage)?;
         match word.to_str() {

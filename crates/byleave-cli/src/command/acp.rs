@@ -6,28 +6,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 use byleave::gate::Gate;
-use byleave::settings::Settings;
-use byleave_acp::{Client, Gates, Proxy, Who};
+use byleave::settings::GateSettings;
+use byleave_acp::{CallerIdentity, EditorApprover, GateProvider, Proxy};
 use tokio::process::Command as Program;
 
-use crate::args::{Acp, Ask, AskOver};
-use crate::complaint::Complaint;
-use crate::house::House;
-use crate::options::{Options, real_path};
-use crate::status::Status;
+use crate::app_context::AppContext;
+use crate::args::{AcpArgs, AcpAskArg, AskArg};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::{ResolvedOptions, real_path};
 
-pub(crate) async fn run(typed: Acp, options: &Options) -> Result<Status> {
+pub(crate) async fn run(typed: AcpArgs, options: &ResolvedOptions) -> Result<ExitStatus> {
     let chosen = options.chosen.clone().in_mode(typed.mode);
-    let house = House::open_or_make(options)?;
-    let client = Arc::new(Client::default());
-    let who = Who {
+    let house = AppContext::open_or_make(options)?;
+    let client = Arc::new(EditorApprover::default());
+    let who = CallerIdentity {
         tenant: options.tenant.clone(),
         agent: typed.agent,
         mode: chosen.mode(),
         cwd: options.cwd.clone(),
     };
-    let asked = (typed.ask == AskOver::Editor).then(|| Arc::clone(&client));
-    let ask = if typed.ask == AskOver::Inbox { Ask::Inbox } else { Ask::None };
+    let asked = (typed.ask == AcpAskArg::Editor).then(|| Arc::clone(&client));
+    let ask = if typed.ask == AcpAskArg::Inbox { AskArg::Inbox } else { AskArg::None };
     let (options, settings) = (options.clone(), chosen.gate());
     let gates =
         Arc::new(GatesByDirectory { house, options, ask, settings, client: asked, gates: Mutex::default() });
@@ -40,7 +40,7 @@ pub(crate) async fn run(typed: Acp, options: &Options) -> Result<Status> {
         .kill_on_drop(true)
         .spawn();
     let mut agent = started.map_err(|error| {
-        Complaint::new(format!("cannot start the agent `{}`: {error}", program.to_string_lossy()))
+        CliError::new(format!("cannot start the agent `{}`: {error}", program.to_string_lossy()))
             .hint("name a program that is there, after `--`")
     })?;
     let reads = agent.stdout.take().context("the agent has no standard output")?;
@@ -50,20 +50,20 @@ pub(crate) async fn run(typed: Acp, options: &Options) -> Result<Status> {
     let ended = agent.wait().await?;
     let code = ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     // Who waits for a key of the editor must not keep us: nobody is there to read for any more.
-    std::process::exit(Status::Command(code).code().into());
+    std::process::exit(ExitStatus::Command(code).code().into());
 }
 
 /// A gate for each directory that sessions work in: the rules of a project hold in it and nowhere else.
 struct GatesByDirectory {
-    house: House,
-    options: Options,
-    ask: Ask,
-    settings: Settings,
-    client: Option<Arc<Client>>,
+    house: AppContext,
+    options: ResolvedOptions,
+    ask: AskArg,
+    settings: GateSettings,
+    client: Option<Arc<EditorApprover>>,
     gates: Mutex<HashMap<String, Gate>>,
 }
 
-impl Gates for GatesByDirectory {
+impl GateProvider for GatesByDirectory {
     fn gate(&self, cwd: &str) -> Result<Gate, String> {
         let cwd = real_path(std::path::Path::new(cwd)).map_err(|error| format!("{error:#}"))?;
         let cwd = cwd.ok_or("the session does not say in which directory it works")?;

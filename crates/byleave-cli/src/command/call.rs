@@ -7,27 +7,31 @@ use anyhow::{Context as _, Result};
 use byleave::clock::fresh_id;
 use byleave::core::call::Call;
 use byleave::core::id::CallId;
-use byleave::result::Standing;
+use byleave::result::CallStatus;
 use serde_json::Value;
 
-use crate::args::{self, Ask};
-use crate::ask::{drive, waive};
+use crate::app_context::AppContext;
+use crate::args::{self, AskArg};
+use crate::call_display;
 use crate::command::session;
-use crate::complaint::Complaint;
-use crate::house::House;
+use crate::console::Console;
+use crate::drive_call::{drive, waive};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
 use crate::notify;
-use crate::options::Options;
-use crate::person;
-use crate::screen::Screen;
-use crate::show;
-use crate::status::Status;
+use crate::resolved_options::ResolvedOptions;
+use crate::terminal_approver;
 
 /// The most that is read as JSON; what the gate takes is bounded further.
 const JSON_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-pub(crate) async fn run(typed: args::Call, options: &Options, screen: &mut Screen) -> Result<Status> {
+pub(crate) async fn run(
+    typed: args::CallArgs,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     let chosen = options.chosen.clone().in_mode(typed.mode).within(typed.timeout_ms);
-    show::tightened(screen, &chosen);
+    call_display::tightened(screen, &chosen);
     let call = Call {
         id: typed.id.unwrap_or_else(|| CallId::new(fresh_id())),
         tenant: options.tenant.clone(),
@@ -40,19 +44,19 @@ pub(crate) async fn run(typed: args::Call, options: &Options, screen: &mut Scree
         mode: chosen.mode(),
         dry_run: typed.dry_run,
     };
-    let house = House::open_or_make(options)?;
-    let ask = options.asking(typed.ask, Ask::None);
-    let gate = person::gate(&house, options, &options.cwd, ask, chosen.gate())?;
+    let house = AppContext::open_or_make(options)?;
+    let ask = options.asking(typed.ask, AskArg::None);
+    let gate = terminal_approver::gate(&house, options, &options.cwd, ask, chosen.gate())?;
     waive(&gate, options).await?;
     if let Some(parent) = typed.parent {
         session::beneath(&gate, options, &call, parent).await?;
     }
     let tool = call.tool.clone();
     let driven = drive(&gate, call.id, gate.advance(call), options, screen).await;
-    if let Standing::Waiting { question, .. } = &driven.standing {
+    if let CallStatus::Waiting { question, .. } = &driven.standing {
         notify::waits(&chosen, question, &tool, screen);
     }
-    show::standing(screen, &driven.standing);
+    call_display::standing(screen, &driven.standing);
     Ok(driven.status())
 }
 
@@ -67,7 +71,7 @@ pub(crate) fn json(option: &str, typed: &str) -> Result<Value> {
             )]
             let file = File::open(path).and_then(read);
             file.map_err(|error| {
-                Complaint::new(format!("cannot read `{path}`: {error}")).hint(format!(
+                CliError::new(format!("cannot read `{path}`: {error}")).hint(format!(
                     "`{option} @FILE` names a file that is there, `{option} -` reads standard input"
                 ))
             })?
@@ -75,7 +79,7 @@ pub(crate) fn json(option: &str, typed: &str) -> Result<Value> {
         None => typed.to_owned(),
     };
     let wrong = |error| {
-        Complaint::new(format!("{option} is not JSON: {error}")).hint(format!(
+        CliError::new(format!("{option} is not JSON: {error}")).hint(format!(
             "write `{option} '{{\"text\":\"hi\"}}'`, `{option} @FILE`, or `{option} -` for standard input"
         ))
     };

@@ -3,8 +3,8 @@
 //! The screen has a thread; news go there and what the person wants comes back. Here is what stands between it and the loop: one
 //! conversation at a time, and the work on it.
 
-mod asking;
-mod telling;
+mod approver;
+mod event_mapping;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -14,53 +14,57 @@ use std::sync::mpsc::{Sender, channel};
 use anyhow::{Context as _, Result};
 use byleave::core::id::SessionId;
 use byleave::gate::Gate;
-use byleave_agent::agent::{Agent, Broken, Patience, Went};
+use byleave_agent::agent_loop::{Agent, AgentError, OnQuestion, RunOutcome};
 use byleave_agent::conversation::Conversation;
 use byleave_agent::history::History;
-use byleave_agent::limits::Used;
-use byleave_agent::turn::fresh_session;
+use byleave_agent::limits::TaskUsage;
+use byleave_agent::model_turn::fresh_session;
 use byleave_files::own;
-use byleave_terminal::Backing as _;
-use byleave_terminal::chat::{self, Act, Heading, News, Order, Pick};
+use byleave_terminal::QuestionBackend as _;
+use byleave_terminal::chat::{self, ChatAction, ChatEvent, ChatStatusBar, PickerItem, SlashCommand};
 use clap::ValueEnum as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use self::asking::{Answers, AtChat};
-use crate::args::{Ask, ChatArgs, HistoryForm, Leaves, Speaking};
-use crate::ask::waive;
-use crate::command::{history, leaves, policy};
-use crate::complaint::Complaint;
-use crate::house::House;
-use crate::ids::short;
+use self::approver::{AnswerWaiters, ChatApprover};
+use crate::agent_setup;
+use crate::app_context::AppContext;
+use crate::args::{ApprovalsCommand, AskArg, ChatArgs, HistoryFormat, ModelArgs};
+use crate::command::{approvals, history, policy};
+use crate::console::Console;
+use crate::drive_call::waive;
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
 use crate::notify;
-use crate::options::Options;
-use crate::person::{self, Behind};
-use crate::screen::Screen;
-use crate::status::Status;
-use crate::taking_back;
-use crate::talk;
+use crate::resolved_options::ResolvedOptions;
+use crate::short_ids::short;
+use crate::terminal_approver::{self, LocalBackend};
+use crate::undo_target;
 
 /// How many conversations can be chosen from.
 const PICKS_MAX: usize = 200;
 
-pub(crate) async fn run(typed: ChatArgs, options: &Options, screen: &mut Screen) -> Result<Status> {
-    if screen.json() || person::is_dumb() || own::open("/dev/tty").is_err() {
-        return Err(Complaint::new("a chat needs a terminal that can be drawn on")
+pub(crate) async fn run(
+    typed: ChatArgs,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    if screen.json() || terminal_approver::is_dumb() || own::open("/dev/tty").is_err() {
+        return Err(CliError::new("a chat needs a terminal that can be drawn on")
             .hint("`byleave run` does a task without one")
             .into());
     }
-    let house = House::open_or_make(options)?;
+    let house = AppContext::open_or_make(options)?;
     let (tell, news) = channel();
     let (act, acts) = unbounded_channel();
-    let mut chat = Chat {
+    let mut chat = ChatController {
         house: &house,
         options,
         speaking: &typed.speaking,
         tell: tell.clone(),
-        answers: Answers::default(),
+        answers: AnswerWaiters::default(),
         open: None,
         work: None,
         next: VecDeque::new(),
@@ -70,15 +74,15 @@ pub(crate) async fn run(typed: ChatArgs, options: &Options, screen: &mut Screen)
     match typed.resume.as_deref() {
         Some("") => chat.offer()?,
         Some(named) => {
-            let session = talk::session(named, &house, options).await?;
+            let session = agent_setup::session(named, &house, options).await?;
             chat.open(Some(session)).await?;
         }
         None => chat.open(None).await?,
     }
     if let Some(word) = typed.word.clone() {
-        chat.tell(News::Later(word));
+        chat.tell(ChatEvent::Later(word));
     }
-    let manner = person::manner(options);
+    let manner = terminal_approver::manner(options);
     let shown = tokio::task::spawn_blocking(move || {
         chat::run(Path::new("/dev/tty"), &manner, &news, |wanted| {
             // Who carried it out has ended; so will this.
@@ -87,7 +91,7 @@ pub(crate) async fn run(typed: ChatArgs, options: &Options, screen: &mut Screen)
     });
     let left = chat.go(acts).await;
     let last = chat.begun().await;
-    drop(tell.send(News::End));
+    drop(tell.send(ChatEvent::End));
     let there = shown.await.context("the screen broke")?;
     left?;
     if there.context("the terminal broke")?
@@ -97,49 +101,49 @@ pub(crate) async fn run(typed: ChatArgs, options: &Options, screen: &mut Screen)
     }
     if chat.work.is_some() {
         // What is left so is found open, and taken up by whoever goes on with it; nobody waits for a command to end.
-        std::process::exit(Status::Aborted.code().into());
+        std::process::exit(ExitStatus::Aborted.code().into());
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
 /// A conversation that is open.
-struct Open {
+struct OpenConversation {
     agent: Arc<Agent>,
     session: SessionId,
     /// Ends with it.
     following: JoinHandle<()>,
 }
 
-impl Drop for Open {
+impl Drop for OpenConversation {
     fn drop(&mut self) {
         self.following.abort();
     }
 }
 
 /// Work on it.
-struct Work {
+struct ConversationTask {
     stop: CancellationToken,
-    went: JoinHandle<Result<Went, Broken>>,
+    went: JoinHandle<Result<RunOutcome, AgentError>>,
 }
 
 /// What stands between the screen and the loop.
-struct Chat<'a> {
-    house: &'a House,
-    options: &'a Options,
-    speaking: &'a Speaking,
-    tell: Sender<News>,
-    answers: Answers,
-    open: Option<Open>,
-    work: Option<Work>,
+struct ChatController<'a> {
+    house: &'a AppContext,
+    options: &'a ResolvedOptions,
+    speaking: &'a ModelArgs,
+    tell: Sender<ChatEvent>,
+    answers: AnswerWaiters,
+    open: Option<OpenConversation>,
+    work: Option<ConversationTask>,
     /// What is to be said once the model rests.
     next: VecDeque<String>,
     /// An editor has the terminal.
     is_lent: bool,
 }
 
-impl Chat<'_> {
+impl ChatController<'_> {
     /// Carries out what the person wants, until that is to leave.
-    async fn go(&mut self, mut acts: UnboundedReceiver<Act>) -> Result<()> {
+    async fn go(&mut self, mut acts: UnboundedReceiver<ChatAction>) -> Result<()> {
         let heard = || "cannot listen to signals";
         let mut interrupts = signal(SignalKind::interrupt()).with_context(heard)?;
         let mut ends = signal(SignalKind::terminate()).with_context(heard)?;
@@ -154,7 +158,7 @@ impl Chat<'_> {
                 // Without a terminal there is nobody to answer: what is open stays so, for who comes back.
                 act = acts.recv() => match act {
                     None => return Ok(()),
-                    Some(Act::Quit) => break,
+                    Some(ChatAction::Quit) => break,
                     Some(act) => self.act(act).await,
                 },
                 _ = interrupts.recv() => match &self.work {
@@ -180,17 +184,17 @@ impl Chat<'_> {
         Ok(())
     }
 
-    fn tell(&self, news: News) {
+    fn tell(&self, news: ChatEvent) {
         // Whoever looked has left; then there is nobody to tell.
         drop(self.tell.send(news));
     }
 
     fn told(&self, text: impl Into<String>) {
-        self.tell(News::Told(text.into()));
+        self.tell(ChatEvent::Told(text.into()));
     }
 
     fn hint(&self, text: &str) {
-        self.tell(News::Hint(text.to_owned()));
+        self.tell(ChatEvent::Hint(text.to_owned()));
     }
 
     fn call_off(&self) {
@@ -200,29 +204,29 @@ impl Chat<'_> {
         }
     }
 
-    async fn act(&mut self, act: Act) {
+    async fn act(&mut self, act: ChatAction) {
         match act {
-            Act::Nothing | Act::Quit | Act::Editor(_) => {}
-            Act::Say(word) => {
+            ChatAction::Nothing | ChatAction::Quit | ChatAction::Editor(_) => {}
+            ChatAction::Say(word) => {
                 self.next.push_back(word);
                 self.rested().await;
             }
-            Act::CallOff => self.call_off(),
-            Act::Lent => self.is_lent = true,
-            Act::Back => self.is_lent = false,
-            Act::Answer(question, reply) => {
+            ChatAction::CallOff => self.call_off(),
+            ChatAction::Lent => self.is_lent = true,
+            ChatAction::Back => self.is_lent = false,
+            ChatAction::Answer(question, reply) => {
                 if !self.answers.give(question, reply) {
                     self.told("the question was answered elsewhere, called off, or is too old");
                 }
             }
-            Act::Open(session) => {
+            ChatAction::Open(session) => {
                 if let Err(error) = self.go_to(&session).await {
                     self.told(complete(&error));
                 }
             }
-            Act::Consider(leave) => self.beside(move |behind| News::Past(behind.past(&leave))),
-            Act::Undo => self.beside(|behind| News::Told(behind.undo())),
-            Act::Order(order) => {
+            ChatAction::Consider(leave) => self.beside(move |behind| ChatEvent::Past(behind.past(&leave))),
+            ChatAction::Undo => self.beside(|behind| ChatEvent::Told(behind.undo())),
+            ChatAction::Order(order) => {
                 if let Err(error) = self.order(order).await {
                     self.told(complete(&error));
                 }
@@ -230,39 +234,39 @@ impl Chat<'_> {
         }
     }
 
-    async fn order(&mut self, order: Order) -> Result<()> {
+    async fn order(&mut self, order: SlashCommand) -> Result<()> {
         match order {
-            Order::Help | Order::Quit => {}
-            Order::New => {
+            SlashCommand::Help | SlashCommand::Quit => {}
+            SlashCommand::New => {
                 self.open(None).await?;
                 self.rested().await;
             }
-            Order::Sessions => {
+            SlashCommand::Sessions => {
                 self.hint("looking for conversations …");
                 self.offer()?;
             }
-            Order::Again => self.begin(),
-            Order::Undo => {
+            SlashCommand::Again => self.begin(),
+            SlashCommand::Undo => {
                 let Some(open) = &self.open else { return Ok(()) };
-                let came = taking_back::newest_of(&open.session, self.house, self.options).await?;
+                let came = undo_target::newest_of(&open.session, self.house, self.options).await?;
                 self.told(format!("{came}; the model is not told of it"));
             }
-            Order::Leave { revoke } => {
-                let mut page = Screen::kept();
-                let command = revoke.map(|id| Leaves::Revoke { id });
-                leaves::run(command, self.options, &mut page).await?;
+            SlashCommand::Leave { revoke } => {
+                let mut page = Console::kept();
+                let command = revoke.map(|id| ApprovalsCommand::Revoke { id });
+                approvals::run(command, self.options, &mut page).await?;
                 let text = page.taken();
                 let how = "One is given at a question, with l. `/leave revoke ID` ends it.";
-                self.tell(News::Page("Leaves".into(), format!("{text}\n{how}\n")));
+                self.tell(ChatEvent::Page("Leaves".into(), format!("{text}\n{how}\n")));
             }
-            Order::Policy => {
-                let mut page = Screen::kept();
+            SlashCommand::Policy => {
+                let mut page = Console::kept();
                 policy::run(None, self.options, &mut page).await?;
                 let mode = self.options.chosen.clone().in_mode(self.speaking.mode).mode();
                 let text = format!("mode: {}\n\n{}", mode.word(), page.taken());
-                self.tell(News::Page("The rules in force".into(), text));
+                self.tell(ChatEvent::Page("The rules in force".into(), text));
             }
-            Order::Export { form, file } => self.export(&form, file).await?,
+            SlashCommand::Export { form, file } => self.export(&form, file).await?,
         }
         Ok(())
     }
@@ -277,7 +281,7 @@ impl Chat<'_> {
     /// Opens a conversation, or a new one, and goes on with it where something of it is open.
     async fn open(&mut self, session: Option<SessionId>) -> Result<()> {
         if self.work.is_some() {
-            return Err(Complaint::new("the model is at work").hint("Esc, twice, calls it off").into());
+            return Err(CliError::new("the model is at work").hint("Esc, twice, calls it off").into());
         }
         let is_new = session.is_none();
         let session = session.map_or_else(|| fresh_session("chat"), Ok)?;
@@ -285,35 +289,36 @@ impl Chat<'_> {
         waive(&gate, self.options).await?;
         let before = match is_new {
             true => Conversation { turns: Vec::new() },
-            false => talk::conversation(&gate, self.house, self.options, &session).await?,
+            false => agent_setup::conversation(&gate, self.house, self.options, &session).await?,
         };
-        let watcher = telling::watcher(self.tell.clone());
+        let watcher = event_mapping::watcher(self.tell.clone());
         let (house, options) = (self.house, self.options);
-        let agent = talk::agent(&gate, house, options, session.clone(), self.speaking, &before, watcher)?;
+        let agent =
+            agent_setup::agent(&gate, house, options, session.clone(), self.speaking, &before, watcher)?;
         let (persona, model) = agent.names();
-        let heading = Heading {
+        let heading = ChatStatusBar {
             who: format!("{persona} with {model}"),
             session: short(&session),
             place: self.options.cwd.clone(),
         };
-        self.tell(News::Begin(heading, telling::entries(&before)));
-        let following = tokio::spawn(telling::follow(gate.subscribe(), self.tell.clone()));
-        self.open = Some(Open { agent: Arc::new(agent), session, following });
+        self.tell(ChatEvent::Begin(heading, event_mapping::entries(&before)));
+        let following = tokio::spawn(event_mapping::follow(gate.subscribe(), self.tell.clone()));
+        self.open = Some(OpenConversation { agent: Arc::new(agent), session, following });
         if !is_new {
             self.begin();
         }
         Ok(())
     }
 
-    fn ask(&self) -> Ask {
-        self.options.asking(self.speaking.ask, Ask::Terminal)
+    fn ask(&self) -> AskArg {
+        self.options.asking(self.speaking.ask, AskArg::Terminal)
     }
 
     fn gate(&self) -> Result<Gate> {
         let (house, options) = (self.house, self.options);
         let settings = options.chosen.clone().in_mode(self.speaking.mode).gate();
-        person::gate_with(house, options, &options.cwd, self.ask(), settings, || {
-            Ok(Arc::new(AtChat::new(options, house, self.tell.clone(), self.answers.clone())))
+        terminal_approver::gate_with(house, options, &options.cwd, self.ask(), settings, || {
+            Ok(Arc::new(ChatApprover::new(options, house, self.tell.clone(), self.answers.clone())))
         })
     }
 
@@ -322,9 +327,9 @@ impl Chat<'_> {
         let Some(open) = self.open.as_ref().filter(|_| self.work.is_none()) else { return };
         let (agent, stop) = (Arc::clone(&open.agent), CancellationToken::new());
         let stopped = stop.clone();
-        let patience = if self.ask() == Ask::Terminal { Patience::Stays } else { Patience::Leaves };
+        let patience = if self.ask() == AskArg::Terminal { OnQuestion::Stays } else { OnQuestion::Leaves };
         let went = tokio::spawn(async move { agent.go(patience, &stopped).await });
-        self.work = Some(Work { stop, went });
+        self.work = Some(ConversationTask { stop, went });
     }
 
     /// Says what is to be said next; where there is nothing, it is the person's turn.
@@ -333,31 +338,33 @@ impl Chat<'_> {
         let Some(word) = self.next.pop_front() else {
             let used = match open.agent.conversation().await {
                 Ok(conversation) if conversation.turns.is_empty() => String::new(),
-                Ok(conversation) => talk::used(Used::by(&conversation.turns, self.speaking.prices)),
+                Ok(conversation) => {
+                    agent_setup::used(TaskUsage::by(&conversation.turns, self.speaking.prices))
+                }
                 Err(fault) => fault.to_string(),
             };
-            return self.tell(News::Rests(used));
+            return self.tell(ChatEvent::Rests(used));
         };
         match open.agent.say(&word).await {
             Ok(()) => self.begin(),
             Err(broken) => {
                 self.told(format!("it was not said: {broken}"));
-                self.tell(News::Rests(String::new()));
+                self.tell(ChatEvent::Rests(String::new()));
             }
         }
     }
 
-    async fn went(&mut self, went: Result<Went>) {
+    async fn went(&mut self, went: Result<RunOutcome>) {
         match went {
             Ok(went) => {
-                if let Went::Waiting(questions) = &went {
+                if let RunOutcome::Waiting(questions) = &went {
                     for question in questions {
                         // They are told of below as well.
                         notify::told(&self.options.chosen, question, "a call of the model")
                             .unwrap_or_default();
                     }
                 }
-                if let Some(text) = telling::came(&went) {
+                if let Some(text) = event_mapping::came(&went) {
                     self.told(text);
                 }
             }
@@ -367,13 +374,14 @@ impl Chat<'_> {
 
     /// Looks for the conversations that can be gone on with here, and shows them.
     fn offer(&self) -> Result<()> {
-        let gate = self.house.gate(self.options, &self.options.cwd, Ask::None, self.options.chosen.gate())?;
+        let gate =
+            self.house.gate(self.options, &self.options.cwd, AskArg::None, self.options.chosen.gate())?;
         let (house, options, tell) = (self.house.clone(), self.options.clone(), self.tell.clone());
         // There may be many.
         tokio::spawn(async move {
             let found = match picks(&gate, &house, &options).await {
-                Ok(picks) => News::Pick(picks),
-                Err(error) => News::Told(complete(&error)),
+                Ok(picks) => ChatEvent::Pick(picks),
+                Err(error) => ChatEvent::Told(complete(&error)),
             };
             drop(tell.send(found));
         });
@@ -389,11 +397,11 @@ impl Chat<'_> {
 
     async fn export(&self, form: &str, file: Option<String>) -> Result<()> {
         let Some(open) = &self.open else { return Ok(()) };
-        let form = HistoryForm::from_str(form, false).map_err(Complaint::new)?;
+        let form = HistoryFormat::from_str(form, false).map_err(CliError::new)?;
         let end = match form {
-            HistoryForm::Markdown => "md",
-            HistoryForm::Json => "json",
-            HistoryForm::Html => "html",
+            HistoryFormat::Markdown => "md",
+            HistoryFormat::Json => "json",
+            HistoryFormat::Html => "html",
         };
         let path = file.map_or_else(|| PathBuf::from(format!("{}.{end}", open.session)), PathBuf::from);
         let history = History::of(open.session.as_str(), &open.agent.conversation().await?);
@@ -403,24 +411,26 @@ impl Chat<'_> {
     }
 
     /// Looks something up that takes time, and tells of it afterwards.
-    fn beside(&self, work: impl FnOnce(&Behind) -> News + Send + 'static) {
-        let (behind, tell) = (Behind::new(self.options, self.house), self.tell.clone());
+    fn beside(&self, work: impl FnOnce(&LocalBackend) -> ChatEvent + Send + 'static) {
+        let (behind, tell) = (LocalBackend::new(self.options, self.house), self.tell.clone());
         tokio::task::spawn_blocking(move || drop(tell.send(work(&behind))));
     }
 }
 
 /// The conversations of this directory, the newest first.
-async fn picks(gate: &Gate, house: &House, options: &Options) -> Result<Vec<Pick>> {
+async fn picks(gate: &Gate, house: &AppContext, options: &ResolvedOptions) -> Result<Vec<PickerItem>> {
     let mut picks = Vec::new();
-    for session in talk::sessions(house, options).await? {
-        let Ok(conversation) = talk::conversation(gate, house, options, &session).await else { continue };
+    for session in agent_setup::sessions(house, options).await? {
+        let Ok(conversation) = agent_setup::conversation(gate, house, options, &session).await else {
+            continue;
+        };
         // Those that work elsewhere are gone on with there.
         if conversation.last_asked().is_none_or(|last| last.cwd != options.cwd) {
             continue;
         }
         let history = History::of(session.as_str(), &conversation);
-        let (title, about) = (history.first_words().to_owned(), talk::about(&history));
-        picks.push(Pick { key: session.to_string(), title, about });
+        let (title, about) = (history.first_words().to_owned(), agent_setup::about(&history));
+        picks.push(PickerItem { key: session.to_string(), title, about });
         if picks.len() == PICKS_MAX {
             break;
         }
@@ -430,14 +440,14 @@ async fn picks(gate: &Gate, house: &House, options: &Options) -> Result<Vec<Pick
 
 /// An error with what to do about it, in a line.
 fn complete(error: &anyhow::Error) -> String {
-    match Complaint::hint_in(error) {
+    match CliError::hint_in(error) {
         Some(hint) => format!("{error:#}: {hint}"),
         None => format!("{error:#}"),
     }
 }
 
 /// How the work went, once it has; without work, never.
-async fn finished(work: &mut Option<Work>) -> Result<Went> {
+async fn finished(work: &mut Option<ConversationTask>) -> Result<RunOutcome> {
     let went = match work {
         Some(work) => (&mut work.went).await,
         None => std::future::pending().await,
@@ -447,6 +457,6 @@ async fn finished(work: &mut Option<Work>) -> Result<Went> {
 }
 
 /// The person has gone; what they want meanwhile is passed over.
-async fn until_gone(acts: &mut UnboundedReceiver<Act>) {
+async fn until_gone(acts: &mut UnboundedReceiver<ChatAction>) {
     while acts.recv().await.is_some() {}
 }

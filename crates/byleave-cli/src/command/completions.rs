@@ -3,11 +3,11 @@
 use clap::CommandFactory as _;
 use serde_json::json;
 
-use crate::args::{Args, Completions};
-use crate::screen::Screen;
-use crate::status::Status;
+use crate::args::{Args, CompletionsArgs};
+use crate::console::Console;
+use crate::exit_status::ExitStatus;
 
-pub(crate) fn run(typed: &Completions, screen: &mut Screen) -> Status {
+pub(crate) fn run(typed: &CompletionsArgs, screen: &mut Console) -> ExitStatus {
     let mut script = Vec::new();
     clap_complete::generate(typed.shell, &mut Args::command(), "byleave", &mut script);
     let script = String::from_utf8_lossy(&script);
@@ -16,5 +16,5 @@ pub(crate) fn run(typed: &Completions, screen: &mut Screen) -> Status {
     } else {
         screen.trusted(&script);
     }
-    Status::Completed
+    ExitStatus::Completed
 }

@@ -10,45 +10,49 @@ use anyhow::Result;
 use byleave_files::own;
 use serde_json::json;
 
-use crate::args::Config;
-use crate::complaint::Complaint;
-use crate::config::{self, ConfigFile, Held, Origin};
-use crate::flaws;
-use crate::options::Options;
-use crate::screen::{Screen, one_line};
-use crate::show::table;
-use crate::status::Status;
+use crate::args::ConfigCommand;
+use crate::call_display::table;
+use crate::config::{self, ConfigFile, ConfigValue, SettingSource};
+use crate::console::{Console, one_line};
+use crate::diagnostics;
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::ResolvedOptions;
 
-pub(crate) fn run(command: Option<Config>, options: &Options, screen: &mut Screen) -> Result<Status> {
-    match command.unwrap_or(Config::Show) {
-        Config::Show => show(options, screen),
-        Config::Edit => return edit(options, screen),
-        Config::Path => paths(options, screen),
+pub(crate) fn run(
+    command: Option<ConfigCommand>,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    match command.unwrap_or(ConfigCommand::Show) {
+        ConfigCommand::Show => show(options, screen),
+        ConfigCommand::Edit => return edit(options, screen),
+        ConfigCommand::Path => paths(options, screen),
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-fn show(options: &Options, screen: &mut Screen) {
+fn show(options: &ResolvedOptions, screen: &mut Console) {
     if screen.json() {
         let settings = options.chosen.all().map(held_json).collect::<Vec<_>>();
         screen.value(&json!({ "settings": settings, "state": options.state }));
         return;
     }
-    let row = |held: &Held| {
+    let row = |held: &ConfigValue| {
         vec![held.key.name.to_owned(), one_line(&held.value.to_string()), one_line(&held.origin.to_string())]
     };
     let rows: Vec<Vec<String>> = options.chosen.all().map(row).collect();
     table(screen, &["SETTING", "VALUE", "FROM"], &rows);
 }
 
-fn held_json(held: &Held) -> serde_json::Value {
+fn held_json(held: &ConfigValue) -> serde_json::Value {
     let (file, line) = match &held.origin {
-        Origin::Own(path, line) | Origin::Project(path, line) => (Some(path), Some(line)),
-        Origin::Default | Origin::Variable(_) | Origin::Flag(_) => (None, None),
+        SettingSource::Own(path, line) | SettingSource::Project(path, line) => (Some(path), Some(line)),
+        SettingSource::Default | SettingSource::Variable(_) | SettingSource::Flag(_) => (None, None),
     };
     let name = match &held.origin {
-        Origin::Variable(name) => Some(name.as_str()),
-        Origin::Flag(name) => Some(*name),
+        SettingSource::Variable(name) => Some(name.as_str()),
+        SettingSource::Flag(name) => Some(*name),
         _ => None,
     };
     json!({
@@ -59,7 +63,7 @@ fn held_json(held: &Held) -> serde_json::Value {
 }
 
 /// Looks for the files itself: whoever asks may have one that does not load.
-fn paths(options: &Options, screen: &mut Screen) {
+fn paths(options: &ResolvedOptions, screen: &mut Console) {
     let word = |file: &ConfigFile| if file.is_project { "project" } else { "user" };
     let files = options.config_files();
     if screen.json() {
@@ -74,13 +78,12 @@ fn paths(options: &Options, screen: &mut Screen) {
     table(screen, &["WHOSE", "IS", "FILE"], &files.iter().map(row).collect::<Vec<_>>());
 }
 
-fn edit(options: &Options, screen: &mut Screen) -> Result<Status> {
+fn edit(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let own = options.config_files().into_iter().find(|file| !file.is_project);
-    let nowhere =
-        || Complaint::new("nobody says where your settings lie").hint("set HOME or XDG_CONFIG_HOME");
+    let nowhere = || CliError::new("nobody says where your settings lie").hint("set HOME or XDG_CONFIG_HOME");
     let path = own.ok_or_else(nowhere)?.path;
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-        let no = Complaint::new("there is no terminal for an editor");
+        let no = CliError::new("there is no terminal for an editor");
         return Err(no
             .hint(format!("write `{}` in another way; `byleave config show` checks it", path.display()))
             .into());
@@ -91,12 +94,12 @@ fn edit(options: &Options, screen: &mut Screen) -> Result<Status> {
     let mut words = options.editor.iter();
     let program = words.next().map_or("vi", String::as_str);
     let ended = Program::new(program).args(words).arg(&draft).status().map_err(|error| {
-        Complaint::new(format!("cannot start the editor `{program}`: {error}"))
+        CliError::new(format!("cannot start the editor `{program}`: {error}"))
             .hint("name another with $VISUAL, $EDITOR or the setting `editor`")
     })?;
     if !ended.success() {
         fs::remove_file(&draft)?;
-        let left = Complaint::new(format!("the editor ended with {ended}: nothing was changed"));
+        let left = CliError::new(format!("the editor ended with {ended}: nothing was changed"));
         return Err(left.hint("leave it in the usual way to have the file taken").into());
     }
     take(&path, &draft, screen)
@@ -118,10 +121,10 @@ fn begin(path: &Path) -> Result<PathBuf> {
 }
 
 /// Puts what was written in the place of the old file, if it loads.
-fn take(path: &Path, draft: &Path, screen: &mut Screen) -> Result<Status> {
+fn take(path: &Path, draft: &Path, screen: &mut Console) -> Result<ExitStatus> {
     let text = own::read_text(draft)?;
     if let Err(fault) = config::check(path, &text) {
-        flaws::tell_config(screen, &fault);
+        diagnostics::tell_config(screen, &fault);
         screen.hint(&format!(
             "what was there before stays; what you wrote is in `{}`, and `byleave config edit` opens it again",
             draft.display()
@@ -129,7 +132,7 @@ fn take(path: &Path, draft: &Path, screen: &mut Screen) -> Result<Status> {
         if screen.json() {
             screen.value(&json!({ "file": path, "taken": false, "kept": draft }));
         }
-        return Ok(Status::Unusable);
+        return Ok(ExitStatus::Unusable);
     }
     let is_changed = own::read_text(path).map_or(true, |old| old != text);
     fs::rename(draft, path)?;
@@ -139,5 +142,5 @@ fn take(path: &Path, draft: &Path, screen: &mut Screen) -> Result<Status> {
         let what = if is_changed { "taken" } else { "as it was" };
         screen.line(&one_line(&format!("`{}` is {what}", path.display())));
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }

@@ -2,49 +2,49 @@
 //! around it is well.
 
 mod agents;
-mod around;
 mod commands;
+mod environment;
 #[cfg(feature = "serve")]
 mod webhooks;
 
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use byleave_sandbox::guarantee::{Given, Guarantee};
-use byleave_sandbox::ladder::Rung;
+use byleave_sandbox::backend::Backend;
+use byleave_sandbox::guarantee::{Enforcement, Guarantee};
 use byleave_sandbox::launch::RunAs;
-use byleave_sandbox::probe::{Probe, Tried, copies};
+use byleave_sandbox::probe::{BackendProbe, ProbeReport, probe_overlays};
 use serde_json::{Map, Value, json};
 
-use self::around::Finding;
 pub(crate) use self::commands::can_run;
-use crate::options::Options;
-use crate::screen::{Screen, Tone, one_line, prose};
-use crate::show::table;
-use crate::status::Status;
+use self::environment::DoctorFinding;
+use crate::call_display::table;
+use crate::console::{Console, Tone, one_line, prose};
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::ResolvedOptions;
 
-pub(crate) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
-    let probe = Probe::here(RunAs::Caller);
+pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let probe = ProbeReport::here(RunAs::Caller);
     // Copies are the native rung's.
-    let native = probe.standing().any(|rung| rung == Rung::Native);
-    let copies = native.then(|| copies(&options.state, RunAs::Caller));
+    let native = probe.standing().any(|rung| rung == Backend::Native);
+    let copies = native.then(|| probe_overlays(&options.state, RunAs::Caller));
     let mut findings = vec![commands::finding(&probe, &options.waived)];
-    findings.extend(around::findings(options));
+    findings.extend(environment::findings(options));
     findings.extend(agents::findings(options));
     let is_well = findings.iter().all(|finding| finding.is_well);
-    let status = if is_well { Status::Completed } else { Status::Failed };
+    let status = if is_well { ExitStatus::Completed } else { ExitStatus::Failed };
     if screen.json() {
         let mut value = value(&probe);
         let why = copies.as_ref().and_then(|had| had.as_ref().err());
         let told = json!({ "had": copies == Some(Ok(())), "why": why });
         if let Some(fields) = value.as_object_mut() {
             fields.insert("copies".to_owned(), told);
-            fields.insert("findings".to_owned(), findings.iter().map(Finding::json).collect());
+            fields.insert("findings".to_owned(), findings.iter().map(DoctorFinding::json).collect());
         }
         screen.value(&value);
         return Ok(status);
     }
-    let report = Report::of(&probe, &options.waived);
+    let report = DoctorReport::of(&probe, &options.waived);
     screen.title(&report.level);
     for line in &report.rungs {
         screen.line(line);
@@ -59,7 +59,7 @@ pub(crate) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
         table(screen, &report.columns, &report.rows);
     }
     screen.line("");
-    for Finding { about, is_well, what, .. } in &findings {
+    for DoctorFinding { about, is_well, what, .. } in &findings {
         let sign = if *is_well { "ok ".to_owned() } else { screen.painted(Tone::Bad, "BAD") };
         screen.line(&format!("{sign} {about:9} {}", prose(what)));
     }
@@ -69,7 +69,7 @@ pub(crate) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
     for line in &report.remedies {
         screen.hint(line);
     }
-    for Finding { about, hint, .. } in &findings {
+    for DoctorFinding { about, hint, .. } in &findings {
         if let Some(hint) = hint {
             screen.hint(&format!("for {about}: {hint}"));
         }
@@ -78,7 +78,7 @@ pub(crate) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
 }
 
 /// What was found, for people.
-struct Report {
+struct DoctorReport {
     level: String,
     rungs: Vec<String>,
     columns: Vec<&'static str>,
@@ -87,14 +87,14 @@ struct Report {
     remedies: Vec<String>,
 }
 
-impl Report {
-    fn of(probe: &Probe, waived: &BTreeSet<Guarantee>) -> Self {
-        let standing: Vec<&Tried> = probe.rungs.iter().filter(|tried| tried.took.is_ok()).collect();
+impl DoctorReport {
+    fn of(probe: &ProbeReport, waived: &BTreeSet<Guarantee>) -> Self {
+        let standing: Vec<&BackendProbe> = probe.rungs.iter().filter(|tried| tried.took.is_ok()).collect();
         let mut columns = vec!["GUARANTEE"];
         columns.extend(standing.iter().map(|tried| match tried.rung {
-            Rung::Native => "NATIVE",
-            Rung::Bwrap => "BWRAP",
-            Rung::Landlock => "LANDLOCK",
+            Backend::Native => "NATIVE",
+            Backend::Bwrap => "BWRAP",
+            Backend::Landlock => "LANDLOCK",
         }));
         let row = |guarantee: Guarantee| {
             let mut row = vec![guarantee.to_string()];
@@ -104,8 +104,8 @@ impl Report {
         let rows = if standing.is_empty() { Vec::new() } else { Guarantee::ALL.map(row).into() };
         let lacking = standing.iter().take(1).flat_map(|tried| tried.given.iter());
         let lacking = lacking.filter_map(|(guarantee, given)| match given {
-            Given::Fully => None,
-            Given::Partly(why) | Given::Not(why) => {
+            Enforcement::Fully => None,
+            Enforcement::Partly(why) | Enforcement::Not(why) => {
                 let then = if waived.contains(guarantee) {
                     "your settings do without it".to_owned()
                 } else if guarantee.lacks(given).is_none() {
@@ -133,7 +133,7 @@ impl Report {
     }
 }
 
-fn level(probe: &Probe) -> String {
+fn level(probe: &ProbeReport) -> String {
     let found = &probe.surroundings;
     let inside = found.container.map(|container| container.name());
     let inside: Vec<&str> = inside.into_iter().chain(found.wsl.map(|wsl| wsl.name())).collect();
@@ -143,18 +143,18 @@ fn level(probe: &Probe) -> String {
         version => format!("Landlock {version}"),
     };
     let level = match probe.standing().next() {
-        Some(Rung::Native) if probe.landlock == 0 => {
+        Some(Backend::Native) if probe.landlock == 0 => {
             "native: namespaces, mounts and a system call filter of our own, without Landlock behind them"
         }
-        Some(Rung::Native) => "native: namespaces, mounts, Landlock and a system call filter of our own",
-        Some(Rung::Bwrap) => "bwrap: namespaces and mounts by the system's bwrap; the rest is ours",
-        Some(Rung::Landlock) => "landlock: no namespaces; Landlock and a system call filter alone",
+        Some(Backend::Native) => "native: namespaces, mounts, Landlock and a system call filter of our own",
+        Some(Backend::Bwrap) => "bwrap: namespaces and mounts by the system's bwrap; the rest is ours",
+        Some(Backend::Landlock) => "landlock: no namespaces; Landlock and a system call filter alone",
         None => "none: nothing can be confined here, and so nothing runs that must be",
     };
     one_line(&format!("{level} (Linux {}, {landlock}{inside})", probe.kernel))
 }
 
-fn rung(tried: &Tried) -> String {
+fn rung(tried: &BackendProbe) -> String {
     let came = match &tried.took {
         Ok(took) => format!("stands: a command ran on it in {} ms", took.as_millis()),
         Err(obstacle) => format!("does not stand: {}", obstacle.why),
@@ -162,23 +162,23 @@ fn rung(tried: &Tried) -> String {
     one_line(&format!("  {:9} {came}", tried.rung.name()))
 }
 
-fn given(tried: &Tried, asked: Guarantee) -> Option<&Given> {
+fn given(tried: &BackendProbe, asked: Guarantee) -> Option<&Enforcement> {
     tried.given.iter().find(|(guarantee, _)| *guarantee == asked).map(|(_, given)| given)
 }
 
-const fn word(given: Option<&Given>) -> &'static str {
+const fn word(given: Option<&Enforcement>) -> &'static str {
     match given {
-        Some(Given::Fully) => "full",
-        Some(Given::Partly(_)) => "partly",
-        Some(Given::Not(_)) => "not",
+        Some(Enforcement::Fully) => "full",
+        Some(Enforcement::Partly(_)) => "partly",
+        Some(Enforcement::Not(_)) => "not",
         None => "",
     }
 }
 
-fn value(probe: &Probe) -> Value {
+fn value(probe: &ProbeReport) -> Value {
     let found = &probe.surroundings;
     json!({
-        "level": probe.standing().next().map(Rung::name),
+        "level": probe.standing().next().map(Backend::name),
         "kernel": probe.kernel,
         "landlock": probe.landlock,
         "container": found.container.map(|container| container.name()),
@@ -187,11 +187,11 @@ fn value(probe: &Probe) -> Value {
     })
 }
 
-fn rung_value(tried: &Tried) -> Value {
+fn rung_value(tried: &BackendProbe) -> Value {
     let guarantees = tried.given.iter().map(|(guarantee, given)| {
         let why = match given {
-            Given::Fully => None,
-            Given::Partly(why) | Given::Not(why) => Some(why),
+            Enforcement::Fully => None,
+            Enforcement::Partly(why) | Enforcement::Not(why) => Some(why),
         };
         (guarantee.to_string(), json!({ "given": word(Some(given)), "why": why }))
     });
@@ -212,49 +212,54 @@ mod tests {
     use std::fmt::Write as _;
     use std::time::Duration;
 
-    use byleave_sandbox::confinement::{Confinement, Files, Network};
-    use byleave_sandbox::limits::Limits;
-    use byleave_sandbox::probe::{Container, Failed, Obstacle, Surroundings, remedies};
+    use byleave_sandbox::confinement::{Confinement, FileConfinement, Network};
+    use byleave_sandbox::limits::ResourceLimits;
+    use byleave_sandbox::probe::{BackendError, BackendFailure, ContainerKind, HostEnvironment, remedies};
 
     use super::*;
 
     /// A machine on which these rungs stand, and the others fail at this.
-    fn machine(landlock: u32, stand: &[Rung], failed: Failed, surroundings: &Surroundings) -> Probe {
+    fn machine(
+        landlock: u32,
+        stand: &[Backend],
+        failed: BackendFailure,
+        surroundings: &HostEnvironment,
+    ) -> ProbeReport {
         let confinement = Confinement {
-            files: Files {
+            files: FileConfinement {
                 home: Some("/h".into()),
                 writable: vec!["/h/w".into()],
                 hidden: vec!["/h/w/.env".into()],
                 protected: vec!["/h/w/.git/hooks".into()],
-                ..Files::default()
+                ..FileConfinement::default()
             },
             network: Network::Off,
             environment: std::collections::BTreeMap::new(),
-            limits: Limits::default(),
+            limits: ResourceLimits::default(),
             waived: BTreeSet::new(),
             required: BTreeSet::new(),
         };
-        let tried = |rung: Rung| {
+        let tried = |rung: Backend| {
             let took = if stand.contains(&rung) {
                 Ok(Duration::from_millis(5))
             } else {
                 let remedies = remedies(rung, failed, surroundings);
-                Err(Obstacle { why: "cannot make a sandbox: permission denied".into(), remedies })
+                Err(BackendError { why: "cannot make a sandbox: permission denied".into(), remedies })
             };
             // On the native rung this looks at the machine, so it is told.
             let given = |guarantee| match rung {
-                Rung::Native => (guarantee, Given::Fully),
+                Backend::Native => (guarantee, Enforcement::Fully),
                 _ => (guarantee, rung.given(landlock, &confinement, guarantee)),
             };
             let given = if took.is_ok() { Guarantee::ALL.map(given).into() } else { Vec::new() };
-            Tried { rung, took, given }
+            BackendProbe { rung, took, given }
         };
-        let rungs = Rung::ALL.map(tried).into();
-        Probe { kernel: "6.8.0-31-generic".into(), landlock, surroundings: surroundings.clone(), rungs }
+        let rungs = Backend::ALL.map(tried).into();
+        ProbeReport { kernel: "6.8.0-31-generic".into(), landlock, surroundings: surroundings.clone(), rungs }
     }
 
-    fn written(probe: &Probe) -> String {
-        let report = Report::of(probe, &BTreeSet::new());
+    fn written(probe: &ProbeReport) -> String {
+        let report = DoctorReport::of(probe, &BTreeSet::new());
         let mut text = format!("{}\n{}\n", report.level, report.rungs.join("\n"));
         writeln!(text, "{}", report.columns.join(" | ")).unwrap();
         report.rows.iter().for_each(|row| writeln!(text, "{}", row.join(" | ")).unwrap());
@@ -270,14 +275,17 @@ mod tests {
     // req: E7
     #[test]
     fn every_level_is_told_with_what_it_lacks_and_how_to_get_more() {
-        let ubuntu = Surroundings { apparmor_restricts: true, ..Surroundings::default() };
-        let docker =
-            Surroundings { container: Some(Container::Docker), filtered: true, ..Surroundings::default() };
+        let ubuntu = HostEnvironment { apparmor_restricts: true, ..HostEnvironment::default() };
+        let docker = HostEnvironment {
+            container: Some(ContainerKind::Docker),
+            filtered: true,
+            ..HostEnvironment::default()
+        };
         let all = [
-            ("native", machine(7, &Rung::ALL, Failed::Otherwise, &Surroundings::default())),
-            ("ubuntu", machine(4, &[Rung::Bwrap, Rung::Landlock], Failed::Namespaces, &ubuntu)),
-            ("docker", machine(6, &[Rung::Landlock], Failed::Namespaces, &docker)),
-            ("root", machine(7, &[], Failed::Root, &Surroundings::default())),
+            ("native", machine(7, &Backend::ALL, BackendFailure::Otherwise, &HostEnvironment::default())),
+            ("ubuntu", machine(4, &[Backend::Bwrap, Backend::Landlock], BackendFailure::Namespaces, &ubuntu)),
+            ("docker", machine(6, &[Backend::Landlock], BackendFailure::Namespaces, &docker)),
+            ("root", machine(7, &[], BackendFailure::Root, &HostEnvironment::default())),
         ];
         for (name, probe) in all {
             insta::assert_snapshot!(name, written(&probe));

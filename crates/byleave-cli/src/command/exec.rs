@@ -6,47 +6,51 @@
 use std::io::{self, Write as _};
 
 use anyhow::Result;
-use byleave::book::Book as _;
+use byleave::audit_log::AuditLog as _;
 use byleave::core::id::CallId;
-use byleave::event::Event;
-use byleave::result::{CallResult, Ending, Standing};
+use byleave::event::GateEvent;
+use byleave::result::{CallOutcome, CallResult, CallStatus};
 use byleave_tools::in_its_own_words;
 use serde_json::Value;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 
-use crate::args::{Ask, Ticket};
-use crate::ask::{drive, waive};
-use crate::complaint::Complaint;
-use crate::hook::Tickets;
-use crate::house::House;
-use crate::options::Options;
-use crate::screen::{Screen, prose};
-use crate::status::Status;
+use crate::app_context::AppContext;
+use crate::args::{AskArg, HookTicketArgs};
+use crate::console::{Console, prose};
+use crate::drive_call::{drive, waive};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::hook::TicketStore;
+use crate::resolved_options::ResolvedOptions;
 
-pub(crate) async fn run(typed: &Ticket, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let house = House::open_to_write(options)?;
+pub(crate) async fn run(
+    typed: &HookTicketArgs,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    let house = AppContext::open_to_write(options)?;
     let call = typed.call;
     let unknown = || {
-        Complaint::new(format!("no call {call} was prepared for an agent"))
+        CliError::new(format!("no call {call} was prepared for an agent"))
             .hint("a hook prepares calls, and tells the agent what to run")
     };
-    Tickets::of(options).find(call)?.ok_or_else(unknown)?;
+    TicketStore::of(options).find(call)?.ok_or_else(unknown)?;
     let kept = house.book.record(call).await?.ok_or_else(unknown)?;
     let heading = kept.record.heading().ok_or_else(unknown)?;
     if heading.tool != "bash" {
-        return Err(Complaint::not_run(format!("call {call} is for the agent to do, not for a shell"))
+        return Err(CliError::not_run(format!("call {call} is for the agent to do, not for a shell"))
             .hint("`byleave book show` says what was judged")
             .into());
     }
     if kept.record.attempts() > 0 {
-        return Err(Complaint::not_run(format!("call {call} was begun before, and nothing runs twice"))
+        return Err(CliError::not_run(format!("call {call} was begun before, and nothing runs twice"))
             .hint("make the call again")
             .into());
     }
     let options = options.at(heading.cwd.clone())?;
-    let gate = house.gate(&options, &options.cwd, Ask::Inbox, options.chosen.gate())?;
+    let gate = house.gate(&options, &options.cwd, AskArg::Inbox, options.chosen.gate())?;
     waive(&gate, &options).await?;
     let (over, is_over) = oneshot::channel::<()>();
     let streams = !gate.reviews_outputs();
@@ -58,15 +62,15 @@ pub(crate) async fn run(typed: &Ticket, options: &Options, screen: &mut Screen) 
         None => false,
     };
     match &driven.standing {
-        Standing::Settled(result) => Ok(told(result, printed, screen)),
-        _ => Err(Complaint::not_run("its result is held back until a person has looked at it")
+        CallStatus::Settled(result) => Ok(told(result, printed, screen)),
+        _ => Err(CliError::not_run("its result is held back until a person has looked at it")
             .hint("`byleave inbox` shows it")
             .into()),
     }
 }
 
 /// Passes on what is printed, line by line; says whether anything was.
-async fn print(mut events: Receiver<Event>, call: CallId, mut is_over: oneshot::Receiver<()>) -> bool {
+async fn print(mut events: Receiver<GateEvent>, call: CallId, mut is_over: oneshot::Receiver<()>) -> bool {
     let (mut line, mut any, mut over) = (String::new(), false, false);
     loop {
         let event = if over {
@@ -82,7 +86,7 @@ async fn print(mut events: Receiver<Event>, call: CallId, mut is_over: oneshot::
             }
         };
         match event {
-            Ok(Event::Printed { call: of, printed }) if of == call => {
+            Ok(GateEvent::Printed { call: of, printed }) if of == call => {
                 any = true;
                 if printed.left_out > 0 {
                     line.push_str(&format!(
@@ -105,9 +109,9 @@ async fn print(mut events: Receiver<Event>, call: CallId, mut is_over: oneshot::
 }
 
 /// Ends as the command did.
-fn told(result: &CallResult, printed: bool, screen: &mut Screen) -> Status {
+fn told(result: &CallResult, printed: bool, screen: &mut Console) -> ExitStatus {
     match &result.ending {
-        Ending::Completed(output) | Ending::Failed(output) => {
+        CallOutcome::Completed(output) | CallOutcome::Failed(output) => {
             let text = result.text();
             if printed {
                 let ours = text.split_inclusive('\n').filter(|line| line.starts_with("[byleave]"));
@@ -117,19 +121,22 @@ fn told(result: &CallResult, printed: bool, screen: &mut Screen) -> Status {
             }
             let code = output.data.as_ref().and_then(|data| data.get("exit")).and_then(Value::as_u64);
             match (&result.ending, code) {
-                (Ending::Completed(_), None) => Status::Completed,
-                (_, Some(code)) => Status::Command(u8::try_from(code).unwrap_or(1)),
+                (CallOutcome::Completed(_), None) => ExitStatus::Completed,
+                (_, Some(code)) => ExitStatus::Command(u8::try_from(code).unwrap_or(1)),
                 (_, None) => {
                     let error = result.error().unwrap_or_else(|| "it failed".into());
                     screen.say(&prose(&format!("byleave: {error}")));
-                    Status::NOT_RUN
+                    ExitStatus::NOT_RUN
                 }
             }
         }
-        Ending::Withheld(_) | Ending::Refused(_) | Ending::Unknown(_) | Ending::Rehearsed(_) => {
+        CallOutcome::Withheld(_)
+        | CallOutcome::Refused(_)
+        | CallOutcome::Unknown(_)
+        | CallOutcome::Rehearsed(_) => {
             let error = result.error().unwrap_or_else(|| "it did not run".into());
             screen.say(&prose(&format!("byleave: {error}")));
-            Status::NOT_RUN
+            ExitStatus::NOT_RUN
         }
     }
 }

@@ -7,15 +7,19 @@ use byleave::core::id::TenantId;
 use byleave_fleet::{BookHealth, BookLag, Fleet, Health};
 use serde_json::{Value, json};
 
-use crate::args::{Fleet as Command, FleetArgs};
-use crate::complaint::Complaint;
-use crate::options::Options;
-use crate::private::read_private;
-use crate::screen::{Screen, Tone, one_line, prose};
-use crate::status::Status;
+use crate::args::{FleetArgs, FleetCommand as Command};
+use crate::console::{Console, Tone, one_line, prose};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::private_file::read_private;
+use crate::resolved_options::ResolvedOptions;
 use crate::time::{now, span};
 
-pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen) -> Result<Status> {
+pub(crate) async fn run(
+    command: Command,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     match command {
         Command::Status(typed) => status(&typed, options, screen).await,
         Command::Resend(typed) => resend(&typed, options, screen).await,
@@ -25,7 +29,7 @@ pub(crate) async fn run(command: Command, options: &Options, screen: &mut Screen
 /// Reads the file of a fleet.
 pub(crate) fn fleet_of(path: &Path) -> Result<Fleet> {
     let flawed = |why: String| {
-        Complaint::new(format!("cannot use the fleet in `{}`: {why}", path.display())).hint(
+        CliError::new(format!("cannot use the fleet in `{}`: {why}", path.display())).hint(
             "docs/operations.md says what is in it; it holds keys, and only its owner may read it: `chmod 600`",
         )
     };
@@ -34,22 +38,22 @@ pub(crate) fn fleet_of(path: &Path) -> Result<Fleet> {
     Ok(Fleet::parse(text).map_err(|fault| flawed(fault.to_string()))?)
 }
 
-fn tenants(typed: &FleetArgs, options: &Options) -> Result<Vec<TenantId>> {
+fn tenants(typed: &FleetArgs, options: &ResolvedOptions) -> Result<Vec<TenantId>> {
     let named = typed.tenants.iter().map(|name| Ok(TenantId::new(name.as_str())?));
     std::iter::once(Ok(options.tenant.clone())).chain(named).collect()
 }
 
-async fn status(typed: &FleetArgs, options: &Options, screen: &mut Screen) -> Result<Status> {
+async fn status(typed: &FleetArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let health = fleet_of(&typed.file)?.look(&tenants(typed, options)?, now()).await;
     if screen.json() {
         screen.value(&as_json(&health));
     } else {
         show(&health, screen);
     }
-    Ok(if health.is_well() { Status::Completed } else { Status::Failed })
+    Ok(if health.is_well() { ExitStatus::Completed } else { ExitStatus::Failed })
 }
 
-fn show(health: &Health, screen: &mut Screen) {
+fn show(health: &Health, screen: &mut Console) {
     let mut say = |what: &str, stands: Result<String, &String>| match stands {
         Ok(stands) => screen.line(&prose(&format!("{what}: {stands}"))),
         Err(why) => screen.toned(Tone::Careful, &format!("{what}:"), &prose(&one_line(why))),
@@ -106,7 +110,7 @@ fn as_json(health: &Health) -> Value {
     })
 }
 
-async fn resend(typed: &FleetArgs, options: &Options, screen: &mut Screen) -> Result<Status> {
+async fn resend(typed: &FleetArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let fleet = fleet_of(&typed.file)?;
     let mut sent = serde_json::Map::new();
     for tenant in tenants(typed, options)? {
@@ -121,5 +125,5 @@ async fn resend(typed: &FleetArgs, options: &Options, screen: &mut Screen) -> Re
     } else {
         screen.say(&prose("`byleave fleet status` says when they have arrived"));
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }

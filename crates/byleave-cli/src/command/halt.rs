@@ -1,24 +1,28 @@
 //! `byleave halt`: refuses everything, in every process, until it is lifted.
 
 use anyhow::Result;
-use byleave::settings::Settings;
+use byleave::settings::GateSettings;
 use serde_json::json;
 
-use crate::args::{self, Ask};
-use crate::house::House;
-use crate::options::Options;
-use crate::screen::{Screen, one_line};
-use crate::status::Status;
+use crate::app_context::AppContext;
+use crate::args::{self, AskArg};
+use crate::console::{Console, one_line};
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::ResolvedOptions;
 
-pub(crate) async fn run(typed: args::Halt, options: &Options, screen: &mut Screen) -> Result<Status> {
+pub(crate) async fn run(
+    typed: args::HaltArgs,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     // Who halts before the first call means it as well.
-    let house = House::open_or_make(options)?;
-    let gate = house.gate(options, &options.cwd, Ask::None, Settings::default())?;
+    let house = AppContext::open_or_make(options)?;
+    let gate = house.gate(options, &options.cwd, AskArg::None, GateSettings::default())?;
     let by = &options.person.name;
     if typed.lift {
         gate.lift(&options.tenant, by).await?;
         tell(screen, false, "calls may begin again");
-        return Ok(Status::Completed);
+        return Ok(ExitStatus::Completed);
     }
     let why = typed.why.unwrap_or_else(|| format!("{by} said so"));
     gate.halt(&options.tenant, by, &why).await?;
@@ -26,10 +30,10 @@ pub(crate) async fn run(typed: args::Halt, options: &Options, screen: &mut Scree
     if !screen.json() {
         screen.hint("what runs already goes on to its end; `byleave halt --lift` lifts it");
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-fn tell(screen: &mut Screen, halted: bool, line: &str) {
+fn tell(screen: &mut Console, halted: bool, line: &str) {
     if screen.json() {
         screen.value(&json!({ "halted": halted }));
     } else {

@@ -11,31 +11,31 @@ use byleave::gate::Gate;
 use byleave_agent::history::{History, html, markdown};
 use serde_json::{Value, json};
 
-use crate::args::{Ask, Histories, HistoryForm, HistoryList};
-use crate::complaint::Complaint;
-use crate::house::House;
-use crate::options::Options;
-use crate::screen::{Screen, Tone, one_line, prose};
-use crate::status::Status;
-use crate::talk;
+use crate::agent_setup;
+use crate::app_context::AppContext;
+use crate::args::{AskArg, HistoryCommand, HistoryFormat, HistoryListArgs};
+use crate::console::{Console, Tone, one_line, prose};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::ResolvedOptions;
 
 pub(crate) async fn run(
-    command: Option<Histories>,
-    options: &Options,
-    screen: &mut Screen,
-) -> Result<Status> {
-    let house = House::open_to_read(options, None)?;
+    command: Option<HistoryCommand>,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    let house = AppContext::open_to_read(options, None)?;
     // Only to read by: what is settled is reported, and nothing is driven.
-    let gate = house.gate(options, &options.cwd, Ask::None, options.chosen.gate())?;
-    let reader = Reader { gate, house, options };
-    match command.unwrap_or_else(|| Histories::List(HistoryList::default())) {
-        Histories::List(list) => reader.list(&list, screen).await,
-        Histories::Show { session } => {
+    let gate = house.gate(options, &options.cwd, AskArg::None, options.chosen.gate())?;
+    let reader = HistoryReader { gate, house, options };
+    match command.unwrap_or_else(|| HistoryCommand::List(HistoryListArgs::default())) {
+        HistoryCommand::List(list) => reader.list(&list, screen).await,
+        HistoryCommand::Show { session } => {
             let history = reader.named(&session).await?;
             show(&history, screen)?;
-            Ok(Status::Completed)
+            Ok(ExitStatus::Completed)
         }
-        Histories::Export { session, form, to } => {
+        HistoryCommand::Export { session, form, to } => {
             let history = reader.named(&session).await?;
             let text = written(&history, form)?;
             match to {
@@ -47,32 +47,32 @@ pub(crate) async fn run(
                 // Exact: it is for a file or another program.
                 None => screen.trusted(&text),
             }
-            Ok(Status::Completed)
+            Ok(ExitStatus::Completed)
         }
     }
 }
 
-struct Reader<'a> {
+struct HistoryReader<'a> {
     gate: Gate,
-    house: House,
-    options: &'a Options,
+    house: AppContext,
+    options: &'a ResolvedOptions,
 }
 
-impl Reader<'_> {
+impl HistoryReader<'_> {
     async fn named(&self, session: &str) -> Result<History> {
-        let session = talk::session(session, &self.house, self.options).await?;
+        let session = agent_setup::session(session, &self.house, self.options).await?;
         self.of(&session).await
     }
 
     async fn of(&self, session: &SessionId) -> Result<History> {
-        let conversation = talk::conversation(&self.gate, &self.house, self.options, session).await?;
+        let conversation = agent_setup::conversation(&self.gate, &self.house, self.options, session).await?;
         Ok(History::of(session.as_str(), &conversation))
     }
 
-    async fn list(&self, list: &HistoryList, screen: &mut Screen) -> Result<Status> {
+    async fn list(&self, list: &HistoryListArgs, screen: &mut Console) -> Result<ExitStatus> {
         let mut values = Vec::new();
         let mut shown = 0;
-        for session in talk::sessions(&self.house, self.options).await? {
+        for session in agent_setup::sessions(&self.house, self.options).await? {
             if shown >= list.limit {
                 break;
             }
@@ -100,27 +100,27 @@ impl Reader<'_> {
                 continue;
             }
             screen.title(&one_line(history.first_words()));
-            screen.line(&one_line(&format!("  {}", talk::about(&history))));
+            screen.line(&one_line(&format!("  {}", agent_setup::about(&history))));
         }
         if screen.json() {
             screen.value(&Value::Array(values));
         } else if shown == 0 {
             screen.say("there is no such conversation; `byleave run` begins one");
         }
-        Ok(Status::Completed)
+        Ok(ExitStatus::Completed)
     }
 }
 
 /// A conversation in a form.
-pub(super) fn written(history: &History, form: HistoryForm) -> Result<String> {
+pub(super) fn written(history: &History, form: HistoryFormat) -> Result<String> {
     Ok(match form {
-        HistoryForm::Markdown => markdown(history),
-        HistoryForm::Html => html(history),
-        HistoryForm::Json => format!("{}\n", serde_json::to_string_pretty(history)?),
+        HistoryFormat::Markdown => markdown(history),
+        HistoryFormat::Html => html(history),
+        HistoryFormat::Json => format!("{}\n", serde_json::to_string_pretty(history)?),
     })
 }
 
-fn show(history: &History, screen: &mut Screen) -> Result<()> {
+fn show(history: &History, screen: &mut Console) -> Result<()> {
     if screen.json() {
         screen.value(&serde_json::to_value(history)?);
     } else {
@@ -134,7 +134,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<()> {
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
     let cannot = |error: std::io::Error| {
-        Complaint::new(format!("cannot write `{}`: {error}", path.display()))
+        CliError::new(format!("cannot write `{}`: {error}", path.display()))
             .hint("name a file that is not there")
     };
     Ok(written.map_err(cannot)?)

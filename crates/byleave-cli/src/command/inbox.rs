@@ -2,8 +2,8 @@
 
 mod answer;
 mod digest;
-mod held;
-mod leave;
+mod standing_approval;
+mod withheld_result;
 
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
@@ -12,65 +12,69 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
-use byleave::approve::Reply;
-use byleave::book::{Book as _, Page, QuestionFilter};
+use byleave::approver::Reply;
+use byleave::audit_log::{AuditLog as _, PageRequest, QuestionFilter};
+use byleave::core::approval_scopes::offers;
 use byleave::core::id::QuestionId;
-use byleave::core::offer::offers;
 use byleave::core::question::QuestionKind;
+use byleave::core::question_view::{QuestionView, RehearsalView};
 use byleave::core::render::{LineRole, render};
-use byleave::core::sheet::{Seen, Sheet};
 use byleave::ledger::Ledger as _;
-use byleave_terminal::inbox::{self, Clerk, Left};
+use byleave_terminal::inbox::{self, InboxBackend, InboxExit};
 use serde_json::{Value, json};
 use tokio::signal::ctrl_c;
 use tokio::task::spawn_blocking;
 
-use crate::args::{Ask, Inbox, List};
-use crate::ask::{self, drive, waive};
-use crate::complaint::Complaint;
+use crate::app_context::AppContext;
+use crate::args::{AskArg, InboxCommand, ListArgs};
+use crate::call_display::{self, table};
+use crate::console::{Console, one_line};
+use crate::drive_call::{self, drive, waive};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
 use crate::hook;
-use crate::house::House;
-use crate::ids::{self, short};
-use crate::json;
-use crate::options::Options;
-use crate::person::{Behind, is_dumb, manner};
-use crate::screen::{Screen, one_line};
-use crate::show::{self, table};
-use crate::status::Status;
+use crate::json_output;
+use crate::resolved_options::ResolvedOptions;
+use crate::short_ids::{self, short};
+use crate::terminal_approver::{LocalBackend, is_dumb, manner};
 use crate::time::{now, span, utc};
 
-pub(crate) async fn run(command: Option<Inbox>, options: &Options, screen: &mut Screen) -> Result<Status> {
+pub(crate) async fn run(
+    command: Option<InboxCommand>,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     let Some(command) = command else {
         // At a terminal the questions are there to be answered; elsewhere they are listed.
         return match is_seen(screen) {
             true => sit(None, options, screen).await,
-            false => list(List::default(), options, screen).await,
+            false => list(ListArgs::default(), options, screen).await,
         };
     };
     match command {
-        Inbox::List(which) => list(which, options, screen).await,
-        Inbox::Open { id } => sit(Some(&id), options, screen).await,
-        Inbox::Show { id } => show(&id, options, screen).await,
-        Inbox::Answer { id, answer, digest } => {
+        InboxCommand::List(which) => list(which, options, screen).await,
+        InboxCommand::Open { id } => sit(Some(&id), options, screen).await,
+        InboxCommand::Show { id } => show(&id, options, screen).await,
+        InboxCommand::Answer { id, answer, digest } => {
             answer::run(&id, answer, digest.as_deref(), options, screen).await
         }
     }
 }
 
 /// The full screen, until the person leaves it, or has answered the one question that they came for.
-async fn sit(id: Option<&str>, options: &Options, screen: &mut Screen) -> Result<Status> {
+async fn sit(id: Option<&str>, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     if !is_seen(screen) {
-        let nobody = Complaint::new("there is no terminal to show it on");
+        let nobody = CliError::new("there is no terminal to show it on");
         return Err(nobody
             .hint("`byleave inbox show ID` prints it, `byleave inbox answer ID` answers")
             .into());
     }
-    let house = House::open_or_make(options)?;
+    let house = AppContext::open_or_make(options)?;
     let only = match id {
-        Some(id) => Some(ids::question(&house, id).await?),
+        Some(id) => Some(short_ids::question(&house, id).await?),
         None => None,
     };
-    let clerk: Arc<dyn Clerk> = Arc::new(Behind::new(options, &house));
+    let clerk: Arc<dyn InboxBackend> = Arc::new(LocalBackend::new(options, &house));
     let manner = manner(options);
     let ends = Arc::new(AtomicBool::new(false));
     let heard = Arc::clone(&ends);
@@ -87,61 +91,61 @@ async fn sit(id: Option<&str>, options: &Options, screen: &mut Screen) -> Result
         }
     };
     Ok(match left.context("the inbox broke")?.context("the terminal broke")? {
-        Left::Answered(sheet, reply) => return answered(&house, &sheet, reply, options, screen).await,
+        InboxExit::Answered(sheet, reply) => return answered(&house, &sheet, reply, options, screen).await,
         // What was gone, or was put away, may have gone on without us.
-        Left::Quit if only.is_some() => return stands(&house, only, options, screen).await,
-        Left::Quit => Status::Completed,
-        Left::Gone if !heard.load(Ordering::Relaxed) => Status::Completed,
-        Left::Gone | Left::Aborted => Status::Aborted,
+        InboxExit::Quit if only.is_some() => return stands(&house, only, options, screen).await,
+        InboxExit::Quit => ExitStatus::Completed,
+        InboxExit::Gone if !heard.load(Ordering::Relaxed) => ExitStatus::Completed,
+        InboxExit::Gone | InboxExit::Aborted => ExitStatus::Aborted,
     })
 }
 
 /// Gives the answer as who is here, and drives the call on.
 async fn answered(
-    house: &House,
-    sheet: &Sheet,
+    house: &AppContext,
+    sheet: &QuestionView,
     reply: Reply,
-    options: &Options,
-    screen: &mut Screen,
-) -> Result<Status> {
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     let workspace = house.workspace_of(sheet.call).await?;
-    let gate = house.gate(options, &workspace, Ask::Inbox, options.chosen.gate())?;
+    let gate = house.gate(options, &workspace, AskArg::Inbox, options.chosen.gate())?;
     waive(&gate, options).await?;
-    let driven = ask::answered(&gate, &sheet.question, reply, options, screen).await?;
-    show::standing(screen, &driven.standing);
+    let driven = drive_call::answered(&gate, &sheet.question, reply, options, screen).await?;
+    call_display::standing(screen, &driven.standing);
     Ok(driven.status())
 }
 
 /// How the call of a question stands, after it was looked at and not answered here.
 async fn stands(
-    house: &House,
+    house: &AppContext,
     question: Option<QuestionId>,
-    options: &Options,
-    screen: &mut Screen,
-) -> Result<Status> {
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     let call = match question {
         Some(question) => house.book.call_of(question).await?,
         None => None,
     };
-    let Some(call) = call else { return Ok(Status::Completed) };
+    let Some(call) = call else { return Ok(ExitStatus::Completed) };
     let workspace = house.workspace_of(call).await?;
-    let gate = house.gate(options, &workspace, Ask::Inbox, options.chosen.gate())?;
+    let gate = house.gate(options, &workspace, AskArg::Inbox, options.chosen.gate())?;
     let driven = drive(&gate, call, hook::resume(&gate, call, options), options, screen).await;
-    show::standing(screen, &driven.standing);
+    call_display::standing(screen, &driven.standing);
     Ok(driven.status())
 }
 
 /// Whether somebody is at a terminal that can be drawn on.
-fn is_seen(screen: &Screen) -> bool {
+fn is_seen(screen: &Console) -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal() && !screen.json() && !is_dumb()
 }
 
-async fn list(which: List, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let house = House::open_to_read(options, None)?;
+async fn list(which: ListArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let house = AppContext::open_to_read(options, None)?;
     let filter = QuestionFilter { session: which.session, ..QuestionFilter::default() };
-    let open = house.book.questions(filter, Page::first(which.limit)).await?;
+    let open = house.book.questions(filter, PageRequest::first(which.limit)).await?;
     if screen.json() {
-        screen.value(&open.iter().map(json::question_item).collect());
+        screen.value(&open.iter().map(json_output::question_item).collect());
     } else if open.is_empty() {
         screen.say("no question is open");
     } else {
@@ -163,24 +167,24 @@ async fn list(which: List, options: &Options, screen: &mut Screen) -> Result<Sta
             .collect();
         table(screen, &["ID", "ASKED", "LEFT", "KIND", "AGENT", "TOOL", "WHAT"], &rows);
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
 /// The question as everyone sees it: from the verified record, by the one renderer.
-async fn show(id: &str, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let house = House::open_to_read(options, None)?;
-    let question = ids::question(&house, id).await?;
-    let gate = house.gate(options, &options.cwd, Ask::Inbox, options.chosen.gate())?;
-    let sheet = gate.sheet(question).await.map_err(Complaint::from)?;
+async fn show(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let house = AppContext::open_to_read(options, None)?;
+    let question = short_ids::question(&house, id).await?;
+    let gate = house.gate(options, &options.cwd, AskArg::Inbox, options.chosen.gate())?;
+    let sheet = gate.sheet(question).await.map_err(CliError::from)?;
     let rendering = render(&sheet);
     if screen.json() {
         let mut value = json!(sheet);
         if let Value::Object(fields) = &mut value {
-            fields.insert("question".into(), json::question(&sheet.question));
+            fields.insert("question".into(), json_output::question(&sheet.question));
             fields.insert("rendering".into(), json!(rendering));
         }
         screen.value(&value);
-        return Ok(Status::Completed);
+        return Ok(ExitStatus::Completed);
     }
     let lines = rendering.wrapped(screen.columns().unwrap_or(usize::MAX));
     for line in &lines {
@@ -207,7 +211,7 @@ async fn show(id: &str, options: &Options, screen: &mut Screen) -> Result<Status
     } else if rendering.complete {
         let confirm = if sheet.question.kind == QuestionKind::Checkpoint { " --confirm release" } else { "" };
         // Only of what was seen on a copy can a part be kept.
-        let stands = matches!(&sheet.seen, Some(Seen::Ran { rehearsal, .. }) if rehearsal.stands());
+        let stands = matches!(&sheet.seen, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.stands());
         let part = if stands { "part, " } else { "" };
         let leave = if offers(&sheet).is_ok() { "leave, " } else { "" };
         screen.hint(&format!(
@@ -219,7 +223,7 @@ async fn show(id: &str, options: &Options, screen: &mut Screen) -> Result<Status
             "it cannot be shown in full, so it cannot be approved: `byleave inbox answer {id} no`"
         ));
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
 const fn kind(kind: QuestionKind) -> &'static str {

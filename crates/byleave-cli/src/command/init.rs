@@ -3,117 +3,122 @@
 //! A plan says what each file becomes, before any is touched; what is taken back is planned the same way. Secrets are never shown.
 
 mod apply;
-mod back;
 mod plan;
-mod tell;
+mod report;
+mod revert;
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 use byleave_sandbox::launch::RunAs;
-use byleave_sandbox::probe::Probe;
+use byleave_sandbox::probe::ProbeReport;
 use serde_json::{Value, json};
 
-use self::plan::Plan;
-use crate::agents::{self, Agent, Programs};
-use crate::args::Init;
+use self::plan::InitPlan;
+use crate::agent_configs::{self, KnownAgent, ProgramPaths};
+use crate::args::InitArgs;
+use crate::call_display::table;
 use crate::command::doctor::can_run;
-use crate::complaint::Complaint;
-use crate::options::Options;
-use crate::screen::{Screen, one_line};
-use crate::setups::{self, Setup};
-use crate::show::table;
-use crate::status::Status;
+use crate::console::{Console, one_line};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::init_journal::{self, InitJournal};
+use crate::resolved_options::ResolvedOptions;
 
-pub(crate) fn run(typed: &Init, options: &Options, screen: &mut Screen) -> Result<Status> {
+pub(crate) fn run(typed: &InitArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let project = typed.project.then(|| PathBuf::from(&options.cwd));
     match typed.agent {
         _ if typed.undo => undo(typed, project.as_ref(), options, screen),
         Some(agent) => set_up(agent, project, typed.dry_run, options, screen),
         None if typed.project || typed.dry_run => {
-            Err(Complaint::new("no agent is named").hint("`byleave init` says which there are").into())
+            Err(CliError::new("no agent is named").hint("`byleave init` says which there are").into())
         }
         None => list(options, screen),
     }
 }
 
 /// Where this program and its hook lie. An agent whose hook is missing would go ahead, or stop altogether.
-pub(crate) fn programs() -> Result<Programs> {
+pub(crate) fn programs() -> Result<ProgramPaths> {
     let gateway = std::env::current_exe()?;
     let hook = gateway.with_file_name("byleave-hook");
     if !hook.is_file() {
-        let missing = Complaint::new(format!("there is no `{}`", hook.display()));
+        let missing = CliError::new(format!("there is no `{}`", hook.display()));
         return Err(missing.hint("install `byleave-hook` beside this program: both belong together").into());
     }
-    Ok(Programs { gateway, hook })
+    Ok(ProgramPaths { gateway, hook })
 }
 
 fn set_up(
-    agent: Agent,
+    agent: KnownAgent,
     project: Option<PathBuf>,
     is_dry: bool,
-    options: &Options,
-    screen: &mut Screen,
-) -> Result<Status> {
-    let plan = Plan::of(agent, project, &programs()?, options)?;
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    let plan = InitPlan::of(agent, project, &programs()?, options)?;
     if is_dry {
-        tell::diffs(&plan.texts(), screen);
+        report::diffs(&plan.texts(), screen);
     } else if plan.changes_something() {
         apply::apply(&plan, options)?;
     }
-    let cannot_run = can_run(&Probe::here(RunAs::Caller), &options.waived).err();
-    tell::plan(&plan, is_dry, cannot_run.as_ref(), screen);
-    Ok(Status::Completed)
+    let cannot_run = can_run(&ProbeReport::here(RunAs::Caller), &options.waived).err();
+    report::plan(&plan, is_dry, cannot_run.as_ref(), screen);
+    Ok(ExitStatus::Completed)
 }
 
-fn undo(typed: &Init, project: Option<&PathBuf>, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let all = setups::all(options)?;
-    let is_meant = |setup: &&Setup| {
+fn undo(
+    typed: &InitArgs,
+    project: Option<&PathBuf>,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    let all = init_journal::all(options)?;
+    let is_meant = |setup: &&InitJournal| {
         typed.agent.is_none_or(|agent| setup.agent == agent)
             && (project.is_none() && (typed.agent.is_none() || setup.project.is_none())
                 || setup.project.as_ref() == project)
     };
-    let meant: Vec<&Setup> = all.iter().filter(is_meant).collect();
+    let meant: Vec<&InitJournal> = all.iter().filter(is_meant).collect();
     let mut told = Vec::new();
     for setup in &meant {
         let others = all.iter().filter(|other| !std::ptr::eq(*other, *setup));
-        let back = back::Back::of(setup, others, options)?;
+        let back = revert::RevertPlan::of(setup, others, options)?;
         if typed.dry_run {
-            tell::diffs(&back.texts(), screen);
+            report::diffs(&back.texts(), screen);
         } else {
             back.apply(options)?;
         }
-        told.push(tell::back(&back, typed.dry_run, screen));
+        told.push(report::back(&back, typed.dry_run, screen));
     }
     if screen.json() {
         screen.value(&json!({ "undone": told, "dry_run": typed.dry_run }));
     } else if meant.is_empty() {
         screen.line("nothing was set up; nothing was changed");
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
 /// Which agents there are, and which are set up.
-fn list(options: &Options, screen: &mut Screen) -> Result<Status> {
+fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let places = options.agent_places(None)?;
-    let all = setups::all(options)?;
-    let found = Agent::ALL.map(|agent| {
-        let traces = agents::traces(agent, &places);
+    let all = init_journal::all(options)?;
+    let found = KnownAgent::ALL.map(|agent| {
+        let traces = agent_configs::traces(agent, &places);
         let trace = traces.into_iter().find(|trace| trace.exists());
-        let set_up: Vec<&Setup> = all.iter().filter(|setup| setup.agent == agent).collect();
+        let set_up: Vec<&InitJournal> = all.iter().filter(|setup| setup.agent == agent).collect();
         (agent, trace, set_up)
     });
     if screen.json() {
-        let one = |(agent, trace, set_up): &(Agent, Option<PathBuf>, Vec<&Setup>)| -> Value {
+        let one = |(agent, trace, set_up): &(KnownAgent, Option<PathBuf>, Vec<&InitJournal>)| -> Value {
             let places: Vec<_> = set_up.iter().map(|setup| setup.project.as_ref()).collect();
             let own = places.iter().any(Option::is_none);
             let projects: Vec<_> = places.into_iter().flatten().collect();
             json!({ "agent": agent.name(), "found": trace, "set_up": own, "projects": projects })
         };
         screen.value(&found.iter().map(one).collect());
-        return Ok(Status::Completed);
+        return Ok(ExitStatus::Completed);
     }
-    let row = |(agent, trace, set_up): &(Agent, Option<PathBuf>, Vec<&Setup>)| {
+    let row = |(agent, trace, set_up): &(KnownAgent, Option<PathBuf>, Vec<&InitJournal>)| {
         let trace = trace.as_ref().map_or_else(|| "-".to_owned(), |trace| one_line(&trace.to_string_lossy()));
         let own = set_up.iter().any(|setup| setup.project.is_none());
         let projects = set_up.iter().filter(|setup| setup.project.is_some()).count();
@@ -127,5 +132,5 @@ fn list(options: &Options, screen: &mut Screen) -> Result<Status> {
     };
     table(screen, &["AGENT", "SET UP", "FOUND"], &found.iter().map(row).collect::<Vec<_>>());
     screen.hint("`byleave init AGENT --dry-run` shows what would change");
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }

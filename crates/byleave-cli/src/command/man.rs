@@ -8,19 +8,19 @@ use clap::{Command, CommandFactory as _};
 use clap_mangen::Man as Page;
 use serde_json::json;
 
-use crate::args::{Args, Man};
-use crate::complaint::Complaint;
-use crate::screen::{Screen, one_line};
-use crate::show::counted;
-use crate::status::Status;
+use crate::args::{Args, ManArgs};
+use crate::call_display::counted;
+use crate::console::{Console, one_line};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
 
 /// A page, and the words that its command is called by.
-struct Written {
+struct ManPage {
     words: Vec<String>,
     text: String,
 }
 
-impl Written {
+impl ManPage {
     fn file(&self) -> String {
         let mut name = "byleave".to_owned();
         for word in &self.words {
@@ -32,7 +32,7 @@ impl Written {
     }
 }
 
-pub(crate) fn run(typed: &Man, screen: &mut Screen) -> Result<Status> {
+pub(crate) fn run(typed: &ManArgs, screen: &mut Console) -> Result<ExitStatus> {
     let mut root = Args::command();
     root.build();
     let mut pages = Vec::new();
@@ -41,7 +41,7 @@ pub(crate) fn run(typed: &Man, screen: &mut Screen) -> Result<Status> {
         put(dir, &pages)?;
     }
     if screen.json() {
-        let page = |page: &Written| json!({ "command": page.words, "file": page.file(), "text": page.text });
+        let page = |page: &ManPage| json!({ "command": page.words, "file": page.file(), "text": page.text });
         screen.value(&pages.iter().map(page).collect());
     } else if let Some(dir) = &typed.dir {
         let many = counted(pages.len() as u64, "page");
@@ -49,15 +49,15 @@ pub(crate) fn run(typed: &Man, screen: &mut Screen) -> Result<Status> {
     } else if let Some(main) = pages.first() {
         screen.trusted(&main.text);
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-fn write(command: &Command, above: &[String], pages: &mut Vec<Written>) -> Result<()> {
+fn write(command: &Command, above: &[String], pages: &mut Vec<ManPage>) -> Result<()> {
     let mut text = Vec::new();
     let page = command.clone().version(env!("CARGO_PKG_VERSION"));
     let whole = concat!("byleave ", env!("CARGO_PKG_VERSION"));
     Page::new(page).source(whole).manual("Byleave").render(&mut text)?;
-    pages.push(Written { words: above.to_vec(), text: String::from_utf8(text)? });
+    pages.push(ManPage { words: above.to_vec(), text: String::from_utf8(text)? });
     for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help" && !inner.is_hide_set())
     {
         let words = above.iter().cloned().chain([inner.get_name().to_owned()]).collect::<Vec<_>>();
@@ -66,9 +66,9 @@ fn write(command: &Command, above: &[String], pages: &mut Vec<Written>) -> Resul
     Ok(())
 }
 
-fn put(dir: &Path, pages: &[Written]) -> Result<()> {
+fn put(dir: &Path, pages: &[ManPage]) -> Result<()> {
     let wrong = |error: std::io::Error| {
-        Complaint::new(format!("cannot write the pages to `{}`: {error}", dir.display()))
+        CliError::new(format!("cannot write the pages to `{}`: {error}", dir.display()))
             .hint("name a directory that you may write, as in `--dir ~/.local/share/man/man1`")
     };
     fs::create_dir_all(dir).map_err(wrong)?;

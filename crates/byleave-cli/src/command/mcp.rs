@@ -10,22 +10,26 @@ mod wrap;
 
 use anyhow::Result;
 
-use crate::args::Mcp;
-use crate::options::Options;
-use crate::screen::Screen;
-use crate::status::Status;
+use crate::args::McpCommand;
+use crate::console::Console;
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::ResolvedOptions;
 
-pub(crate) async fn run(command: Option<Mcp>, options: &Options, screen: &mut Screen) -> Result<Status> {
-    match command.unwrap_or(Mcp::List) {
-        Mcp::Serve(typed) => serve::run(typed, options, screen).await,
-        Mcp::Wrap(typed) => wrap::run(typed, options, screen).await,
-        Mcp::Add(typed) => add::run(typed, options, screen),
-        Mcp::List => list::run(options, screen),
-        Mcp::Show { name } => list::show(&name, options, screen),
-        Mcp::Trust { name } => trust::run(&name, options, screen).await,
-        Mcp::Login(typed) => login::run(&typed, options, screen).await,
-        Mcp::Logout { name } => login::logout(&name, options, screen),
-        Mcp::Remove { name } => add::remove(&name, options, screen),
-        Mcp::Test { name } => trust::test(&name, options, screen).await,
+pub(crate) async fn run(
+    command: Option<McpCommand>,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    match command.unwrap_or(McpCommand::List) {
+        McpCommand::Serve(typed) => serve::run(typed, options, screen).await,
+        McpCommand::Wrap(typed) => wrap::run(typed, options, screen).await,
+        McpCommand::Add(typed) => add::run(typed, options, screen),
+        McpCommand::List => list::run(options, screen),
+        McpCommand::Show { name } => list::show(&name, options, screen),
+        McpCommand::Trust { name } => trust::run(&name, options, screen).await,
+        McpCommand::Login(typed) => login::run(&typed, options, screen).await,
+        McpCommand::Logout { name } => login::logout(&name, options, screen),
+        McpCommand::Remove { name } => add::remove(&name, options, screen),
+        McpCommand::Test { name } => trust::test(&name, options, screen).await,
     }
 }

@@ -1,23 +1,31 @@
 //! `byleave persona`: who a model can be, and what it is told.
 
 use anyhow::Result;
-use byleave_agent::by_blocks::Calling;
-use byleave_agent::persona::{Calls, Described, Origin, Persona};
+use byleave_agent::persona::{Persona, PersonaSource, ToolCallFormat, ToolDescription};
+use byleave_agent::tool_block_adapter::ToolCallStyle;
 use serde_json::{Value, json};
 
-use crate::args::Personas;
-use crate::options::Options;
-use crate::screen::{Screen, Tone, one_line, prose};
-use crate::status::Status;
-use crate::talk;
-use crate::tools;
+use crate::agent_setup;
+use crate::args::PersonaCommand;
+use crate::console::{Console, Tone, one_line, prose};
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::ResolvedOptions;
+use crate::tool_catalog;
 
-pub(crate) fn run(command: Option<Personas>, options: &Options, screen: &mut Screen) -> Result<Status> {
-    match command.unwrap_or(Personas::List) {
-        Personas::List => list(options, screen),
-        Personas::Show { name, calling } => {
-            let calls = if Calling::from(calling) == Calling::Blocks { Calls::Blocks } else { Calls::Native };
-            let found = talk::persona(&name, options)?;
+pub(crate) fn run(
+    command: Option<PersonaCommand>,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    match command.unwrap_or(PersonaCommand::List) {
+        PersonaCommand::List => list(options, screen),
+        PersonaCommand::Show { name, calling } => {
+            let calls = if ToolCallStyle::from(calling) == ToolCallStyle::Blocks {
+                ToolCallFormat::Blocks
+            } else {
+                ToolCallFormat::Native
+            };
+            let found = agent_setup::persona(&name, options)?;
             let prompt = found.persona.prompt(&described(options)?, calls);
             if screen.json() {
                 let (persona, origin) = (&found.persona, origin(&found.origin));
@@ -29,24 +37,24 @@ pub(crate) fn run(command: Option<Personas>, options: &Options, screen: &mut Scr
             } else {
                 screen.text(&prompt);
             }
-            Ok(Status::Completed)
+            Ok(ExitStatus::Completed)
         }
-        Personas::Export { name } => {
-            let found = talk::persona(&name, options)?;
+        PersonaCommand::Export { name } => {
+            let found = agent_setup::persona(&name, options)?;
             let prompt = found.persona.export(&described(options)?);
             if screen.json() {
                 screen.value(&json!({ "persona": found.key, "prompt": prompt }));
             } else {
                 screen.text(&prompt);
             }
-            Ok(Status::Completed)
+            Ok(ExitStatus::Completed)
         }
     }
 }
 
-fn list(options: &Options, screen: &mut Screen) -> Result<Status> {
-    let all = Persona::all(talk::personas(options).as_deref())?;
-    let mut status = Status::Completed;
+fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let all = Persona::all(agent_setup::personas(options).as_deref())?;
+    let mut status = ExitStatus::Completed;
     let mut values = Vec::new();
     for found in all {
         match found {
@@ -56,14 +64,14 @@ fn list(options: &Options, screen: &mut Screen) -> Result<Status> {
             })),
             Ok(found) => {
                 let from = match &found.origin {
-                    Origin::Builtin => String::new(),
-                    Origin::File(path) => format!(" ({})", path.display()),
+                    PersonaSource::Builtin => String::new(),
+                    PersonaSource::File(path) => format!(" ({})", path.display()),
                 };
                 let line = format!("{:<10} {}{from}", found.key, found.persona.description);
                 screen.line(&one_line(&line));
             }
             Err(fault) => {
-                status = Status::Failed;
+                status = ExitStatus::Failed;
                 screen.toned(Tone::Bad, "error:", &prose(&fault.to_string()));
             }
         }
@@ -74,15 +82,15 @@ fn list(options: &Options, screen: &mut Screen) -> Result<Status> {
     Ok(status)
 }
 
-fn origin(origin: &Origin) -> Value {
+fn origin(origin: &PersonaSource) -> Value {
     match origin {
-        Origin::Builtin => json!("built in"),
-        Origin::File(path) => json!(path.to_string_lossy()),
+        PersonaSource::Builtin => json!("built in"),
+        PersonaSource::File(path) => json!(path.to_string_lossy()),
     }
 }
 
 /// The tools that are here, as a model is told of them.
-fn described(options: &Options) -> Result<Vec<Described>> {
-    let catalog = tools::catalog(options, &options.cwd, None)?;
-    Ok(catalog.list().iter().map(|entry| Described::from(entry.manifest())).collect())
+fn described(options: &ResolvedOptions) -> Result<Vec<ToolDescription>> {
+    let catalog = tool_catalog::catalog(options, &options.cwd, None)?;
+    Ok(catalog.list().iter().map(|entry| ToolDescription::from(entry.manifest())).collect())
 }

@@ -1,41 +1,45 @@
 //! `byleave policy`: the rules in force, and whether a file of rules is right.
 
-mod past;
+mod recorded_calls;
 mod replay;
 mod suggest;
 
 use std::path::Path;
 
 use anyhow::Result;
-use byleave::core::policy::{BUILTIN, FileFault, Layer, Policy as Compiled, Rule, builtin};
-use byleave::policy_files::{LoadFault, Loaded, PROJECT, PolicyFile};
+use byleave::core::policy::{BUILTIN, Layer, Policy as Compiled, PolicyFileError, Rule, builtin};
+use byleave::policy_files::{LoadedPolicy, PROJECT, PolicyFile, PolicyLoadError};
 use serde_json::{Value, json};
 
-use crate::args::{LayerArg, Policy};
-use crate::complaint::Complaint;
-use crate::options::{Options, real_path};
-use crate::rules::Rules;
-use crate::scope;
-use crate::screen::{Screen, Tone, one_line};
-use crate::show::{counted, table};
-use crate::status::Status;
+use crate::active_policy::ActivePolicy;
+use crate::approval_scope;
+use crate::args::{LayerArg, PolicyCommand};
+use crate::call_display::{counted, table};
+use crate::console::{Console, Tone, one_line};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::{ResolvedOptions, real_path};
 
-pub(crate) async fn run(command: Option<Policy>, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let state = real_path(&options.state)?.ok_or_else(Complaint::homeless)?;
-    let rules = Rules { options, workspace: &options.cwd, state: &state };
-    match command.unwrap_or(Policy::Show) {
-        Policy::Show => show(&rules.load()?, screen),
-        Policy::Check { file, layer } => return check(&rules, &file, layer, screen),
-        Policy::Test => test(&rules.load()?, screen),
-        Policy::Builtin if screen.json() => screen.value(&json!({ "toml": BUILTIN })),
-        Policy::Builtin => screen.trusted(BUILTIN),
-        Policy::Suggest => return suggest::run(options, &rules, screen).await,
-        Policy::Replay { file } => return replay::run(&file, options, &rules, screen).await,
+pub(crate) async fn run(
+    command: Option<PolicyCommand>,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    let state = real_path(&options.state)?.ok_or_else(CliError::homeless)?;
+    let rules = ActivePolicy { options, workspace: &options.cwd, state: &state };
+    match command.unwrap_or(PolicyCommand::Show) {
+        PolicyCommand::Show => show(&rules.load()?, screen),
+        PolicyCommand::Check { file, layer } => return check(&rules, &file, layer, screen),
+        PolicyCommand::Test => test(&rules.load()?, screen),
+        PolicyCommand::Builtin if screen.json() => screen.value(&json!({ "toml": BUILTIN })),
+        PolicyCommand::Builtin => screen.trusted(BUILTIN),
+        PolicyCommand::Suggest => return suggest::run(options, &rules, screen).await,
+        PolicyCommand::Replay { file } => return replay::run(&file, options, &rules, screen).await,
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-fn show(loaded: &Loaded, screen: &mut Screen) {
+fn show(loaded: &LoadedPolicy, screen: &mut Console) {
     if screen.json() {
         let rules: Vec<Value> = loaded.policy.rules().map(rule_json).collect();
         let files: Vec<Value> = loaded.files.iter().map(file_json).collect();
@@ -63,7 +67,7 @@ fn row(rule: &Rule) -> Vec<String> {
 }
 
 fn rule_json(rule: &Rule) -> Value {
-    let written = |patterns: &[_]| patterns.iter().map(scope::written).collect::<Vec<_>>();
+    let written = |patterns: &[_]| patterns.iter().map(approval_scope::written).collect::<Vec<_>>();
     json!({
         "id": rule.id,
         "layer": rule.layer,
@@ -83,21 +87,26 @@ fn file_json(file: &PolicyFile) -> Value {
     json!({ "layer": file.layer, "path": file.path })
 }
 
-fn check(rules: &Rules<'_>, path: &Path, layer: Option<LayerArg>, screen: &mut Screen) -> Result<Status> {
+fn check(
+    rules: &ActivePolicy<'_>,
+    path: &Path,
+    layer: Option<LayerArg>,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     let layer =
         layer.map_or_else(|| if path.ends_with(PROJECT) { Layer::Project } else { Layer::User }, Layer::from);
     let file = PolicyFile { layer, path: path.to_path_buf(), named: true };
     let read = match rules.read(&file) {
-        Err(LoadFault::File(fault)) if screen.json() => {
+        Err(PolicyLoadError::File(fault)) if screen.json() => {
             screen.value(&flaws_json(&fault));
-            return Ok(Status::Unusable);
+            return Ok(ExitStatus::Unusable);
         }
         read => read?,
     };
     // Right by itself is not enough: it must go with the built-in rules.
-    let mut all = builtin(&rules.places()).map_err(LoadFault::from)?;
+    let mut all = builtin(&rules.places()).map_err(PolicyLoadError::from)?;
     all.extend(read.rules.iter().cloned());
-    Compiled::new(all).map_err(LoadFault::from)?;
+    Compiled::new(all).map_err(PolicyLoadError::from)?;
     if screen.json() {
         screen.value(&json!({
             "file": path,
@@ -106,7 +115,7 @@ fn check(rules: &Rules<'_>, path: &Path, layer: Option<LayerArg>, screen: &mut S
             "examples_checked": read.checked,
             "examples_unchecked": read.unchecked.iter().map(|one| &one.example.text).collect::<Vec<_>>(),
         }));
-        return Ok(Status::Completed);
+        return Ok(ExitStatus::Completed);
     }
     let count = |number: usize, word: &str| counted(number as u64, word);
     let (many, checked) = (count(read.rules.len(), "rule"), count(read.checked, "example"));
@@ -115,17 +124,17 @@ fn check(rules: &Rules<'_>, path: &Path, layer: Option<LayerArg>, screen: &mut S
     for one in &read.unchecked {
         unchecked(screen, &name, &one.rule, &one.example.text);
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-fn flaws_json(fault: &FileFault) -> Value {
+fn flaws_json(fault: &PolicyFileError) -> Value {
     let flaws = fault.flaws.iter().map(
         |flaw| json!({ "line": flaw.line, "column": flaw.column, "what": flaw.what, "todo": flaw.todo }),
     );
     json!({ "file": fault.file, "right": false, "flaws": flaws.collect::<Vec<_>>() })
 }
 
-fn test(loaded: &Loaded, screen: &mut Screen) {
+fn test(loaded: &LoadedPolicy, screen: &mut Console) {
     if screen.json() {
         let unchecked = loaded
             .unchecked
@@ -140,14 +149,14 @@ fn test(loaded: &Loaded, screen: &mut Screen) {
     tell_unchecked(loaded, screen);
 }
 
-fn tell_unchecked(loaded: &Loaded, screen: &mut Screen) {
+fn tell_unchecked(loaded: &LoadedPolicy, screen: &mut Console) {
     for (file, one) in &loaded.unchecked {
         unchecked(screen, &one_line(&file.to_string_lossy()), &one.rule, &one.example.text);
     }
 }
 
 /// An example that nobody looked at must not pass for one that holds.
-fn unchecked(screen: &mut Screen, file: &str, rule: &str, example: &str) {
+fn unchecked(screen: &mut Console, file: &str, rule: &str, example: &str) {
     let (rule, example) = (one_line(rule), one_line(example));
     let line = format!("not checked: `{example}` of rule `{rule}` in `{file}`: nobody can read it");
     screen.toned(Tone::Careful, "note:", &line);

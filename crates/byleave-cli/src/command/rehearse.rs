@@ -3,49 +3,53 @@
 //! It is a call like any other, made so that a question is due: the rules hold, and the book has it.
 
 mod keyboard;
-mod page;
+mod report;
 
-pub(crate) use page::differences;
+pub(crate) use report::differences;
 
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Result;
-use byleave::approve::{Gravity, Reply};
+use byleave::approver::{Reply, RiskLevel};
 use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId};
 use byleave::core::question::Question;
+use byleave::core::question_view::{QuestionView, RehearsalView};
 use byleave::core::refusal::Code;
 use byleave::core::rehearsal::Rehearsal;
-use byleave::core::sheet::{Seen, Sheet};
 use byleave::gate::Gate;
-use byleave::result::{CallResult, Ending, Standing};
+use byleave::result::{CallOutcome, CallResult, CallStatus};
 use byleave_sandbox::guarantee::Guarantee;
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::json;
 
-use self::keyboard::{Keyboard, Typed};
-use crate::args::{self, Ask};
-use crate::ask::{Driven, answered, drive, waive};
-use crate::complaint::Complaint;
-use crate::house::{House, mend_copies};
-use crate::ids::short;
-use crate::options::{Options, real_path};
-use crate::screen::{Screen, Tone, prose};
-use crate::show::{self, relative};
-use crate::status::Status;
+use self::keyboard::{KeyboardInput, LineReader};
+use crate::app_context::{AppContext, mend_copies};
+use crate::args::{self, AskArg};
+use crate::call_display::{self, relative};
+use crate::console::{Console, Tone, prose};
+use crate::drive_call::{DriveResult, answered, drive, waive};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::{ResolvedOptions, real_path};
+use crate::short_ids::short;
 
-pub(crate) async fn run(typed: args::Rehearse, options: &Options, screen: &mut Screen) -> Result<Status> {
+pub(crate) async fn run(
+    typed: args::RehearseArgs,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     let mut options = options.clone();
     options.waived.extend(typed.waive.iter().filter_map(|name| Guarantee::named(name)));
     let options = &options;
     let mut settings = options.chosen.gate();
     settings.limits.timeout_ms = typed.timeout_ms;
-    let house = House::open_or_make(options)?;
+    let house = AppContext::open_or_make(options)?;
     mend_copies(options, screen)?;
-    let gate = house.gate(options, &options.cwd, Ask::Inbox, settings)?;
+    let gate = house.gate(options, &options.cwd, AskArg::Inbox, settings)?;
     waive(&gate, options).await?;
     let call = call(&typed, options)?;
     let id = call.id;
@@ -54,29 +58,29 @@ pub(crate) async fn run(typed: args::Rehearse, options: &Options, screen: &mut S
     }
     let began = Instant::now();
     let driven = drive(&gate, id, gate.advance(call), options, screen).await;
-    let Standing::Waiting { question, .. } = &driven.standing else {
+    let CallStatus::Waiting { question, .. } = &driven.standing else {
         return Ok(ended(screen, &driven));
     };
-    let sheet = gate.sheet(question.id).await.map_err(Complaint::from)?;
+    let sheet = gate.sheet(question.id).await.map_err(CliError::from)?;
     let took = began.elapsed();
-    let Some(Seen::Ran { rehearsal, .. }) = &sheet.seen else {
+    let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.seen else {
         return not_rehearsed(&gate, question, &sheet, id, options, screen).await;
     };
     if !screen.json() {
-        page::show(screen, rehearsal, Path::new(&options.cwd), took, typed.diff);
+        report::show(screen, rehearsal, Path::new(&options.cwd), took, typed.diff);
     }
     let told = |kept: bool| json!({ "call": id, "kept": kept, "rehearsal": rehearsal });
     let chosen = choose(&typed, rehearsal, options, screen).await?;
-    if let Chosen::Interrupted = chosen {
+    if let RehearsalChoice::Interrupted = chosen {
         answered(&gate, question, Reply::No { feedback: None }, options, screen).await?;
         screen.say("interrupted: it is dropped, and nothing has changed");
-        return Ok(Status::Aborted);
+        return Ok(ExitStatus::Aborted);
     }
-    let Chosen::Reply(reply) = chosen else {
+    let RehearsalChoice::Reply(reply) = chosen else {
         if screen.json() {
             let mut told = told(false);
             if let Some(fields) = told.as_object_mut() {
-                fields.insert("question".into(), crate::json::question(question));
+                fields.insert("question".into(), crate::json_output::question(question));
             }
             screen.value(&told);
         }
@@ -84,7 +88,7 @@ pub(crate) async fn run(typed: args::Rehearse, options: &Options, screen: &mut S
         screen.hint(&format!(
             "kept for a day: `byleave inbox answer {question} yes` makes it final, `no` drops it, `byleave diff {call}` shows it"
         ));
-        return Ok(Status::Waiting);
+        return Ok(ExitStatus::Waiting);
     };
     let is_dropped = matches!(reply, Reply::No { .. });
     let driven = answered(&gate, question, reply, options, screen).await?;
@@ -94,10 +98,11 @@ pub(crate) async fn run(typed: args::Rehearse, options: &Options, screen: &mut S
                 screen.value(&told(false));
             }
             screen.say("dropped: nothing has changed");
-            return Ok(Status::Completed);
+            return Ok(ExitStatus::Completed);
         }
-        Standing::Settled(CallResult {
-            ending: Ending::Completed(output) | Ending::Failed(output), ..
+        CallStatus::Settled(CallResult {
+            ending: CallOutcome::Completed(output) | CallOutcome::Failed(output),
+            ..
         }) => output,
         _ => return Ok(ended(screen, &driven)),
     };
@@ -106,7 +111,7 @@ pub(crate) async fn run(typed: args::Rehearse, options: &Options, screen: &mut S
     match (screen.json(), is_as_shown) {
         (true, true) => screen.value(&told(true)),
         (false, true) => {}
-        (_, false) => show::standing(screen, &driven.standing),
+        (_, false) => call_display::standing(screen, &driven.standing),
     }
     if output.undo.is_some() {
         screen.toned(Tone::Strong, "kept:", &format!("`byleave undo {}` takes it back", short(&id)));
@@ -115,7 +120,7 @@ pub(crate) async fn run(typed: args::Rehearse, options: &Options, screen: &mut S
 }
 
 /// The call that was typed. In the mode that asks about everything, so that it is shown before it counts.
-fn call(typed: &args::Rehearse, options: &Options) -> Result<Call> {
+fn call(typed: &args::RehearseArgs, options: &ResolvedOptions) -> Result<Call> {
     let words: Vec<String> = typed.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let command = match words.as_slice() {
         [one] if one.contains(' ') => one.clone(),
@@ -124,7 +129,7 @@ fn call(typed: &args::Rehearse, options: &Options) -> Result<Call> {
     let at = |path: &PathBuf| -> Result<String> {
         let whole = Path::new(&options.cwd).join(path);
         let missing = || {
-            Complaint::new(format!("the path `{}` leads nowhere", path.display()))
+            CliError::new(format!("the path `{}` leads nowhere", path.display()))
                 .hint("name one that is there, or make it first")
         };
         Ok(real_path(&whole)?.filter(|path| Path::new(path).exists()).ok_or_else(missing)?)
@@ -132,7 +137,7 @@ fn call(typed: &args::Rehearse, options: &Options) -> Result<Call> {
     if let Some(own) = typed.write.iter().find(|path| is_of_the_sandbox(&Path::new(&options.cwd).join(path)))
     {
         let own = own.display();
-        let wrong = Complaint::new(format!(
+        let wrong = CliError::new(format!(
             "`{own}` is a temporary directory: the command has one of its own, which is dropped"
         ));
         return Err(wrong
@@ -175,7 +180,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// What the person decided.
-enum Chosen {
+enum RehearsalChoice {
     Reply(Reply),
     /// Nothing yet.
     Later,
@@ -185,13 +190,13 @@ enum Chosen {
 
 /// What is to become of it: as it was typed, or as the person says.
 async fn choose(
-    typed: &args::Rehearse,
+    typed: &args::RehearseArgs,
     rehearsal: &Rehearsal,
-    options: &Options,
-    screen: &mut Screen,
-) -> Result<Chosen> {
-    let yes = || Chosen::Reply(Reply::Yes { note: None });
-    let no = || Chosen::Reply(Reply::No { feedback: None });
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<RehearsalChoice> {
+    let yes = || RehearsalChoice::Reply(Reply::Yes { note: None });
+    let no = || RehearsalChoice::Reply(Reply::No { feedback: None });
     if typed.no {
         return Ok(no());
     }
@@ -203,34 +208,34 @@ async fn choose(
         return Ok(yes());
     }
     if typed.later || screen.json() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Ok(Chosen::Later);
+        return Ok(RehearsalChoice::Later);
     }
     // What was typed while it ran was not typed for what is shown now.
-    std::thread::sleep(Gravity::Ordinary.dwell());
+    std::thread::sleep(RiskLevel::Ordinary.dwell());
     tcflush(io::stdin(), QueueSelector::IFlush)?;
-    let mut keyboard = Keyboard::new()?;
+    let mut keyboard = LineReader::new()?;
     let apply = if rehearsal.stands() { "[y] apply this" } else { "[y] run it again with these hosts" };
     loop {
         let some = rehearsal.changes.list.len() > 1 && rehearsal.stands();
         let some = if some { "  [s] apply some" } else { "" };
         let asked = format!("{apply}  [n] drop it{some}  [d] differences  [l] later > ");
         match keyboard.prompt(&asked).await? {
-            Typed::Line(line) => match line.as_str() {
+            KeyboardInput::Line(line) => match line.as_str() {
                 "y" | "yes" => return Ok(yes()),
                 "n" | "no" => return Ok(no()),
-                "l" | "later" => return Ok(Chosen::Later),
+                "l" | "later" => return Ok(RehearsalChoice::Later),
                 "d" | "diff" => differences(screen, &rehearsal.changes, Path::new(&options.cwd)),
                 "s" | "some" => match some_of(rehearsal, options, &mut keyboard).await? {
                     Some(paths) if !paths.is_empty() => {
-                        return Ok(Chosen::Reply(Reply::Part { paths, note: None }));
+                        return Ok(RehearsalChoice::Reply(Reply::Part { paths, note: None }));
                     }
                     Some(_) => {}
-                    None => return Ok(Chosen::Interrupted),
+                    None => return Ok(RehearsalChoice::Interrupted),
                 },
                 _ => {}
             },
-            Typed::End => return Ok(Chosen::Later),
-            Typed::Interrupt => return Ok(Chosen::Interrupted),
+            KeyboardInput::End => return Ok(RehearsalChoice::Later),
+            KeyboardInput::Interrupt => return Ok(RehearsalChoice::Interrupted),
         }
     }
 }
@@ -238,8 +243,8 @@ async fn choose(
 /// The paths whose changes are applied, asked for one by one; `None` if Ctrl-C was pressed.
 async fn some_of(
     rehearsal: &Rehearsal,
-    options: &Options,
-    keyboard: &mut Keyboard,
+    options: &ResolvedOptions,
+    keyboard: &mut LineReader,
 ) -> Result<Option<Vec<String>>> {
     let mut applied = Vec::new();
     for change in &rehearsal.changes.list {
@@ -249,13 +254,13 @@ async fn some_of(
         let asked = format!("{verb} {path}?  [y] {verb} it  [n] leave it as it was > ");
         loop {
             match keyboard.prompt(&asked).await? {
-                Typed::Line(line) if ["y", "yes"].contains(&line.as_str()) => {
+                KeyboardInput::Line(line) if ["y", "yes"].contains(&line.as_str()) => {
                     applied.push(change.path.clone());
                 }
-                Typed::Line(line) if ["n", "no"].contains(&line.as_str()) => {}
-                Typed::Line(_) => continue,
-                Typed::End => return Ok(Some(Vec::new())),
-                Typed::Interrupt => return Ok(None),
+                KeyboardInput::Line(line) if ["n", "no"].contains(&line.as_str()) => {}
+                KeyboardInput::Line(_) => continue,
+                KeyboardInput::End => return Ok(Some(Vec::new())),
+                KeyboardInput::Interrupt => return Ok(None),
             }
             break;
         }
@@ -267,18 +272,18 @@ async fn some_of(
 async fn not_rehearsed(
     gate: &Gate,
     question: &Question,
-    sheet: &Sheet,
+    sheet: &QuestionView,
     id: CallId,
-    options: &Options,
-    screen: &mut Screen,
-) -> Result<Status> {
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     let why = match &sheet.seen {
-        Some(Seen::Not { why }) => why.clone(),
+        Some(RehearsalView::Not { why }) => why.clone(),
         _ => "nobody said why".to_owned(),
     };
     answered(gate, question, Reply::No { feedback: Some("not on a copy".into()) }, options, screen).await?;
     let complaint =
-        Complaint::not_run(format!("it was not run: there is no copy to run it on: {}", prose(&why)));
+        CliError::not_run(format!("it was not run: there is no copy to run it on: {}", prose(&why)));
     let hint = format!(
         "`byleave doctor` says what this machine can do; `--waive GUARANTEE` does without one; `byleave book show {}` has the record",
         short(&id)
@@ -286,13 +291,13 @@ async fn not_rehearsed(
     Err(complaint.hint(hint).into())
 }
 
-fn ended(screen: &mut Screen, driven: &Driven) -> Status {
-    show::standing(screen, &driven.standing);
+fn ended(screen: &mut Console, driven: &DriveResult) -> ExitStatus {
+    call_display::standing(screen, &driven.standing);
     match &driven.standing {
-        Standing::Settled(CallResult { ending: Ending::Refused(refusal), .. })
+        CallStatus::Settled(CallResult { ending: CallOutcome::Refused(refusal), .. })
             if refusal.code == Code::CannotRun =>
         {
-            Status::NOT_RUN
+            ExitStatus::NOT_RUN
         }
         _ => driven.status(),
     }

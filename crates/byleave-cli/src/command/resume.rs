@@ -5,30 +5,34 @@ use std::collections::HashSet;
 use anyhow::Result;
 use byleave::core::id::CallId;
 use byleave::ledger::Ledger as _;
-use byleave::result::Standing;
+use byleave::result::CallStatus;
 
-use crate::args::{self, Ask};
-use crate::ask::drive;
+use crate::app_context::AppContext;
+use crate::args::{self, AskArg};
+use crate::console::{Console, one_line};
+use crate::drive_call::drive;
+use crate::exit_status::ExitStatus;
 use crate::hook;
-use crate::house::House;
-use crate::ids::short;
-use crate::json;
-use crate::options::Options;
-use crate::person;
+use crate::json_output;
 use crate::proxied;
-use crate::screen::{Screen, one_line};
-use crate::status::Status;
+use crate::resolved_options::ResolvedOptions;
+use crate::short_ids::short;
+use crate::terminal_approver;
 use crate::time::now;
 
 const AT_ONCE: usize = 1_000;
 
-pub(crate) async fn run(typed: &args::Resume, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let house = House::open_to_write(options)?;
+pub(crate) async fn run(
+    typed: &args::ResumeArgs,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    let house = AppContext::open_to_write(options)?;
     // A question that comes up when nobody is here stays open: a call that was taken is not lost for that.
-    let ask = options.asking(typed.ask, Ask::Inbox);
-    let gate = person::gate(&house, options, &options.cwd, ask, options.chosen.gate())?;
+    let ask = options.asking(typed.ask, AskArg::Inbox);
+    let gate = terminal_approver::gate(&house, options, &options.cwd, ask, options.chosen.gate())?;
     proxied::equip(&gate)?;
-    let mut worst = Status::Completed;
+    let mut worst = ExitStatus::Completed;
     let mut seen: HashSet<CallId> = HashSet::new();
     let mut values = Vec::new();
     'looking: loop {
@@ -43,7 +47,7 @@ pub(crate) async fn run(typed: &args::Resume, options: &Options, screen: &mut Sc
             let driven = drive(&gate, call, hook::resume(&gate, call, options), options, screen).await;
             worst = worst.max(driven.status());
             if screen.json() {
-                values.push(json::standing(&driven.standing));
+                values.push(json_output::standing(&driven.standing));
             } else {
                 screen.line(&line(&driven.standing));
             }
@@ -60,16 +64,16 @@ pub(crate) async fn run(typed: &args::Resume, options: &Options, screen: &mut Sc
     Ok(worst)
 }
 
-fn line(standing: &Standing) -> String {
+fn line(standing: &CallStatus) -> String {
     let call = short(&standing.call());
     match standing {
-        Standing::Settled(result) => {
+        CallStatus::Settled(result) => {
             let why = result.error().map(|error| format!("  {error}")).unwrap_or_default();
             one_line(&format!("{call}  {}  {}{why}", result.tool, result.ending.word()))
         }
-        Standing::Waiting { question, .. } => format!("{call}  waiting  question {}", short(&question.id)),
-        Standing::HeldUp { by, .. } => format!("{call}  held up  by call {}", short(by)),
-        Standing::RunningElsewhere { .. } => format!("{call}  running  in another process"),
-        Standing::Ready { .. } => format!("{call}  ready  for its agent"),
+        CallStatus::Waiting { question, .. } => format!("{call}  waiting  question {}", short(&question.id)),
+        CallStatus::HeldUp { by, .. } => format!("{call}  held up  by call {}", short(by)),
+        CallStatus::RunningElsewhere { .. } => format!("{call}  running  in another process"),
+        CallStatus::Ready { .. } => format!("{call}  ready  for its agent"),
     }
 }

@@ -9,36 +9,40 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use byleave::core::digest::Digest;
 use byleave::core::id::{CallId, SessionId};
-use byleave_agent::agent::{Agent, Happening, Patience, Went};
+use byleave_agent::agent_loop::{Agent, AgentEvent, OnQuestion, RunOutcome};
 use byleave_agent::conversation::Conversation;
-use byleave_agent::limits::Used;
-use byleave_agent::model::{Call, Heard};
-use byleave_agent::turn::fresh_session;
+use byleave_agent::limits::TaskUsage;
+use byleave_agent::model::{StreamEvent, ToolCall};
+use byleave_agent::model_turn::fresh_session;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
-use crate::args::{Ask, RunTask};
-use crate::ask::waive;
-use crate::complaint::Complaint;
-use crate::house::House;
-use crate::ids::short;
-use crate::json;
+use crate::agent_setup;
+use crate::app_context::AppContext;
+use crate::args::{AskArg, RunArgs};
+use crate::call_display;
+use crate::console::{Console, Tone, one_line, prose, spelled};
+use crate::drive_call::waive;
+use crate::error::CliError;
+use crate::error_report;
+use crate::exit_status::ExitStatus;
+use crate::json_output;
 use crate::notify;
-use crate::options::Options;
-use crate::screen::{Screen, Tone, one_line, prose, spelled};
-use crate::show;
+use crate::resolved_options::ResolvedOptions;
+use crate::short_ids::short;
 use crate::signals::ended_then_at_once;
-use crate::status::Status;
-use crate::talk;
-use crate::telling;
 use crate::time::{beginning, lasting, now, precise, utc};
 
 /// The longest task.
 const TASK_BYTES_MAX: u64 = 256 * 1024;
 
-pub(crate) async fn run(typed: RunTask, options: &Options, screen: &mut Screen) -> Result<Status> {
+pub(crate) async fn run(
+    typed: RunArgs,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     let every = typed.every.as_deref().map(lasting).transpose()?;
     let at = typed.at.as_deref().map(|at| beginning(at, now())).transpose()?;
     let task = typed.task.as_deref().map(task).transpose()?;
@@ -46,7 +50,7 @@ pub(crate) async fn run(typed: RunTask, options: &Options, screen: &mut Screen) 
     tokio::spawn(async move {
         at_once.cancelled().await;
         // What is left so is found open, and taken up by whoever goes on with the session.
-        std::process::exit(Status::Aborted.code().into());
+        std::process::exit(ExitStatus::Aborted.code().into());
     });
     let mut next = at.unwrap_or_else(now);
     loop {
@@ -55,15 +59,15 @@ pub(crate) async fn run(typed: RunTask, options: &Options, screen: &mut Screen) 
             screen.say(&format!("the next begins at {}", utc(next)));
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(wait)) => {}
-                () = end.cancelled() => return Ok(Status::Aborted),
+                () = end.cancelled() => return Ok(ExitStatus::Aborted),
             }
         }
-        let status = match Turnstile::enter(options)? {
+        let status = match DirectoryLock::enter(options)? {
             Some(_turnstile) => {
                 let came = once(&typed, task.as_deref(), options, &end, screen).await;
                 // One beat that comes to nothing does not end the others.
                 if every.is_some() {
-                    came.unwrap_or_else(|error| telling::tell(screen, &error))
+                    came.unwrap_or_else(|error| error_report::tell(screen, &error))
                 } else {
                     came?
                 }
@@ -74,10 +78,10 @@ pub(crate) async fn run(typed: RunTask, options: &Options, screen: &mut Screen) 
                     "note:",
                     "another run works in this directory; this one is left out",
                 );
-                Status::Completed
+                ExitStatus::Completed
             }
             None => {
-                return Err(Complaint::new("another run works in this directory")
+                return Err(CliError::new("another run works in this directory")
                     .hint("wait until it has ended, or work in another")
                     .into());
             }
@@ -90,30 +94,31 @@ pub(crate) async fn run(typed: RunTask, options: &Options, screen: &mut Screen) 
 
 /// One task, or the rest of one.
 async fn once(
-    typed: &RunTask,
+    typed: &RunArgs,
     task: Option<&str>,
-    options: &Options,
+    options: &ResolvedOptions,
     end: &CancellationToken,
-    screen: &mut Screen,
-) -> Result<Status> {
-    let house = House::open_or_make(options)?;
-    let ask = options.asking(typed.speaking.ask, Ask::None);
-    let gate = talk::gate(&house, options, &typed.speaking, ask)?;
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    let house = AppContext::open_or_make(options)?;
+    let ask = options.asking(typed.speaking.ask, AskArg::None);
+    let gate = agent_setup::gate(&house, options, &typed.speaking, ask)?;
     waive(&gate, options).await?;
     let session = match &typed.resume {
-        Some(named) => talk::session(named, &house, options).await?,
+        Some(named) => agent_setup::session(named, &house, options).await?,
         None => fresh_session("run")?,
     };
     let before = match &typed.resume {
-        Some(_) => talk::conversation(&gate, &house, options, &session).await?,
+        Some(_) => agent_setup::conversation(&gate, &house, options, &session).await?,
         None => Conversation { turns: Vec::new() },
     };
     let (tell, told) = unbounded_channel();
-    let watcher = Arc::new(move |happening: Happening<'_>| {
+    let watcher = Arc::new(move |happening: AgentEvent<'_>| {
         // Whoever listened has ended; then there is nobody to tell.
-        drop(tell.send(Told::of(happening)));
+        drop(tell.send(RunEvent::of(happening)));
     });
-    let agent = talk::agent(&gate, &house, options, session.clone(), &typed.speaking, &before, watcher)?;
+    let agent =
+        agent_setup::agent(&gate, &house, options, session.clone(), &typed.speaking, &before, watcher)?;
     if screen.json() {
         event(screen, &json!({ "event": "session", "session": session }));
     } else {
@@ -122,19 +127,19 @@ async fn once(
     if let Some(task) = task {
         agent.say(task).await?;
     }
-    let patience = if ask == Ask::Terminal { Patience::Stays } else { Patience::Leaves };
+    let patience = if ask == AskArg::Terminal { OnQuestion::Stays } else { OnQuestion::Leaves };
     let went = watched(&agent, patience, end, told, screen).await?;
-    let used = Used::by(&agent.conversation().await?.turns, typed.speaking.prices);
+    let used = TaskUsage::by(&agent.conversation().await?.turns, typed.speaking.prices);
     Ok(ended(&went, used, &session, options, screen))
 }
 
 async fn watched(
     agent: &Agent,
-    patience: Patience,
+    patience: OnQuestion,
     end: &CancellationToken,
-    mut told: UnboundedReceiver<Told>,
-    screen: &mut Screen,
-) -> Result<Went> {
+    mut told: UnboundedReceiver<RunEvent>,
+    screen: &mut Console,
+) -> Result<RunOutcome> {
     let mut going = std::pin::pin!(agent.go(patience, end));
     let went = loop {
         tokio::select! {
@@ -149,26 +154,32 @@ async fn watched(
     Ok(went?)
 }
 
-fn ended(went: &Went, used: Used, session: &SessionId, options: &Options, screen: &mut Screen) -> Status {
+fn ended(
+    went: &RunOutcome,
+    used: TaskUsage,
+    session: &SessionId,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> ExitStatus {
     let (word, why, status) = match went {
-        Went::Done => ("done", None, Status::Completed),
-        Went::Waiting(questions) => {
+        RunOutcome::Done => ("done", None, ExitStatus::Completed),
+        RunOutcome::Waiting(questions) => {
             for question in questions {
                 notify::waits(&options.chosen, question, "a call of the model", screen);
             }
             let why = match questions.len() {
                 0 => "another program runs what comes next, or a person must answer first".to_owned(),
-                many => format!("{} to answer", show::counted(many as u64, "question")),
+                many => format!("{} to answer", call_display::counted(many as u64, "question")),
             };
-            ("waiting", Some(why), Status::Waiting)
+            ("waiting", Some(why), ExitStatus::Waiting)
         }
-        Went::Stopped(reached) => ("stopped", Some(reached.to_string()), Status::Failed),
-        Went::Failed(why) => ("failed", Some(why.clone()), Status::Failed),
-        Went::CalledOff => ("called off", None, Status::Aborted),
+        RunOutcome::Stopped(reached) => ("stopped", Some(reached.to_string()), ExitStatus::Failed),
+        RunOutcome::Failed(why) => ("failed", Some(why.clone()), ExitStatus::Failed),
+        RunOutcome::CalledOff => ("called off", None, ExitStatus::Aborted),
     };
     if screen.json() {
         let questions: Vec<Value> = match went {
-            Went::Waiting(questions) => questions.iter().map(json::question).collect(),
+            RunOutcome::Waiting(questions) => questions.iter().map(json_output::question).collect(),
             _ => Vec::new(),
         };
         let end = json!({
@@ -179,14 +190,14 @@ fn ended(went: &Went, used: Used, session: &SessionId, options: &Options, screen
         return status;
     }
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-    let tone = if status == Status::Completed { Tone::Strong } else { Tone::Careful };
-    screen.toned(tone, &format!("{word}{}", prose(&why)), &format!("({})", talk::used(used)));
+    let tone = if status == ExitStatus::Completed { Tone::Strong } else { Tone::Careful };
+    screen.toned(tone, &format!("{word}{}", prose(&why)), &format!("({})", agent_setup::used(used)));
     match went {
-        Went::Done | Went::CalledOff => {}
-        Went::Waiting(_) => screen.hint(&format!(
+        RunOutcome::Done | RunOutcome::CalledOff => {}
+        RunOutcome::Waiting(_) => screen.hint(&format!(
             "answer with `byleave inbox`, then go on with `byleave run --ask inbox --resume {session}`"
         )),
-        Went::Stopped(_) | Went::Failed(_) => screen.hint(&format!(
+        RunOutcome::Stopped(_) | RunOutcome::Failed(_) => screen.hint(&format!(
             "go on with `byleave run --resume {session}`, with another word where that is needed"
         )),
     }
@@ -194,34 +205,34 @@ fn ended(went: &Went, used: Used, session: &SessionId, options: &Options, screen
 }
 
 /// A line for a program that follows.
-fn event(screen: &mut Screen, value: &Value) {
+fn event(screen: &mut Console, value: &Value) {
     screen.line(&spelled(&value.to_string()));
 }
 
 /// What happened, on its way to the screen.
-enum Told {
+enum RunEvent {
     Turn(CallId),
     Text(String),
     Anew,
     Said { text: String, flaws: Vec<String> },
-    Calling(CallId, Call),
+    Calling(CallId, ToolCall),
     Called { call: CallId, tool: String, outcome: &'static str, error: Option<String>, ms: u64 },
     Nothing,
 }
 
-impl Told {
-    fn of(happening: Happening<'_>) -> Self {
+impl RunEvent {
+    fn of(happening: AgentEvent<'_>) -> Self {
         match happening {
-            Happening::Turn(call) => Self::Turn(call),
-            Happening::Heard(Heard::Text(text)) => Self::Text(text.to_owned()),
-            Happening::Heard(Heard::Anew) => Self::Anew,
-            Happening::Heard(Heard::Thought(_) | Heard::Call(_)) => Self::Nothing,
-            Happening::Said(said) => {
+            AgentEvent::Turn(call) => Self::Turn(call),
+            AgentEvent::Heard(StreamEvent::Text(text)) => Self::Text(text.to_owned()),
+            AgentEvent::Heard(StreamEvent::Anew) => Self::Anew,
+            AgentEvent::Heard(StreamEvent::Thought(_) | StreamEvent::Call(_)) => Self::Nothing,
+            AgentEvent::Said(said) => {
                 let flaws = said.flaws.iter().map(|flaw| flaw.what.clone()).collect();
                 Self::Said { text: said.text.clone(), flaws }
             }
-            Happening::Calling(id, call) => Self::Calling(id, call.clone()),
-            Happening::Called(call, asked, result) => Self::Called {
+            AgentEvent::Calling(id, call) => Self::Calling(id, call.clone()),
+            AgentEvent::Called(call, asked, result) => Self::Called {
                 call,
                 tool: asked.name.clone(),
                 outcome: result.ending.word(),
@@ -231,7 +242,7 @@ impl Told {
         }
     }
 
-    fn show(&self, screen: &mut Screen) {
+    fn show(&self, screen: &mut Console) {
         if screen.json() {
             return self.as_json().iter().for_each(|value| event(screen, value));
         }
@@ -276,11 +287,11 @@ impl Told {
 }
 
 /// One run at a time in a directory. Let go when it is dropped, or its process dies.
-struct Turnstile(#[expect(dead_code, reason = "it is held, not read")] File);
+struct DirectoryLock(#[expect(dead_code, reason = "it is held, not read")] File);
 
-impl Turnstile {
+impl DirectoryLock {
     /// None where another is in.
-    fn enter(options: &Options) -> Result<Option<Self>> {
+    fn enter(options: &ResolvedOptions) -> Result<Option<Self>> {
         let dir = options.state.join("runs");
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
         let path = dir.join(Digest::of(options.cwd.as_bytes()).short());
@@ -305,10 +316,10 @@ fn task(typed: &str) -> Result<String> {
         text.push_str(typed);
     }
     if text.trim().is_empty() {
-        return Err(Complaint::new("the task is empty").hint("say what is to be done").into());
+        return Err(CliError::new("the task is empty").hint("say what is to be done").into());
     }
     if text.len() as u64 > TASK_BYTES_MAX {
-        return Err(Complaint::new(format!("the task has more than {TASK_BYTES_MAX} bytes"))
+        return Err(CliError::new(format!("the task has more than {TASK_BYTES_MAX} bytes"))
             .hint("put it into a file, and name that")
             .into());
     }

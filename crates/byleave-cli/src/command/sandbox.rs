@@ -3,65 +3,71 @@
 //! Who types it grants what they type: that the command may run here, and what the options name. What the rules deny stays
 //! denied, and what they say of files and hosts holds for everything that the command does.
 
-mod carry;
+mod stdio_forward;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use byleave::core::decision::Verdict;
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, SessionId};
 use byleave::core::manifest::Manifest;
-use byleave::core::policy::{Policy, Request};
-use byleave::core::ruling::Verdict;
-use byleave::settings::Settings;
+use byleave::core::policy::{Policy, PolicyRequest};
+use byleave::settings::GateSettings;
+use byleave_sandbox::backend::{self, Backend};
 use byleave_sandbox::confinement::{Confinement, Network};
-use byleave_sandbox::granted::{self, Keeper, Place};
-use byleave_sandbox::ladder::{self, Rung};
-use byleave_sandbox::launch::{self, LaunchError, Outcome, RunAs, Running, Uplink, start_through};
-use byleave_sandbox::net::policy::Door;
-use byleave_sandbox::plan::Command;
-use byleave_sandbox::probe::Probe;
-use byleave_sandbox::told::told;
+use byleave_sandbox::from_plan::{self, CallHostPolicy, RunEnvironment};
+use byleave_sandbox::launch::{
+    self, CommandOutcome, LaunchError, NetworkBridge, RunAs, RunningCommand, start_through,
+};
+use byleave_sandbox::net::egress::Egress;
+use byleave_sandbox::plan::CommandSpec;
+use byleave_sandbox::probe::ProbeReport;
+use byleave_sandbox::report::told;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::args::{self, Ask, Profile};
-use crate::complaint::Complaint;
-use crate::house::House;
-use crate::options::{Options, real_path};
-use crate::screen::{Screen, Tone, one_line};
+use crate::app_context::AppContext;
+use crate::args::{self, AskArg, SandboxProfileArg};
+use crate::console::{Console, Tone, one_line};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::{ResolvedOptions, real_path};
 use crate::signals;
-use crate::status::Status;
-use crate::tools;
+use crate::tool_catalog;
 
 /// A command that runs for as long as a person sits before it.
 const NO_END: Duration = Duration::from_secs(365 * 24 * 3600);
 
-pub(crate) async fn run(command: args::Sandbox, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let args::Sandbox::Exec(mut typed) = command;
+pub(crate) async fn run(
+    command: args::SandboxCommand,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    let args::SandboxCommand::Exec(mut typed) = command;
     // As set, and as typed.
     let set = options.waived.iter().map(|guarantee| guarantee.name().to_owned());
     let set: Vec<String> = set.filter(|name| !typed.waive.contains(name)).collect();
     typed.waive.extend(set);
-    let house = House::open_or_make(options)?;
+    let house = AppContext::open_or_make(options)?;
     let policy = Arc::new(house.policy(options, &options.cwd)?);
     let plan = plan(&typed, options)?;
     let (session, agent) = (SessionId::new("cli")?, AgentId::new("cli")?);
     if let Some(why) = denied(&policy, &plan, &session, &agent) {
-        let no = Complaint::refused(format!("a rule denies it: {why}"));
+        let no = CliError::refused(format!("a rule denies it: {why}"));
         return Err(no.hint("`byleave policy` shows the rules in force").into());
     }
     let confinement = confinement(&typed, &plan, &policy, options)?;
     if !typed.waive.is_empty() {
         // In the book before it runs, or it does not run.
-        let gate = house.gate(options, &options.cwd, Ask::None, Settings::default())?;
+        let gate = house.gate(options, &options.cwd, AskArg::None, GateSettings::default())?;
         let why = typed.why.clone().unwrap_or_else(|| format!("{} said so", options.person.name));
         gate.waive(&options.tenant, &options.person.name, typed.waive.clone(), &why).await?;
     }
-    let keeper = Keeper::new(policy, &plan, session, agent);
-    let on = typed.on.map(Rung::from);
+    let keeper = CallHostPolicy::new(policy, &plan, session, agent);
+    let on = typed.on.map(Backend::from);
     let argv = typed.command;
     // Before it is started, so that none of them finds us unprepared.
     let ending = signals::ending()?;
@@ -71,7 +77,7 @@ pub(crate) async fn run(command: args::Sandbox, options: &Options, screen: &mut 
     .await?
     .map_err(|error| not_run(&error))?;
     let (ended, signal) = waited(running, ending).await?;
-    let outcome = ended.map_err(|error| Complaint::not_run(one_line(&format!("it was ended: {error}"))))?;
+    let outcome = ended.map_err(|error| CliError::not_run(one_line(&format!("it was ended: {error}"))))?;
     let lines = told(&confinement, &outcome);
     if screen.json() {
         let status = format!("{:?}", outcome.status);
@@ -83,19 +89,19 @@ pub(crate) async fn run(command: args::Sandbox, options: &Options, screen: &mut 
         }
     }
     Ok(match signal {
-        Some(signal) => Status::of_command(launch::Status::Signalled(signal)),
-        None => Status::of_command(outcome.status),
+        Some(signal) => ExitStatus::of_command(launch::CommandStatus::Signalled(signal)),
+        None => ExitStatus::of_command(outcome.status),
     })
 }
 
 /// Waits for the end of the command. When somebody wants us to end, the command ends first, and it is looked for what it left: which
 /// signal it was.
 async fn waited(
-    running: Running,
+    running: RunningCommand,
     mut ending: mpsc::UnboundedReceiver<i32>,
-) -> Result<(Result<Outcome, LaunchError>, Option<i32>)> {
+) -> Result<(Result<CommandOutcome, LaunchError>, Option<i32>)> {
     let stopper = running.stopper()?;
-    let mut carried = tokio::task::spawn_blocking(move || carry::through(running));
+    let mut carried = tokio::task::spawn_blocking(move || stdio_forward::through(running));
     tokio::select! {
         ended = &mut carried => Ok((ended?, None)),
         Some(signal) = ending.recv() => {
@@ -106,14 +112,14 @@ async fn waited(
 }
 
 /// What is granted by who types it.
-fn plan(typed: &args::Exec, options: &Options) -> Result<Plan> {
+fn plan(typed: &args::SandboxExecArgs, options: &ResolvedOptions) -> Result<Plan> {
     let argv: Vec<String> = typed.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = argv.first().cloned().unwrap_or_default();
     let mut effects = vec![Effect::Run { program, argv }];
     let at = |path: &PathBuf| -> Result<String> {
         let whole = Path::new(&options.cwd).join(path);
         let missing = || {
-            Complaint::new(format!("the path `{}` leads nowhere", path.display()))
+            CliError::new(format!("the path `{}` leads nowhere", path.display()))
                 .hint("name one that is there, or make it first")
         };
         Ok(real_path(&whole)?.ok_or_else(missing)?)
@@ -124,7 +130,7 @@ fn plan(typed: &args::Exec, options: &Options) -> Result<Plan> {
     for path in &typed.read {
         let path = at(path)?;
         if !Path::new(&path).exists() {
-            let missing = Complaint::new(format!("there is no `{path}` to be read"));
+            let missing = CliError::new(format!("there is no `{path}` to be read"));
             return Err(missing.hint("name one that is there, or leave `--read` out").into());
         }
         effects.push(Effect::Read { path });
@@ -132,8 +138,7 @@ fn plan(typed: &args::Exec, options: &Options) -> Result<Plan> {
     for host in &typed.reach {
         let (host, port) = match host.rsplit_once(':') {
             Some((host, port)) => {
-                let wrong =
-                    |_| Complaint::new(format!("`{port}` is no port")).hint("write HOST or HOST:PORT");
+                let wrong = |_| CliError::new(format!("`{port}` is no port")).hint("write HOST or HOST:PORT");
                 (host, port.parse().map_err(wrong)?)
             }
             None => (host.as_str(), 443),
@@ -149,7 +154,7 @@ fn plan(typed: &args::Exec, options: &Options) -> Result<Plan> {
 /// Why a rule denies it, if one does. What a rule asks about has been answered by typing it.
 fn denied(policy: &Policy, plan: &Plan, session: &SessionId, agent: &AgentId) -> Option<String> {
     let manifest = Manifest::of_commands("sandbox");
-    let ruling = policy.rule(&Request::plain(&manifest, plan, session, agent));
+    let ruling = policy.rule(&PolicyRequest::plain(&manifest, plan, session, agent));
     let why = || match ruling.decisive().map(|reason| (&reason.rule, &reason.why)) {
         Some((Some(rule), why)) => format!("{why} (`{rule}`)"),
         Some((None, why)) => why.clone(),
@@ -159,31 +164,31 @@ fn denied(policy: &Policy, plan: &Plan, session: &SessionId, agent: &AgentId) ->
 }
 
 fn confinement(
-    typed: &args::Exec,
+    typed: &args::SandboxExecArgs,
     plan: &Plan,
     policy: &Arc<Policy>,
-    options: &Options,
+    options: &ResolvedOptions,
 ) -> Result<Confinement> {
     let state = options.state.canonicalize().ok();
-    let place = Place {
+    let place = RunEnvironment {
         workspace: PathBuf::from(&options.cwd).canonicalize()?,
         cwd: PathBuf::from(&options.cwd).canonicalize()?,
         home: options.home.as_ref().map(PathBuf::from),
-        unfinished: state.as_deref().map(tools::unfinished),
+        unfinished: state.as_deref().map(tool_catalog::unfinished),
         ours: state.into_iter().collect(),
         environment: std::env::vars().collect(),
-        read_only: typed.profile == Profile::Look,
+        read_only: typed.profile == SandboxProfileArg::Look,
         rehearsing: false,
     };
-    let mut confinement = granted::confinement(plan, policy, &place)?;
+    let mut confinement = from_plan::confinement(plan, policy, &place)?;
     for name in &typed.env {
         let unset = |_| {
-            Complaint::new(format!("the variable `{name}` is not set here"))
+            CliError::new(format!("the variable `{name}` is not set here"))
                 .hint(format!("set it, or leave `--env {name}` out"))
         };
         confinement.environment.insert(name.clone(), std::env::var(name).map_err(unset)?);
     }
-    if typed.profile == Profile::Agent {
+    if typed.profile == SandboxProfileArg::Agent {
         (confinement.limits.wall, confinement.limits.cpu) = (NO_END, NO_END);
         confinement.limits.memory = confinement.limits.memory.saturating_mul(4);
     }
@@ -193,24 +198,25 @@ fn confinement(
 fn started(
     confinement: &Confinement,
     argv: Vec<std::ffi::OsString>,
-    keeper: Keeper,
-    on: Option<Rung>,
-) -> Result<Running, LaunchError> {
-    let terminal = carry::terminal();
-    let command = &Command { argv, terminal, carried_by_caller: terminal.is_none(), ..Command::default() };
+    keeper: CallHostPolicy,
+    on: Option<Backend>,
+) -> Result<RunningCommand, LaunchError> {
+    let terminal = stdio_forward::terminal();
+    let command =
+        &CommandSpec { argv, terminal, carried_by_caller: terminal.is_none(), ..CommandSpec::default() };
     let rung = match on {
         Some(rung) => rung,
-        None => Probe::first(confinement, RunAs::Caller)?,
+        None => ProbeReport::first(confinement, RunAs::Caller)?,
     };
-    if rung == Rung::Native && confinement.network == Network::Proxied {
-        let door = Door::new(Arc::new(keeper));
-        return start_through(confinement, command, RunAs::Caller, &Uplink::new()?, door);
+    if rung == Backend::Native && confinement.network == Network::Proxied {
+        let door = Egress::new(Arc::new(keeper));
+        return start_through(confinement, command, RunAs::Caller, &NetworkBridge::new()?, door);
     }
-    ladder::start_on(rung, confinement, command, RunAs::Caller)
+    backend::start_on(rung, confinement, command, RunAs::Caller)
 }
 
-fn not_run(error: &LaunchError) -> Complaint {
-    let complaint = Complaint::not_run(one_line(&format!("it was not run: {error}")));
+fn not_run(error: &LaunchError) -> CliError {
+    let complaint = CliError::not_run(one_line(&format!("it was not run: {error}")));
     // The others say themselves what to do.
     let LaunchError::Unenforceable(lacking) = error else { return complaint };
     let names: Vec<&str> = lacking.missing.iter().map(|(guarantee, _)| guarantee.name()).collect();

@@ -1,6 +1,6 @@
 //! `byleave serve`: the gate over HTTP, for agents and people in any language.
 
-mod ground;
+mod backend;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,30 +9,30 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use byleave::core::id::TenantId;
-use byleave_server::listen::{self, ListenFault};
-use byleave_server::oidc::Oidc;
-use byleave_server::otlp::Otlp;
+use byleave_server::listen::{self, ListenError};
+use byleave_server::oidc::OidcProvider;
+use byleave_server::otlp_export::OtlpExporter;
 use byleave_server::{
-    Limits, OwnTools, PublicUrl, Server, Tenancy, fresh_pages_host, is_for_workers, telemetry,
+    ClientTools, PublicUrl, Server, ServerLimits, Tenant, fresh_pages_host, is_for_workers, metrics,
 };
 use tokio::net::TcpListener;
 
-use crate::args::{Ask, ServeHttp};
-use crate::ask::waive;
+use crate::active_policy::ActivePolicy;
+use crate::app_context::{AppContext, equipped, state_of};
+use crate::args::{AskArg, ServeArgs};
+use crate::atomic_replace;
+use crate::call_display;
 use crate::command::{token, webhook};
-use crate::complaint::Complaint;
 use crate::config::Config;
-use crate::house::{House, equipped, state_of};
-use crate::options::Options;
-use crate::private::read_private;
-use crate::replace;
-use crate::rules::Rules;
-use crate::screen::{Screen, one_line, prose};
-use crate::show;
+use crate::console::{Console, one_line, prose};
+use crate::drive_call::waive;
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::private_file::read_private;
+use crate::resolved_options::ResolvedOptions;
 use crate::signals;
-use crate::status::Status;
 
-use ground::{Ground, Plot};
+use backend::{ServeBackend, TenantBackend};
 
 /// Who shows no good token may ask so many times less often.
 const STRANGERS: u32 = 25;
@@ -40,10 +40,14 @@ const STRANGERS: u32 = 25;
 /// How long calls may take to end when everything does.
 const GRACE: Duration = Duration::from_secs(10);
 
-pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen) -> Result<Status> {
+pub(crate) async fn run(
+    typed: ServeArgs,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     let options = &options.for_many();
-    let usable = |fault: ListenFault| {
-        Complaint::new(fault.to_string())
+    let usable = |fault: ListenError| {
+        CliError::new(fault.to_string())
             .hint("`--listen 127.0.0.1:0` listens where only this machine can reach it; `--tls-cert` and `--tls-key` protect more")
     };
     let tls = typed.tls_cert.as_deref().zip(typed.tls_key.as_deref());
@@ -53,16 +57,16 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     let tokens = token::tokens(options);
     let known = tokens.list().map_err(|fault| token::unusable(&fault))?;
     let chosen = options.chosen.clone().in_mode(typed.mode);
-    show::tightened(screen, &chosen);
+    call_display::tightened(screen, &chosen);
 
     let mut builder = Server::builder(options.tenant.clone(), tokens).limits(limits(&typed));
-    builder = builder.metrics(telemetry::collect().context("cannot count anything")?);
-    let collector = Otlp::from_env()?;
-    let told = collector.as_ref().map(|_| Otlp::place());
+    builder = builder.metrics(metrics::collect().context("cannot count anything")?);
+    let collector = OtlpExporter::from_env()?;
+    let told = collector.as_ref().map(|_| OtlpExporter::place());
     if let Some(collector) = collector {
         builder = builder.collector(collector);
     }
-    let ground = Ground::typed(&typed, options, screen).await?;
+    let ground = ServeBackend::typed(&typed, options, screen).await?;
     builder = builder.tenancy(tenancy(options, &chosen, &ground).await?);
     for name in &typed.tenants {
         let options = options.of_tenant(TenantId::new(name.as_str())?);
@@ -75,7 +79,7 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
 
     let listener = TcpListener::bind(typed.listen).await;
     let listener = listener.map_err(|error| {
-        Complaint::new(format!("cannot listen on {}: {error}", typed.listen))
+        CliError::new(format!("cannot listen on {}: {error}", typed.listen))
             .hint("`--listen 127.0.0.1:0` finds a free port")
     })?;
     let address = listener.local_addr().context("cannot find out where we listen")?;
@@ -109,25 +113,25 @@ pub(crate) async fn run(typed: ServeHttp, options: &Options, screen: &mut Screen
     }
     let serving = listen::serve(server, listener, tls, signals::ended()?, GRACE);
     ground.hold(serving, screen).await?;
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
 /// The host under which people are signed in without TLS: the same each time, so that a bookmark holds.
-fn pages_host(options: &Options) -> Result<String> {
+fn pages_host(options: &ResolvedOptions) -> Result<String> {
     let path = options.state.join("pages-host");
-    let known = replace::text(&path)?;
+    let known = atomic_replace::text(&path)?;
     if let Some(host) = known.as_deref().map(str::trim).filter(|host| !host.is_empty()) {
         return Ok(host.to_owned());
     }
     let host = fresh_pages_host().context("there are no random numbers")?;
-    replace::replace(&path, known.as_deref(), &host)?;
+    atomic_replace::replace(&path, known.as_deref(), &host)?;
     Ok(host)
 }
 
-fn limits(typed: &ServeHttp) -> Limits {
+fn limits(typed: &ServeArgs) -> ServerLimits {
     let many = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     let each = typed.requests_per_second;
-    Limits {
+    ServerLimits {
         requests_per_second: each,
         burst: each.saturating_mul(4),
         strangers_per_second: (each / STRANGERS).max(1),
@@ -135,28 +139,27 @@ fn limits(typed: &ServeHttp) -> Limits {
         connections: many(typed.connections),
         streams: many(typed.streams),
         streams_each: many(typed.streams / 8),
-        ..Limits::default()
+        ..ServerLimits::default()
     }
 }
 
 /// Who says who people are.
-fn provider(issuer: &str, client: String, secret: Option<&Path>) -> Result<Oidc> {
+fn provider(issuer: &str, client: String, secret: Option<&Path>) -> Result<OidcProvider> {
     let secret = secret.map(|path| {
         let hint =
             "it holds the client's secret and nothing else, and only its owner may read it: `chmod 600`";
         read_private(path).map_err(|why| {
-            Complaint::new(format!("cannot use the secret in `{}`: {why}", path.display())).hint(hint)
+            CliError::new(format!("cannot use the secret in `{}`: {why}", path.display())).hint(hint)
         })
     });
-    let provider = Oidc::new(issuer, client, secret.transpose()?.as_ref());
+    let provider = OidcProvider::new(issuer, client, secret.transpose()?.as_ref());
     Ok(provider.map_err(|fault| {
-        Complaint::new(fault.to_string())
-            .hint("`--oidc-issuer` is what the provider calls itself, with https")
+        CliError::new(fault.to_string()).hint("`--oidc-issuer` is what the provider calls itself, with https")
     })?)
 }
 
 /// The file that says that a server runs on the book that is kept here, and where its pages are.
-pub(super) fn serving_file(options: &Options) -> PathBuf {
+pub(super) fn serving_file(options: &ResolvedOptions) -> PathBuf {
     options.state.join("serving.json")
 }
 
@@ -177,23 +180,24 @@ fn usual_url(scheme: &str, address: SocketAddr, host: Option<&String>) -> Result
 }
 
 /// The gate of one tenant, with questions left open for whoever answers them.
-async fn tenancy(options: &Options, chosen: &Config, ground: &Ground) -> Result<Tenancy> {
-    let Plot { ledger, book, crew } = ground.plot(options).await?;
+async fn tenancy(options: &ResolvedOptions, chosen: &Config, ground: &ServeBackend) -> Result<Tenant> {
+    let TenantBackend { ledger, book, crew } = ground.plot(options).await?;
     let state = state_of(options)?;
-    let policy = Rules { options, workspace: &options.cwd, state: &state }.load()?.policy;
+    let policy = ActivePolicy { options, workspace: &options.cwd, state: &state }.load()?.policy;
     let builder =
-        equipped(options, &options.cwd, Ask::Inbox, chosen.gate(), Arc::clone(&ledger))?.policy(policy);
+        equipped(options, &options.cwd, AskArg::Inbox, chosen.gate(), Arc::clone(&ledger))?.policy(policy);
     let builder = if crew.is_some() { builder.leaving(Arc::new(is_for_workers)) } else { builder };
-    let own = OwnTools::default();
-    let gate = House::built(own.behind(builder))?;
+    let own = ClientTools::default();
+    let gate = AppContext::built(own.behind(builder))?;
     waive(&gate, options).await?;
     let mut tenancy =
-        Tenancy::new(options.tenant.clone(), gate, (ledger, book), options.cwd.clone(), chosen.mode());
+        Tenant::new(options.tenant.clone(), gate, (ledger, book), options.cwd.clone(), chosen.mode());
     if let Some(crew) = crew {
         tenancy = tenancy.crewed(crew);
     }
     let options = options.clone();
-    let tried =
-        move |text: &str| Rules { options: &options, workspace: &options.cwd, state: &state }.with_own(text);
+    let tried = move |text: &str| {
+        ActivePolicy { options: &options, workspace: &options.cwd, state: &state }.with_own(text)
+    };
     Ok(tenancy.own_tools(own).trying(Arc::new(tried)))
 }

@@ -4,17 +4,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use byleave::core::call::Millis;
-use byleave::stats::{self, Answers, DayCount, RuleCount, Stats, Wanted};
+use byleave::stats::{self, AnswerCounts, DayCount, RuleCount, Stats, StatsFilter};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
+use crate::app_context::AppContext;
 use crate::args;
-use crate::chart::{self, Bar};
-use crate::house::House;
-use crate::options::Options;
-use crate::screen::{Screen, Tone, one_line};
-use crate::show::counted;
-use crate::status::Status;
+use crate::bar_chart::{self, Bar};
+use crate::call_display::counted;
+use crate::console::{Console, Tone, one_line};
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::ResolvedOptions;
 use crate::time::{DAY, date, moment, now, span, utc};
 
 /// So many tools and rules are drawn; `--json` has all of them.
@@ -24,11 +24,15 @@ const DAYS_MAX: u64 = 31;
 /// Before that nobody is told that it takes a while.
 const SILENCE: Duration = Duration::from_secs(1);
 
-pub(crate) async fn run(typed: args::Stats, options: &Options, screen: &mut Screen) -> Result<Status> {
+pub(crate) async fn run(
+    typed: args::StatsArgs,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     let now = now();
     let since = moment(&typed.since, now)?;
     let until = typed.until.as_deref().map(|typed| moment(typed, now)).transpose()?;
-    let wanted = Wanted {
+    let wanted = StatsFilter {
         tenant: Some(options.tenant.clone()),
         session: typed.session,
         agent: typed.agent,
@@ -36,8 +40,8 @@ pub(crate) async fn run(typed: args::Stats, options: &Options, screen: &mut Scre
         since: Some(since),
         until,
     };
-    let house = House::open_to_read(options, None)?;
-    let mut meter = Meter::new();
+    let house = AppContext::open_to_read(options, None)?;
+    let mut meter = ReadProgress::new();
     let stats = stats::of(&*house.book, wanted, |read| meter.tell(read)).await?;
     meter.end();
     if screen.json() {
@@ -50,16 +54,16 @@ pub(crate) async fn run(typed: args::Stats, options: &Options, screen: &mut Scre
         screen.toned(Tone::Careful, "warning:", &format!("{records} not counted, because damaged"));
         screen.hint("`byleave book verify` names the first place that is not as it was written");
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
 /// A line on standard error that says how many records were read; at a terminal only, and only when it takes long.
-struct Meter {
+struct ReadProgress {
     begun: Instant,
     line: Option<ProgressBar>,
 }
 
-impl Meter {
+impl ReadProgress {
     fn new() -> Self {
         Self { begun: Instant::now(), line: None }
     }
@@ -106,7 +110,7 @@ fn value(stats: &Stats, since: Millis, until: Option<Millis>) -> Value {
     value
 }
 
-fn draw(screen: &mut Screen, stats: &Stats, since: Millis, until: Millis) {
+fn draw(screen: &mut Console, stats: &Stats, since: Millis, until: Millis) {
     screen.title(&format!("from {} to {}", utc(since), utc(until)));
     let row =
         |name: &str, number: u64, more: &str| format!("{name:<12} {number:>7}  {more}").trim_end().to_owned();
@@ -136,7 +140,7 @@ fn draw(screen: &mut Screen, stats: &Stats, since: Millis, until: Millis) {
     }
 }
 
-fn days(screen: &mut Screen, days: &[DayCount], since: Millis, until: Millis) {
+fn days(screen: &mut Console, days: &[DayCount], since: Millis, until: Millis) {
     let Some(first) = days.first() else { return };
     // A span that begins long before the first call is not drawn empty.
     let from = (since / DAY).max(first.day.saturating_sub(DAYS_MAX / 2));
@@ -158,10 +162,10 @@ fn days(screen: &mut Screen, days: &[DayCount], since: Millis, until: Millis) {
             Bar { name: date(begin), number: calls, remark }
         })
         .collect();
-    chart::draw(screen, &bars);
+    bar_chart::draw(screen, &bars);
 }
 
-fn tools(screen: &mut Screen, stats: &Stats) {
+fn tools(screen: &mut Console, stats: &Stats) {
     screen.line("");
     screen.title("calls by tool");
     let bars: Vec<Bar> = stats
@@ -178,11 +182,11 @@ fn tools(screen: &mut Screen, stats: &Stats) {
             Bar { name: one_line(&tool.tool), number: tool.calls, remark: words(&of_note) }
         })
         .collect();
-    chart::draw(screen, &bars);
+    bar_chart::draw(screen, &bars);
     rest(screen, stats.tools.len(), "tool");
 }
 
-fn rules(screen: &mut Screen, stats: &Stats) {
+fn rules(screen: &mut Console, stats: &Stats) {
     if stats.rules.is_empty() {
         return;
     }
@@ -198,7 +202,7 @@ fn rules(screen: &mut Screen, stats: &Stats) {
             Bar { name: one_line(&rule.name()), number: rule.asked, remark: one_line(&remark) }
         })
         .collect();
-    chart::draw(screen, &bars);
+    bar_chart::draw(screen, &bars);
     rest(screen, stats.rules.len(), "rule");
     let spare: Vec<&RuleCount> = stats.rules.iter().filter(|rule| rule.is_always_yes()).collect();
     if spare.is_empty() {
@@ -213,7 +217,7 @@ fn rules(screen: &mut Screen, stats: &Stats) {
     ));
 }
 
-const fn yeses(answers: &Answers) -> u64 {
+const fn yeses(answers: &AnswerCounts) -> u64 {
     answers.yes + answers.leave
 }
 
@@ -223,7 +227,7 @@ fn words(numbers: &[(&str, u64)]) -> String {
     there.map(|(word, number)| format!("{number} {word}")).collect::<Vec<_>>().join(", ")
 }
 
-fn rest(screen: &mut Screen, all: usize, word: &str) {
+fn rest(screen: &mut Console, all: usize, word: &str) {
     if let Some(more) = all.checked_sub(BARS_MAX).filter(|more| *more > 0) {
         let more = u64::try_from(more).unwrap_or(u64::MAX);
         screen.say(&format!("and {} more; `--json` has all", counted(more, word)));

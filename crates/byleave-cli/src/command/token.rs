@@ -4,20 +4,24 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 
 use anyhow::{Context as _, Result};
-use byleave_server::FileFault;
-use byleave_server::principal::{Kind, Scope};
-use byleave_server::tokens::{Identity, Token, TokenFault, Tokens, Wanted};
+use byleave_server::PrivateFileError;
+use byleave_server::principal::{AccessScope, PrincipalKind};
+use byleave_server::tokens::{NewToken, OidcIdentity, StoredToken, TokenError, TokenStore};
 use serde_json::{Value, json};
 
-use crate::args::{AddToken, ScopeArg, TokenCommand};
-use crate::complaint::Complaint;
-use crate::options::Options;
-use crate::screen::{Screen, one_line, prose};
-use crate::show::table;
-use crate::status::Status;
+use crate::args::{AddTokenArgs, ScopeArg, TokenCommand};
+use crate::call_display::table;
+use crate::console::{Console, one_line, prose};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::ResolvedOptions;
 use crate::time::{lasting, now, span};
 
-pub(crate) fn run(command: Option<TokenCommand>, options: &Options, screen: &mut Screen) -> Result<Status> {
+pub(crate) fn run(
+    command: Option<TokenCommand>,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     match command.unwrap_or(TokenCommand::List) {
         TokenCommand::Add(typed) => add(typed, options, screen),
         TokenCommand::List => list(options, screen),
@@ -26,37 +30,37 @@ pub(crate) fn run(command: Option<TokenCommand>, options: &Options, screen: &mut
 }
 
 /// The tokens of the server that keeps its book here.
-pub(super) fn tokens(options: &Options) -> Tokens {
-    Tokens::at(options.state.join("tokens.json"))
+pub(super) fn tokens(options: &ResolvedOptions) -> TokenStore {
+    TokenStore::at(options.state.join("tokens.json"))
 }
 
 /// A fault as something that can be mended.
-pub(super) fn unusable(fault: &TokenFault) -> Complaint {
+pub(super) fn unusable(fault: &TokenError) -> CliError {
     let hint = match fault {
-        TokenFault::File(FileFault::Exposed(_)) => {
+        TokenError::File(PrivateFileError::Exposed(_)) => {
             "close it with `chmod 600`, or remove it and make new tokens"
         }
-        TokenFault::File(FileFault::Unreadable { .. } | FileFault::System { .. }) => {
+        TokenError::File(PrivateFileError::Unreadable { .. } | PrivateFileError::System { .. }) => {
             "remove the file and make new tokens"
         }
-        TokenFault::Lasting => "say how long with `--for`, as in `--for 30d`",
-        TokenFault::Scopeless => "name one with `--scope`",
-        TokenFault::AgentAdministers => "leave `administer` out, or say `--person`",
-        TokenFault::WorkAlone => "make a token with `--scope work` alone, and another for whatever else",
-        TokenFault::AgentSignsIn => "say `--person`",
-        TokenFault::Nobody => "say `--as sub:SUBJECT` or `--as email:ADDRESS`",
-        TokenFault::Known => "`byleave token list` lists who may",
-        TokenFault::OtherKind { .. } => "choose another name",
-        TokenFault::TooMany => "`byleave token list` lists them, `byleave token remove` removes one",
+        TokenError::Lasting => "say how long with `--for`, as in `--for 30d`",
+        TokenError::Scopeless => "name one with `--scope`",
+        TokenError::AgentAdministers => "leave `administer` out, or say `--person`",
+        TokenError::WorkAlone => "make a token with `--scope work` alone, and another for whatever else",
+        TokenError::AgentSignsIn => "say `--person`",
+        TokenError::Nobody => "say `--as sub:SUBJECT` or `--as email:ADDRESS`",
+        TokenError::Known => "`byleave token list` lists who may",
+        TokenError::OtherKind { .. } => "choose another name",
+        TokenError::TooMany => "`byleave token list` lists them, `byleave token remove` removes one",
     };
-    Complaint::new(fault.to_string()).hint(hint)
+    CliError::new(fault.to_string()).hint(hint)
 }
 
-fn add(typed: AddToken, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let kind = if typed.person { Kind::Person } else { Kind::Agent };
-    let usual: &[Scope] = match kind {
-        Kind::Person => &[Scope::Answer, Scope::Read],
-        Kind::Agent => &[Scope::Submit],
+fn add(typed: AddTokenArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let kind = if typed.person { PrincipalKind::Person } else { PrincipalKind::Agent };
+    let usual: &[AccessScope] = match kind {
+        PrincipalKind::Person => &[AccessScope::Answer, AccessScope::Read],
+        PrincipalKind::Agent => &[AccessScope::Submit],
     };
     let scopes = match typed.scopes.is_empty() {
         true => usual.iter().copied().collect(),
@@ -65,9 +69,9 @@ fn add(typed: AddToken, options: &Options, screen: &mut Screen) -> Result<Status
     let (tenant, name, lasts_ms) = (typed.tenant, typed.name, lasting(&typed.lasting)?);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&options.state);
     made.with_context(|| format!("cannot make `{}`", options.state.display()))?;
-    let wanted = Wanted { tenant, name, kind, scopes, lasts_ms };
+    let wanted = NewToken { tenant, name, kind, scopes, lasts_ms };
     if let Some((issuer, who)) = typed.at.zip(typed.signs_in_as) {
-        let identity = Identity { issuer, who };
+        let identity = OidcIdentity { issuer, who };
         let token = tokens(options).admit(wanted, identity, now()).map_err(|fault| unusable(&fault))?;
         return Ok(admitted(&token, screen));
     }
@@ -79,7 +83,7 @@ fn add(typed: AddToken, options: &Options, screen: &mut Screen) -> Result<Status
             fields.insert("token".into(), text.into());
         }
         screen.value(&value);
-        return Ok(Status::Completed);
+        return Ok(ExitStatus::Completed);
     }
     screen.line(&text);
     screen.say(&prose(&format!(
@@ -90,11 +94,11 @@ fn add(typed: AddToken, options: &Options, screen: &mut Screen) -> Result<Status
         words(&token),
         span(lasts_ms)
     )));
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
 /// Says who may sign in elsewhere now.
-fn admitted(token: &Token, screen: &mut Screen) -> Status {
+fn admitted(token: &StoredToken, screen: &mut Console) -> ExitStatus {
     if screen.json() {
         screen.value(&shown(token));
     } else {
@@ -106,16 +110,16 @@ fn admitted(token: &Token, screen: &mut Screen) -> Status {
             token.id
         )));
     }
-    Status::Completed
+    ExitStatus::Completed
 }
 
 /// Where somebody signs in, and as whom.
-fn elsewhere(token: &Token) -> String {
-    let told = |identity: &Identity| format!(" as {} at {}", identity.who, identity.issuer);
+fn elsewhere(token: &StoredToken) -> String {
+    let told = |identity: &OidcIdentity| format!(" as {} at {}", identity.who, identity.issuer);
     token.signs_in.as_ref().map(told).unwrap_or_default()
 }
 
-fn list(options: &Options, screen: &mut Screen) -> Result<Status> {
+fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let found = tokens(options).list().map_err(|fault| unusable(&fault))?;
     if screen.json() {
         screen.value(&found.iter().map(shown).collect());
@@ -134,12 +138,12 @@ fn list(options: &Options, screen: &mut Screen) -> Result<Status> {
         });
         table(screen, &["TOKEN", "TENANT", "NAME", "KIND", "GOOD FOR", "COUNTS"], &rows.collect::<Vec<_>>());
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-fn remove(id: &str, options: &Options, screen: &mut Screen) -> Result<Status> {
+fn remove(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let missing =
-        || Complaint::new(format!("there is no token `{id}`")).hint("`byleave token list` lists them");
+        || CliError::new(format!("there is no token `{id}`")).hint("`byleave token list` lists them");
     // Nothing is made where there is nothing.
     if !tokens(options).list().map_err(|fault| unusable(&fault))?.iter().any(|token| token.id == id) {
         return Err(missing().into());
@@ -151,14 +155,14 @@ fn remove(id: &str, options: &Options, screen: &mut Screen) -> Result<Status> {
     } else {
         screen.say(&prose(&format!("token {} of `{}` counts no longer", removed.id, removed.name)));
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-fn words(token: &Token) -> String {
+fn words(token: &StoredToken) -> String {
     token.scopes.iter().map(|scope| scope.word()).collect::<Vec<_>>().join(", ")
 }
 
-fn shown(token: &Token) -> Value {
+fn shown(token: &StoredToken) -> Value {
     json!({
         "id": token.id,
         "tenant": token.tenant,
@@ -171,12 +175,12 @@ fn shown(token: &Token) -> Value {
     })
 }
 
-const fn scope(typed: ScopeArg) -> Scope {
+const fn scope(typed: ScopeArg) -> AccessScope {
     match typed {
-        ScopeArg::Submit => Scope::Submit,
-        ScopeArg::Answer => Scope::Answer,
-        ScopeArg::Read => Scope::Read,
-        ScopeArg::Administer => Scope::Administer,
-        ScopeArg::Work => Scope::Work,
+        ScopeArg::Submit => AccessScope::Submit,
+        ScopeArg::Answer => AccessScope::Answer,
+        ScopeArg::Read => AccessScope::Read,
+        ScopeArg::Administer => AccessScope::Administer,
+        ScopeArg::Work => AccessScope::Work,
     }
 }

@@ -4,29 +4,33 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use byleave::catalog::Entry;
+use byleave::catalog::CatalogEntry;
 use byleave::core::id::{AgentId, SessionId};
 use byleave::core::manifest::Manifest;
-use byleave::forms;
-use byleave::tool::Site;
+use byleave::provider_formats;
+use byleave::tool::ToolContext;
 use serde_json::{Value, json};
 
-use crate::args::Tools;
-use crate::complaint::Complaint;
-use crate::options::Options;
-use crate::screen::{Screen, one_line};
-use crate::show::table;
-use crate::status::Status;
-use crate::tools::catalog;
+use crate::args::ToolsCommand;
+use crate::call_display::table;
+use crate::console::{Console, one_line};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::ResolvedOptions;
+use crate::tool_catalog::catalog;
 
 const FOUND_MAX: usize = 20;
 
-pub(crate) fn run(command: Option<Tools>, options: &Options, screen: &mut Screen) -> Result<Status> {
+pub(crate) fn run(
+    command: Option<ToolsCommand>,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     let catalog = catalog(options, &options.cwd, None)?;
-    match command.unwrap_or(Tools::List) {
-        Tools::List => list(screen, &catalog.list()),
-        Tools::Show { name } => show(screen, catalog.get(&name).map_err(Complaint::from)?.manifest()),
-        Tools::Search { query } => {
+    match command.unwrap_or(ToolsCommand::List) {
+        ToolsCommand::List => list(screen, &catalog.list()),
+        ToolsCommand::Show { name } => show(screen, catalog.get(&name).map_err(CliError::from)?.manifest()),
+        ToolsCommand::Search { query } => {
             let found = catalog.search(&query.join(" "), FOUND_MAX);
             if found.is_empty() && !screen.json() {
                 screen.say("no tool fits");
@@ -34,25 +38,25 @@ pub(crate) fn run(command: Option<Tools>, options: &Options, screen: &mut Screen
                 list(screen, &found);
             }
         }
-        Tools::Schema { form, names } => {
+        ToolsCommand::Schema { form, names } => {
             let entries = if names.is_empty() {
                 catalog.list()
             } else {
-                catalog.filter(names).map_err(Complaint::from)?
+                catalog.filter(names).map_err(CliError::from)?
             };
-            let site = Site {
+            let site = ToolContext {
                 tenant: options.tenant.clone(),
                 session: SessionId::new("cli")?,
                 agent: AgentId::new("cli")?,
                 cwd: PathBuf::from(&options.cwd),
             };
-            screen.value(&Value::Array(forms::schemas(form.into(), &entries, &site)?));
+            screen.value(&Value::Array(provider_formats::schemas(form.into(), &entries, &site)?));
         }
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-fn list(screen: &mut Screen, entries: &[Arc<Entry>]) {
+fn list(screen: &mut Console, entries: &[Arc<CatalogEntry>]) {
     if screen.json() {
         let tools = entries.iter().map(|entry| {
             json!({ "name": entry.name(), "description": entry.manifest().description, "digest": entry.digest() })
@@ -60,7 +64,7 @@ fn list(screen: &mut Screen, entries: &[Arc<Entry>]) {
         screen.value(&tools.collect());
         return;
     }
-    let row = |entry: &Arc<Entry>| {
+    let row = |entry: &Arc<CatalogEntry>| {
         let manifest = entry.manifest();
         let class = word(&json!(manifest.permission_class));
         vec![one_line(entry.name()), class, one_line(first_sentence(&manifest.description))]
@@ -74,7 +78,7 @@ fn first_sentence(text: &str) -> &str {
     text.split_once(". ").map_or(text, |(first, _)| first).trim_end_matches('.')
 }
 
-fn show(screen: &mut Screen, manifest: &Manifest) {
+fn show(screen: &mut Console, manifest: &Manifest) {
     let all = json!(manifest);
     if screen.json() {
         screen.value(&all);

@@ -3,46 +3,50 @@
 use std::path::Path;
 
 use anyhow::Result;
-use byleave::approve::Reply;
-use byleave::book::CallFilter;
+use byleave::approver::Reply;
+use byleave::audit_log::CallFilter;
 use byleave::core::id::CallId;
 use byleave::core::render::summary;
-use byleave::result::{Ending, Standing};
-use byleave_copy::State;
+use byleave::result::{CallOutcome, CallStatus};
+use byleave_copy::CopyState;
 use serde_json::{Value, json};
 
+use crate::app_context::{AppContext, mend_copies};
 use crate::args;
-use crate::ask::{Driven, answered, drive};
+use crate::call_display::{self, relative};
 use crate::command::rehearse::differences;
-use crate::complaint::Complaint;
-use crate::house::{House, mend_copies};
-use crate::ids::{self, short};
-use crate::json;
-use crate::options::Options;
-use crate::screen::{Screen, Tone, one_line, prose};
-use crate::show::{self, relative};
-use crate::status::Status;
-use crate::taking_back::{self, Reach, prepared};
+use crate::console::{Console, Tone, one_line, prose};
+use crate::drive_call::{DriveResult, answered, drive};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::json_output;
+use crate::resolved_options::ResolvedOptions;
+use crate::short_ids::{self, short};
 use crate::time::{lasting, now};
-use crate::tools::workplace;
+use crate::tool_catalog::workplace;
+use crate::undo_target::{self, UndoScope, prepared};
 
-pub(crate) async fn run(typed: args::Undo, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let house = House::open_to_write(options)?;
+pub(crate) async fn run(
+    typed: args::UndoArgs,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    let house = AppContext::open_to_write(options)?;
     mend_copies(options, screen)?;
     let calls = which(&typed, &house, options).await?;
     if calls.is_empty() {
         nothing_here(&typed, &house, options, screen).await?;
-        return Ok(Status::Completed);
+        return Ok(ExitStatus::Completed);
     }
     let (mut done, mut values) = (0, Vec::new());
     for call in &calls {
-        let what = taking_back::files_of(*call, &house, options).await;
+        let what = undo_target::files_of(*call, &house, options).await;
         let driven = take_back(*call, typed.force, &house, options, screen).await?;
-        let Standing::Settled(result) = &driven.standing else {
-            show::standing(screen, &driven.standing);
+        let CallStatus::Settled(result) = &driven.standing else {
+            call_display::standing(screen, &driven.standing);
             return Ok(driven.status());
         };
-        if let Ending::Completed(output) = &result.ending {
+        if let CallOutcome::Completed(output) = &result.ending {
             done += 1;
             if screen.json() {
                 values.push(json!({ "undone": call, "call": result.call, "text": output.text }));
@@ -59,7 +63,7 @@ pub(crate) async fn run(typed: args::Undo, options: &Options, screen: &mut Scree
         }
         // What is older rests on this one.
         if screen.json() {
-            values.push(json::standing(&driven.standing));
+            values.push(json_output::standing(&driven.standing));
             screen.value(&Value::from(std::mem::take(&mut values)));
         }
         if let Some(error) = result.error() {
@@ -80,32 +84,32 @@ pub(crate) async fn run(typed: args::Undo, options: &Options, screen: &mut Scree
     if screen.json() {
         screen.value(&Value::from(values));
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
 /// The calls to take back, the newest first.
-async fn which(typed: &args::Undo, house: &House, options: &Options) -> Result<Vec<CallId>> {
+async fn which(typed: &args::UndoArgs, house: &AppContext, options: &ResolvedOptions) -> Result<Vec<CallId>> {
     if let Some(call) = &typed.call {
-        return Ok(vec![ids::call(house, call).await?]);
+        return Ok(vec![short_ids::call(house, call).await?]);
     }
     let Some(session) = typed.session.clone() else {
-        let reach = if typed.anywhere { Reach::Anywhere } else { Reach::Here };
-        let newest = taking_back::newest_standing(CallFilter::default(), reach, house, options).await?;
+        let reach = if typed.anywhere { UndoScope::Anywhere } else { UndoScope::Here };
+        let newest = undo_target::newest_standing(CallFilter::default(), reach, house, options).await?;
         return Ok(newest.into_iter().map(|item| item.call).collect());
     };
     let since = typed.since.as_deref().map(lasting).transpose()?;
     let since = since.map(|span| now().saturating_sub(span));
     let filter = CallFilter { session: Some(session), since, ..CallFilter::default() };
-    let standing = taking_back::standing(filter, house, options).await?;
+    let standing = undo_target::standing(filter, house, options).await?;
     Ok(standing.into_iter().map(|item| item.call).collect())
 }
 
 /// Says that there is nothing to take back here, and what there is elsewhere.
 async fn nothing_here(
-    typed: &args::Undo,
-    house: &House,
-    options: &Options,
-    screen: &mut Screen,
+    typed: &args::UndoArgs,
+    house: &AppContext,
+    options: &ResolvedOptions,
+    screen: &mut Console,
 ) -> Result<()> {
     if screen.json() {
         screen.value(&json!([]));
@@ -113,7 +117,9 @@ async fn nothing_here(
     }
     let newest = typed.call.is_none() && typed.session.is_none() && !typed.anywhere;
     let elsewhere = match newest {
-        true => taking_back::newest_standing(CallFilter::default(), Reach::Anywhere, house, options).await?,
+        true => {
+            undo_target::newest_standing(CallFilter::default(), UndoScope::Anywhere, house, options).await?
+        }
         false => None,
     };
     let Some(item) = elsewhere else {
@@ -134,43 +140,43 @@ async fn nothing_here(
 async fn take_back(
     call: CallId,
     force: bool,
-    house: &House,
-    options: &Options,
-    screen: &mut Screen,
-) -> Result<Driven> {
+    house: &AppContext,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<DriveResult> {
     let (gate, undo) = prepared(call, force, house, options).await?;
     let driven = drive(&gate, undo.id, gate.advance(undo), options, screen).await;
-    let Standing::Waiting { question, .. } = &driven.standing else { return Ok(driven) };
+    let CallStatus::Waiting { question, .. } = &driven.standing else { return Ok(driven) };
     answered(&gate, question, Reply::Yes { note: None }, options, screen).await
 }
 
 /// `byleave diff`: what a call changed, or would if somebody said yes.
-pub(crate) async fn diff(call: &str, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let house = House::open_to_read(options, None)?;
-    let call = ids::call(&house, call).await?;
+pub(crate) async fn diff(call: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let house = AppContext::open_to_read(options, None)?;
+    let call = short_ids::call(&house, call).await?;
     let store = workplace(options, &options.cwd).store()?;
     let state = store.state(call.uuid())?;
-    let none = |why: String| Complaint::new(why).hint("`byleave book show` has the record of the call");
+    let none = |why: String| CliError::new(why).hint("`byleave book show` has the record of the call");
     let changes = store.changes(call.uuid()).map_err(|fault| none(prose(&fault.to_string())))?;
     if screen.json() {
         screen.value(&json!({ "call": call, "state": word(&state), "changes": changes }));
-        return Ok(Status::Completed);
+        return Ok(ExitStatus::Completed);
     }
     screen.title(&format!("{}: {}", word(&state), summary(&changes)));
     differences(screen, &changes, Path::new(&options.cwd));
     for change in changes.list.iter().filter(|change| change.diff.is_none()) {
         screen.line(&format!("{} {}", change.what(), relative(&change.path, Path::new(&options.cwd))));
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-const fn word(state: &State) -> &'static str {
+const fn word(state: &CopyState) -> &'static str {
     match state {
-        State::Open => "not final",
-        State::Interrupted => "interrupted",
-        State::Committed => "final",
-        State::Undone { .. } => "taken back",
-        State::Dropped { .. } => "dropped",
-        State::Missing => "not there",
+        CopyState::Open => "not final",
+        CopyState::Interrupted => "interrupted",
+        CopyState::Committed => "final",
+        CopyState::Undone { .. } => "taken back",
+        CopyState::Dropped { .. } => "dropped",
+        CopyState::Missing => "not there",
     }
 }

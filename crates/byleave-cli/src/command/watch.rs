@@ -1,30 +1,30 @@
 //! `byleave watch`: the calls of this book as they come, run, wait and end, whoever runs them.
 //!
 //! What happened is read from the book, record by record, and from nothing else. How far a running call is and what it prints comes
-//! from [`crate::live`], which is only ever shown. It changes nothing and asks nobody.
+//! from [`crate::live_output`], which is only ever shown. It changes nothing and asks nobody.
 
-mod region;
-mod scene;
-mod tell;
+mod call_tracker;
+mod format;
+mod live_region;
 
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 use anyhow::Result;
-use byleave::book::{Book as _, CallFilter, CallState, Cursor, Page};
-use byleave::stats::Wanted;
+use byleave::audit_log::{AuditLog as _, CallFilter, CallState, Cursor, PageRequest};
+use byleave::stats::StatsFilter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::region::Region;
-use self::scene::{Happening, Scene};
+use self::call_tracker::{CallTracker, WatchEvent};
+use self::live_region::Region;
+use crate::app_context::AppContext;
 use crate::args;
-use crate::complaint::Complaint;
-use crate::house::House;
-use crate::live;
-use crate::options::Options;
-use crate::screen::Screen;
-use crate::status::Status;
+use crate::console::Console;
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::live_output;
+use crate::resolved_options::ResolvedOptions;
 
 /// How often it is looked. Looking costs a lookup in one index, and a small file for each call that runs.
 const EVERY: Duration = Duration::from_millis(100);
@@ -33,21 +33,25 @@ const NEWS_MAX: usize = 512;
 /// So many calls that have not ended are shown.
 const OPEN_MAX: usize = 1_000;
 
-pub(crate) async fn run(typed: args::Watch, options: &Options, screen: &mut Screen) -> Result<Status> {
+pub(crate) async fn run(
+    typed: args::WatchArgs,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     // Before anything is shown, so that the key that ends it does not find a program that dies of it.
     let mut keys = signal(SignalKind::interrupt())
-        .map_err(|error| Complaint::new(format!("cannot listen for Ctrl-C: {error}")))?;
-    let house = House::open_to_read(options, None)?;
-    live::tidy(&options.state.join("live"));
-    let wanted = Wanted { session: typed.session, tool: typed.tool, ..Wanted::default() };
-    let mut scene = Scene::new(wanted);
+        .map_err(|error| CliError::new(format!("cannot listen for Ctrl-C: {error}")))?;
+    let house = AppContext::open_to_read(options, None)?;
+    live_output::tidy(&options.state.join("live"));
+    let wanted = StatsFilter { session: typed.session, tool: typed.tool, ..StatsFilter::default() };
+    let mut scene = CallTracker::new(wanted);
     // Where the book ends is asked first: what comes between is then shown twice rather than never.
     let mut upto = house.book.written(None, 0).await?.upto;
     let mut happened = present(&house, &mut scene).await?;
     if typed.once {
         scene.glimpse(&options.state);
-        tell::standing(screen, &scene);
-        return Ok(Status::Completed);
+        format::standing(screen, &scene);
+        return Ok(ExitStatus::Completed);
     }
     let mut region = (io::stdout().is_terminal() && !screen.json()).then(Region::new);
     if region.is_some() {
@@ -57,10 +61,10 @@ pub(crate) async fn run(typed: args::Watch, options: &Options, screen: &mut Scre
         happened.extend(scene.glimpse(&options.state));
         match &mut region {
             Some(region) => region.draw(screen, &scene, &happened),
-            None => happened.iter().for_each(|happening| tell::happening(screen, happening)),
+            None => happened.iter().for_each(|happening| format::happening(screen, happening)),
         }
         if screen.gone() || nobody_reads() {
-            return Ok(Status::Completed);
+            return Ok(ExitStatus::Completed);
         }
         scene.forget_settled();
         tokio::select! {
@@ -73,15 +77,15 @@ pub(crate) async fn run(typed: args::Watch, options: &Options, screen: &mut Scre
     if let Some(region) = &mut region {
         region.leave(screen);
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
 /// Takes in everything that has not ended.
-async fn present(house: &House, scene: &mut Scene) -> Result<Vec<Happening>> {
+async fn present(house: &AppContext, scene: &mut CallTracker) -> Result<Vec<WatchEvent>> {
     let mut open = Vec::new();
     for state in [CallState::Open, CallState::Waiting] {
         let filter = CallFilter { state: Some(state), ..CallFilter::default() };
-        open.extend(house.book.calls(filter, Page::first(OPEN_MAX)).await?);
+        open.extend(house.book.calls(filter, PageRequest::first(OPEN_MAX)).await?);
     }
     open.sort_by_key(|item| item.cursor);
     let mut happened = Vec::new();
@@ -94,7 +98,11 @@ async fn present(house: &House, scene: &mut Scene) -> Result<Vec<Happening>> {
 }
 
 /// Takes in what was written since.
-async fn news(house: &House, scene: &mut Scene, upto: Cursor) -> Result<(Cursor, Vec<Happening>)> {
+async fn news(
+    house: &AppContext,
+    scene: &mut CallTracker,
+    upto: Cursor,
+) -> Result<(Cursor, Vec<WatchEvent>)> {
     let written = house.book.written(Some(upto), NEWS_MAX).await?;
     let mut happened = Vec::new();
     for call in written.calls {

@@ -5,16 +5,16 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::DirBuilderExt as _;
 
 use anyhow::{Context as _, Result};
-use byleave_server::FileFault;
-use byleave_server::webhooks::{Form, Standing, Webhook, WebhookFault, Webhooks};
+use byleave_server::PrivateFileError;
+use byleave_server::webhooks::{DeliveryStatus, StoredWebhook, WebhookError, WebhookFormat, WebhookStore};
 use serde_json::{Value, json};
 
-use crate::args::{AddWebhook, WebhookCommand};
-use crate::complaint::Complaint;
-use crate::options::Options;
-use crate::screen::{Screen, one_line, prose};
-use crate::show::table;
-use crate::status::Status;
+use crate::args::{AddWebhookArgs, WebhookCommand};
+use crate::call_display::table;
+use crate::console::{Console, one_line, prose};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::ResolvedOptions;
 use crate::time::{now, span};
 
 /// The longest address that is read from standard input.
@@ -22,9 +22,9 @@ const URL_BYTES_MAX: u64 = 8 * 1024;
 
 pub(crate) async fn run(
     command: Option<WebhookCommand>,
-    options: &Options,
-    screen: &mut Screen,
-) -> Result<Status> {
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     match command.unwrap_or(WebhookCommand::List) {
         WebhookCommand::Add(typed) => add(typed, options, screen),
         WebhookCommand::List => list(options, screen),
@@ -34,24 +34,24 @@ pub(crate) async fn run(
 }
 
 /// The webhooks of the server that keeps its book here.
-pub(super) fn webhooks(options: &Options) -> Webhooks {
-    Webhooks::at(options.state.join("webhooks.json"))
+pub(super) fn webhooks(options: &ResolvedOptions) -> WebhookStore {
+    WebhookStore::at(options.state.join("webhooks.json"))
 }
 
 /// A fault as something that can be mended.
-fn unusable(fault: &WebhookFault) -> Complaint {
+fn unusable(fault: &WebhookError) -> CliError {
     let hint = match fault {
-        WebhookFault::File(FileFault::Exposed(_)) => {
+        WebhookError::File(PrivateFileError::Exposed(_)) => {
             "others may know the secrets in it: remove it, and add the webhooks again"
         }
-        WebhookFault::File(_) => "remove the file and add the webhooks again",
-        WebhookFault::Endpoint(_) => "`byleave webhook add https://HOST/PATH`",
-        WebhookFault::TooMany => "`byleave webhook list` lists them, `byleave webhook remove` removes one",
+        WebhookError::File(_) => "remove the file and add the webhooks again",
+        WebhookError::Endpoint(_) => "`byleave webhook add https://HOST/PATH`",
+        WebhookError::TooMany => "`byleave webhook list` lists them, `byleave webhook remove` removes one",
     };
-    Complaint::new(fault.to_string()).hint(hint)
+    CliError::new(fault.to_string()).hint(hint)
 }
 
-fn add(typed: AddWebhook, options: &Options, screen: &mut Screen) -> Result<Status> {
+fn add(typed: AddWebhookArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let url = match typed.url.as_str() {
         "-" => {
             let mut text = String::new();
@@ -60,19 +60,19 @@ fn add(typed: AddWebhook, options: &Options, screen: &mut Screen) -> Result<Stat
         }
         _ => typed.url,
     };
-    let form = if typed.slack { Form::Slack } else { Form::Generic };
+    let form = if typed.slack { WebhookFormat::Slack } else { WebhookFormat::Generic };
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&options.state);
     made.with_context(|| format!("cannot make `{}`", options.state.display()))?;
     let (webhook, secret) =
         webhooks(options).add(typed.tenant, form, url, now()).map_err(|fault| unusable(&fault))?;
     let text = String::from_utf8_lossy(secret.expose()).into_owned();
     if screen.json() {
-        let mut value = shown(&webhook, &Standing::default());
+        let mut value = shown(&webhook, &DeliveryStatus::default());
         if let Value::Object(fields) = &mut value {
             fields.insert("secret".into(), text.into());
         }
         screen.value(&value);
-        return Ok(Status::Completed);
+        return Ok(ExitStatus::Completed);
     }
     screen.line(&text);
     screen.say(&prose(&format!(
@@ -81,10 +81,10 @@ fn add(typed: AddWebhook, options: &Options, screen: &mut Screen) -> Result<Stat
         webhook.place(),
         webhook.tenant
     )));
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-fn list(options: &Options, screen: &mut Screen) -> Result<Status> {
+fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let found = with_standing(options)?;
     if screen.json() {
         screen.value(&found.iter().map(|(webhook, standing)| shown(webhook, standing)).collect());
@@ -98,39 +98,37 @@ fn list(options: &Options, screen: &mut Screen) -> Result<Status> {
         });
         table(screen, &["WEBHOOK", "TENANT", "FORM", "WHERE", "HOW IT WENT"], &rows.collect::<Vec<_>>());
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-fn remove(id: &str, options: &Options, screen: &mut Screen) -> Result<Status> {
+fn remove(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     // Nothing is made where there is nothing.
     named(id, options)?;
     let removed = webhooks(options).remove(id).map_err(|fault| unusable(&fault))?;
     let removed = removed.ok_or_else(|| missing(id))?;
     if screen.json() {
-        screen.value(&shown(&removed, &Standing::default()));
+        screen.value(&shown(&removed, &DeliveryStatus::default()));
     } else {
         screen.say(&prose(&format!("{} is told nothing more", removed.place())));
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-async fn test(id: Option<&str>, options: &Options, screen: &mut Screen) -> Result<Status> {
+async fn test(id: Option<&str>, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let all = webhooks(options);
     let wanted = match id {
         Some(id) => vec![named(id, options)?],
         None => all.list().map_err(|fault| unusable(&fault))?,
     };
     if wanted.is_empty() {
-        return Err(Complaint::new("there are no webhooks")
-            .hint("`byleave webhook add URL` adds one")
-            .into());
+        return Err(CliError::new("there are no webhooks").hint("`byleave webhook add URL` adds one").into());
     }
-    let (mut status, mut values) = (Status::Completed, Vec::new());
+    let (mut status, mut values) = (ExitStatus::Completed, Vec::new());
     for webhook in wanted {
         let tried = all.test(&webhook).await;
         let why = tried.as_ref().err().map(ToString::to_string);
         if why.is_some() {
-            status = Status::Failed;
+            status = ExitStatus::Failed;
         }
         if screen.json() {
             values.push(json!({ "id": webhook.id, "told": why.is_none(), "why": why }));
@@ -146,28 +144,30 @@ async fn test(id: Option<&str>, options: &Options, screen: &mut Screen) -> Resul
 }
 
 /// All webhooks with how it went so far.
-pub(super) fn with_standing(options: &Options) -> Result<Vec<(Webhook, Standing)>, Complaint> {
+pub(super) fn with_standing(
+    options: &ResolvedOptions,
+) -> Result<Vec<(StoredWebhook, DeliveryStatus)>, CliError> {
     let all = webhooks(options);
     let read = || Ok((all.list()?, all.standing()?));
     let (found, mut standing) = read().map_err(|fault| unusable(&fault))?;
-    let with = |webhook: Webhook| {
+    let with = |webhook: StoredWebhook| {
         let standing = standing.remove(&webhook.id).unwrap_or_default();
         (webhook, standing)
     };
     Ok(found.into_iter().map(with).collect())
 }
 
-fn named(id: &str, options: &Options) -> Result<Webhook, Complaint> {
+fn named(id: &str, options: &ResolvedOptions) -> Result<StoredWebhook, CliError> {
     let found = webhooks(options).list().map_err(|fault| unusable(&fault))?;
     found.into_iter().find(|webhook| webhook.id == id).ok_or_else(|| missing(id))
 }
 
-fn missing(id: &str) -> Complaint {
-    Complaint::new(format!("there is no webhook `{id}`")).hint("`byleave webhook list` lists them")
+fn missing(id: &str) -> CliError {
+    CliError::new(format!("there is no webhook `{id}`")).hint("`byleave webhook list` lists them")
 }
 
 /// How it went with one.
-pub(super) fn words(standing: &Standing) -> String {
+pub(super) fn words(standing: &DeliveryStatus) -> String {
     let ago = |at: Option<u64>| {
         at.map_or_else(String::new, |at| format!(" {} ago", span(now().saturating_sub(at))))
     };
@@ -182,7 +182,7 @@ pub(super) fn words(standing: &Standing) -> String {
     }
 }
 
-fn shown(webhook: &Webhook, standing: &Standing) -> Value {
+fn shown(webhook: &StoredWebhook, standing: &DeliveryStatus) -> Value {
     json!({
         "id": webhook.id,
         "tenant": webhook.tenant,

@@ -4,46 +4,50 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use byleave_worker::socket::{Socket, trusting};
-use byleave_worker::{Options as Place, Reach, RemoteLedger, Skills};
+use byleave_worker::websocket::{SocketConnector, trusting};
+use byleave_worker::{Capabilities, ConnectionStatus, RemoteLedger, RemoteLedgerOptions as Place};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::{Ask, WorkArgs};
-use crate::ask::waive;
-use crate::complaint::Complaint;
-use crate::house::{House, equipped, mend_copies, state_of};
-use crate::options::Options;
-use crate::private::read_private;
-use crate::rules::Rules;
-use crate::screen::{Screen, one_line, prose};
+use crate::active_policy::ActivePolicy;
+use crate::app_context::{AppContext, equipped, mend_copies, state_of};
+use crate::args::{AskArg, WorkArgs};
+use crate::console::{Console, one_line, prose};
+use crate::drive_call::waive;
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::private_file::read_private;
+use crate::resolved_options::ResolvedOptions;
 use crate::signals;
-use crate::status::Status;
-use crate::tools;
+use crate::tool_catalog;
 
 /// Where workers come in at a server.
 const DOOR: &str = "v1/workers/wire";
 /// How long a server that does not answer is waited for with what must be written: what was run is not to be lost.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
-pub(crate) async fn run(typed: WorkArgs, options: &Options, screen: &mut Screen) -> Result<Status> {
+pub(crate) async fn run(
+    typed: WorkArgs,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     let options = &options.for_many();
     let token = read_private(&typed.token).map_err(|why| {
-        Complaint::new(format!("cannot use the token in `{}`: {why}", typed.token.display()))
+        CliError::new(format!("cannot use the token in `{}`: {why}", typed.token.display()))
             .hint("it holds the token and nothing else, and only its owner may read it: `chmod 600`")
     })?;
     let unusable = |why: String| {
-        Complaint::new(why).hint("`--server` is where the server listens: https, or http on this machine")
+        CliError::new(why).hint("`--server` is where the server listens: https, or http on this machine")
     };
     let trusted = trusting(typed.tls_ca.as_deref()).map_err(|fault| {
-        Complaint::new(fault.to_string())
+        CliError::new(fault.to_string())
             .hint("`--tls-ca` is a PEM file with the server's certificate, or its authority's")
     })?;
     let address = format!("{}/{DOOR}", typed.server.trim_end_matches('/'));
-    let dial = Socket::new(&address, token, trusted).map_err(|fault| unusable(fault.to_string()))?;
+    let dial = SocketConnector::new(&address, token, trusted).map_err(|fault| unusable(fault.to_string()))?;
 
-    let known = tools::catalog(options, &options.cwd, None)?;
-    let skills = Skills {
+    let known = tool_catalog::catalog(options, &options.cwd, None)?;
+    let skills = Capabilities {
         tools: known.list().iter().map(|entry| entry.name().to_owned()).collect(),
         capacity: typed.capacity,
         dir: options.cwd.clone(),
@@ -52,41 +56,41 @@ pub(crate) async fn run(typed: WorkArgs, options: &Options, screen: &mut Screen)
     let place = Place { dir: options.state.join("worker"), patience: PATIENCE };
     let (ledger, offers) = RemoteLedger::open_to_work(&place, skills, dial)?;
     mend_copies(options, screen)?;
-    let rules = Rules { options, workspace: &options.cwd, state: &state_of(options)? }.load()?;
-    let builder = equipped(options, &options.cwd, Ask::Inbox, options.chosen.gate(), Arc::new(ledger))?
+    let rules = ActivePolicy { options, workspace: &options.cwd, state: &state_of(options)? }.load()?;
+    let builder = equipped(options, &options.cwd, AskArg::Inbox, options.chosen.gate(), Arc::new(ledger))?
         .policy(rules.policy);
-    let gate = House::built(builder)?;
+    let gate = AppContext::built(builder)?;
     let (reach, (leave, at_once)) = (offers.reach(), signals::ended_then_at_once()?);
     let work = async {
         // Before the first call is taken.
         tokio::select! {
             waived = waive(&gate, options) => waived?,
-            () = leave.cancelled() => return Ok(Status::Completed),
+            () = leave.cancelled() => return Ok(ExitStatus::Completed),
         }
         offers.work(gate.clone(), leave.clone()).await;
-        Ok(Status::Completed)
+        Ok(ExitStatus::Completed)
     };
     let place = format!("working in {} for {}", options.cwd, one_line(&typed.server));
     tokio::select! {
         done = work => done,
-        () = at_once.cancelled() => Ok(Status::Unknown),
+        () = at_once.cancelled() => Ok(ExitStatus::Unknown),
         never = tell(reach, &leave, &place, screen) => never,
     }
 }
 
 /// Says how it stands with the server, whenever that changes, and what is waited for at the end.
 async fn tell(
-    mut reach: watch::Receiver<Reach>,
+    mut reach: watch::Receiver<ConnectionStatus>,
     leave: &CancellationToken,
     place: &str,
-    screen: &mut Screen,
-) -> Result<Status> {
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     loop {
         let now = reach.borrow_and_update().clone();
         match now {
-            Reach::Unknown => {}
-            Reach::Here => screen.say(&prose(place)),
-            Reach::Away(why) => {
+            ConnectionStatus::Unknown => {}
+            ConnectionStatus::Here => screen.say(&prose(place)),
+            ConnectionStatus::Away(why) => {
                 screen.say(&prose(&format!("the server cannot be used: {}; trying again", one_line(&why))));
             }
         }

@@ -3,25 +3,25 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use byleave::core::policy::{Flaw, Layer};
-use byleave::policy_files::{self, LoadFault, PolicyFile};
+use byleave::core::policy::{Diagnostic, Layer};
+use byleave::policy_files::{self, PolicyFile, PolicyLoadError};
 use toml::de::DeTable;
 
-use super::key::{KEYS, Key, Project};
-use super::nearest::nearest;
-use super::value::Value;
-use crate::complaint::Complaint;
+use super::key::{KEYS, ProjectOverride, SettingKey};
+use super::suggestion::nearest;
+use super::value::SettingValue;
+use crate::error::CliError;
 
 /// A file of settings cannot be used: everything that is wrong with it.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use settings file `{file}`: {}", first(flaws))]
-pub(crate) struct ConfigFault {
+pub(crate) struct ConfigError {
     /// The file.
     pub(crate) file: String,
     /// Its text, so that the places can be shown.
     pub(crate) text: String,
     /// What is wrong; never empty.
-    pub(crate) flaws: Vec<Flaw>,
+    pub(crate) flaws: Vec<Diagnostic>,
 }
 
 /// A file of settings that may be there.
@@ -35,21 +35,25 @@ pub(crate) struct ConfigFile {
 
 /// What a file says of one setting, and on which line.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
-    pub(super) key: &'static Key,
-    pub(super) value: Value,
+pub(super) struct FileSetting {
+    pub(super) key: &'static SettingKey,
+    pub(super) value: SettingValue,
     pub(super) line: usize,
 }
 
 /// Reads a file, if it is there.
-pub(super) fn read(file: &ConfigFile, defaults: &[Said]) -> anyhow::Result<Option<Vec<Said>>> {
+pub(super) fn read(file: &ConfigFile, defaults: &[FileSetting]) -> anyhow::Result<Option<Vec<FileSetting>>> {
     let Some(text) = text_of(file)? else { return Ok(None) };
     Ok(Some(parse(&file.path, &text, file.is_project.then_some(defaults))?))
 }
 
 /// Reads a text. What a project says must not be looser than the defaults.
-pub(super) fn parse(path: &Path, text: &str, project: Option<&[Said]>) -> Result<Vec<Said>, ConfigFault> {
-    let mut reader = Reader { text, flaws: Vec::new() };
+pub(super) fn parse(
+    path: &Path,
+    text: &str,
+    project: Option<&[FileSetting]>,
+) -> Result<Vec<FileSetting>, ConfigError> {
+    let mut reader = ConfigParser { text, flaws: Vec::new() };
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut all = Vec::new();
     for error in &errors {
@@ -62,7 +66,7 @@ pub(super) fn parse(path: &Path, text: &str, project: Option<&[Said]>) -> Result
                 reader.unknown(name.get_ref(), name.span());
                 continue;
             };
-            match Value::of_toml(key.kind, value) {
+            match SettingValue::of_toml(key.kind, value) {
                 Err((what, todo)) => reader.flaw(value.span(), format!("`{}`: {what}", key.name), todo),
                 Ok(value) => {
                     if let Some(todo) = project.and_then(|defaults| loosens(key, &value, defaults)) {
@@ -73,7 +77,7 @@ pub(super) fn parse(path: &Path, text: &str, project: Option<&[Said]>) -> Result
                         reader.flaw(name.span(), what, todo);
                         continue;
                     }
-                    all.push(Said { key, value, line: place(text, name.span().start).0 });
+                    all.push(FileSetting { key, value, line: place(text, name.span().start).0 });
                 }
             }
         }
@@ -82,17 +86,17 @@ pub(super) fn parse(path: &Path, text: &str, project: Option<&[Said]>) -> Result
         return Ok(all);
     }
     reader.flaws.sort_by_key(|flaw| flaw.span.start);
-    Err(ConfigFault { file: path.to_string_lossy().into_owned(), text: text.to_owned(), flaws: reader.flaws })
+    Err(ConfigError { file: path.to_string_lossy().into_owned(), text: text.to_owned(), flaws: reader.flaws })
 }
 
 /// What to do about a setting of a project that is looser than what everybody has.
-fn loosens(key: &Key, value: &Value, defaults: &[Said]) -> Option<String> {
+fn loosens(key: &SettingKey, value: &SettingValue, defaults: &[FileSetting]) -> Option<String> {
     let default = defaults.iter().find(|said| said.key.name == key.name).map(|said| &said.value);
     let own = "put it into your own file (`byleave config edit`)";
     match key.project {
-        Project::Free => None,
-        Project::Never => Some(format!("{own}: a project may not set it at all")),
-        Project::Earlier | Project::Lower | Project::Raise => {
+        ProjectOverride::Free => None,
+        ProjectOverride::Never => Some(format!("{own}: a project may not set it at all")),
+        ProjectOverride::Earlier | ProjectOverride::Lower | ProjectOverride::Raise => {
             let default = default?;
             let is_fine = value == default || key.is_tighter(value, default);
             (!is_fine).then(|| format!("{own}, or make it as strict as the default: `{default}`"))
@@ -101,27 +105,27 @@ fn loosens(key: &Key, value: &Value, defaults: &[Said]) -> Option<String> {
 }
 
 /// The text of a file that nobody else could have written, or, of a project, that is no link to somewhere else.
-fn text_of(file: &ConfigFile) -> Result<Option<String>, Complaint> {
+fn text_of(file: &ConfigFile) -> Result<Option<String>, CliError> {
     let layer = if file.is_project { Layer::Project } else { Layer::User };
     let of = PolicyFile { layer, path: file.path.clone(), named: false };
     policy_files::text_of(&of).map_err(|fault| match fault {
-        LoadFault::Unreadable { path, why } => {
-            Complaint::new(format!("cannot read settings file `{}`: {why}", path.display()))
+        PolicyLoadError::Unreadable { path, why } => {
+            CliError::new(format!("cannot read settings file `{}`: {why}", path.display()))
                 .hint("make it readable, or move it away; nothing runs without it")
         }
-        LoadFault::Untrusted { path, why } => {
-            Complaint::new(format!("cannot trust settings file `{}`: {why}", path.display()))
+        PolicyLoadError::Untrusted { path, why } => {
+            CliError::new(format!("cannot trust settings file `{}`: {why}", path.display()))
         }
-        other => Complaint::new(other.to_string()),
+        other => CliError::new(other.to_string()),
     })
 }
 
-struct Reader<'a> {
+struct ConfigParser<'a> {
     text: &'a str,
-    flaws: Vec<Flaw>,
+    flaws: Vec<Diagnostic>,
 }
 
-impl Reader<'_> {
+impl ConfigParser<'_> {
     fn unknown(&mut self, name: &str, span: Range<usize>) {
         let todo = match nearest(name, KEYS.iter().map(|key| key.name)) {
             Some(near) => format!("did you mean `{near}`?"),
@@ -132,13 +136,14 @@ impl Reader<'_> {
 
     fn flaw(&mut self, span: Range<usize>, what: String, todo: String) {
         let (line, column) = place(self.text, span.start);
-        self.flaws.push(Flaw { span, line, column, what, todo });
+        self.flaws.push(Diagnostic { span, line, column, what, todo });
     }
 }
 
-fn first(flaws: &[Flaw]) -> String {
-    let told =
-        |flaw: &Flaw| format!("line {}, column {}: {}; {}", flaw.line, flaw.column, flaw.what, flaw.todo);
+fn first(flaws: &[Diagnostic]) -> String {
+    let told = |flaw: &Diagnostic| {
+        format!("line {}, column {}: {}; {}", flaw.line, flaw.column, flaw.what, flaw.todo)
+    };
     flaws.first().map(told).unwrap_or_default()
 }
 

@@ -2,23 +2,23 @@
 
 use byleave_sandbox::guarantee::Guarantee;
 
-use super::nearest::nearest;
-use super::value::{Kind, Value};
+use super::suggestion::nearest;
+use super::value::{SettingKind, SettingValue};
 
 /// A setting.
 #[derive(Debug)]
-pub(crate) struct Key {
+pub(crate) struct SettingKey {
     /// Its name in files; `BYLEAVE_` and the same in capitals is its variable.
     pub(crate) name: &'static str,
     /// What it may be.
-    pub(crate) kind: Kind,
+    pub(crate) kind: SettingKind,
     /// What the file of a project may do to it.
-    pub(crate) project: Project,
+    pub(crate) project: ProjectOverride,
 }
 
 /// What the file of a project may do to a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Project {
+pub(crate) enum ProjectOverride {
     /// Nothing.
     Never,
     /// Set it as it likes: it only shows.
@@ -38,58 +38,94 @@ const MODES: &[&str] = &["read-only", "confirm-all", "confirm-sensitive", "confi
 const WEEKS: u64 = 52 * 7 * 24 * 3_600_000;
 
 /// All settings, in the order in which they are shown.
-pub(crate) const KEYS: &[Key] = &[
-    Key { name: "mode", kind: Kind::Choice(MODES), project: Project::Earlier },
-    Key {
+pub(crate) const KEYS: &[SettingKey] = &[
+    SettingKey { name: "mode", kind: SettingKind::Choice(MODES), project: ProjectOverride::Earlier },
+    SettingKey {
         name: "ask",
-        kind: Kind::Choice(&["none", "auto", "terminal", "inbox"]),
-        project: Project::Earlier,
+        kind: SettingKind::Choice(&["none", "auto", "terminal", "inbox"]),
+        project: ProjectOverride::Earlier,
     },
-    Key {
+    SettingKey {
         name: "unattended",
-        kind: Kind::Choice(&["refuse", "allow-with-warning"]),
-        project: Project::Earlier,
+        kind: SettingKind::Choice(&["refuse", "allow-with-warning"]),
+        project: ProjectOverride::Earlier,
     },
-    Key { name: "question_expiry", kind: Kind::Span(1_000, WEEKS), project: Project::Lower },
-    Key { name: "approver_timeout", kind: Kind::Span(1_000, WEEKS), project: Project::Lower },
-    Key { name: "questions_per_minute", kind: Kind::Number(1, 100_000), project: Project::Lower },
-    Key { name: "dwell_percent", kind: Kind::Number(100, 10_000), project: Project::Raise },
-    Key { name: "call_timeout", kind: Kind::Span(1_000, 600_000), project: Project::Lower },
-    Key { name: "output_bytes", kind: Kind::Number(1_024, 16 << 20), project: Project::Lower },
-    Key { name: "kept_bytes", kind: Kind::Number(1_024, 256 << 20), project: Project::Lower },
-    Key { name: "allow_delete", kind: Kind::Flag, project: Project::Earlier },
-    Key { name: "mcp_elicitation", kind: Kind::Flag, project: Project::Earlier },
-    Key { name: "waive", kind: Kind::Words(Some(guarantee)), project: Project::Never },
-    Key { name: "color", kind: Kind::Choice(&["auto", "always", "never"]), project: Project::Free },
-    Key { name: "notify", kind: Kind::Choice(&["off", "osc9", "command"]), project: Project::Earlier },
-    Key { name: "notify_command", kind: Kind::Words(None), project: Project::Never },
-    Key { name: "editor", kind: Kind::Text, project: Project::Never },
-    Key { name: "state", kind: Kind::Text, project: Project::Never },
+    SettingKey {
+        name: "question_expiry",
+        kind: SettingKind::Span(1_000, WEEKS),
+        project: ProjectOverride::Lower,
+    },
+    SettingKey {
+        name: "approver_timeout",
+        kind: SettingKind::Span(1_000, WEEKS),
+        project: ProjectOverride::Lower,
+    },
+    SettingKey {
+        name: "questions_per_minute",
+        kind: SettingKind::Number(1, 100_000),
+        project: ProjectOverride::Lower,
+    },
+    SettingKey {
+        name: "dwell_percent",
+        kind: SettingKind::Number(100, 10_000),
+        project: ProjectOverride::Raise,
+    },
+    SettingKey {
+        name: "call_timeout",
+        kind: SettingKind::Span(1_000, 600_000),
+        project: ProjectOverride::Lower,
+    },
+    SettingKey {
+        name: "output_bytes",
+        kind: SettingKind::Number(1_024, 16 << 20),
+        project: ProjectOverride::Lower,
+    },
+    SettingKey {
+        name: "kept_bytes",
+        kind: SettingKind::Number(1_024, 256 << 20),
+        project: ProjectOverride::Lower,
+    },
+    SettingKey { name: "allow_delete", kind: SettingKind::Flag, project: ProjectOverride::Earlier },
+    SettingKey { name: "mcp_elicitation", kind: SettingKind::Flag, project: ProjectOverride::Earlier },
+    SettingKey { name: "waive", kind: SettingKind::Words(Some(guarantee)), project: ProjectOverride::Never },
+    SettingKey {
+        name: "color",
+        kind: SettingKind::Choice(&["auto", "always", "never"]),
+        project: ProjectOverride::Free,
+    },
+    SettingKey {
+        name: "notify",
+        kind: SettingKind::Choice(&["off", "osc9", "command"]),
+        project: ProjectOverride::Earlier,
+    },
+    SettingKey { name: "notify_command", kind: SettingKind::Words(None), project: ProjectOverride::Never },
+    SettingKey { name: "editor", kind: SettingKind::Text, project: ProjectOverride::Never },
+    SettingKey { name: "state", kind: SettingKind::Text, project: ProjectOverride::Never },
 ];
 
-impl Key {
+impl SettingKey {
     /// The variable of the environment that sets it.
     pub(crate) fn variable(&self) -> String {
         format!("BYLEAVE_{}", self.name.to_uppercase())
     }
 
     /// Whether a value is tighter than another, as far as a project may say.
-    pub(super) fn is_tighter(&self, value: &Value, than: &Value) -> bool {
+    pub(super) fn is_tighter(&self, value: &SettingValue, than: &SettingValue) -> bool {
         match self.project {
-            Project::Never | Project::Free => false,
-            Project::Earlier => self.rank(value) < self.rank(than),
-            Project::Lower => self.rank(value) < self.rank(than),
-            Project::Raise => self.rank(value) > self.rank(than),
+            ProjectOverride::Never | ProjectOverride::Free => false,
+            ProjectOverride::Earlier => self.rank(value) < self.rank(than),
+            ProjectOverride::Lower => self.rank(value) < self.rank(than),
+            ProjectOverride::Raise => self.rank(value) > self.rank(than),
         }
     }
 
-    fn rank(&self, value: &Value) -> u64 {
+    fn rank(&self, value: &SettingValue) -> u64 {
         match (self.kind, value) {
-            (Kind::Choice(words), Value::Text(word)) => {
+            (SettingKind::Choice(words), SettingValue::Text(word)) => {
                 words.iter().position(|known| known == word).map_or(u64::MAX, |at| at as u64)
             }
-            (_, Value::Span(number) | Value::Number(number)) => *number,
-            (_, Value::Flag(flag)) => u64::from(*flag),
+            (_, SettingValue::Span(number) | SettingValue::Number(number)) => *number,
+            (_, SettingValue::Flag(flag)) => u64::from(*flag),
             _ => u64::MAX,
         }
     }

@@ -24,7 +24,7 @@ fn the_defaults_are_all_there_and_are_the_library_s_own() {
     let config = Config::defaults().unwrap();
     let names: Vec<&str> = config.all().map(|held| held.key.name).collect();
     assert_eq!(names, KEYS.iter().map(|key| key.name).collect::<Vec<_>>());
-    assert_eq!(format!("{:?}", config.gate()), format!("{:?}", Settings::default()));
+    assert_eq!(format!("{:?}", config.gate()), format!("{:?}", GateSettings::default()));
     assert_eq!(config.mode(), Mode::default());
     // The file is also the template, and says nothing by itself.
     check(Path::new("template"), &template()).unwrap();
@@ -35,13 +35,13 @@ fn the_defaults_are_all_there_and_are_the_library_s_own() {
 fn what_counts_is_the_nearest_that_was_said() {
     let own = "color = \"never\"\nmode = \"confirm-all\"\nstate = \"/own\"\n";
     let config = load(own, "", &[("BYLEAVE_STATE", "/variable"), ("BYLEAVE_ALLOW_DELETE", "1")]).unwrap();
-    let config = config.typed("color", "--color", Some(Value::Text("always".into())));
+    let config = config.typed("color", "--color", Some(SettingValue::Text("always".into())));
     assert_eq!(held(&config, "color"), ("\"always\"".into(), "flag"));
     assert_eq!(held(&config, "state"), ("\"/variable\"".into(), "variable"));
     assert_eq!(held(&config, "allow_delete"), ("true".into(), "variable"));
     assert_eq!(held(&config, "mode"), ("\"confirm-all\"".into(), "user"));
     assert_eq!(held(&config, "editor"), ("\"\"".into(), "default"));
-    let Origin::Own(path, line) = &config.held("mode").unwrap().origin else { panic!("{config:?}") };
+    let SettingSource::Own(path, line) = &config.held("mode").unwrap().origin else { panic!("{config:?}") };
     assert!(path.ends_with("own.toml"));
     assert_eq!(*line, 2);
 }
@@ -53,7 +53,7 @@ fn what_a_project_tightens_holds_for_everyone_and_it_never_loosens() {
         "mode = \"confirm-all\"\ncall_timeout = \"10s\"\nallow_delete = false\ndwell_percent = 150\n";
     let own = "mode = \"yolo\"\nallow_delete = true\ncall_timeout = \"60s\"\n";
     let config = load(own, project, &[]).unwrap();
-    let config = config.typed("mode", "--mode", Some(Value::Text("confirm-dangerous".into())));
+    let config = config.typed("mode", "--mode", Some(SettingValue::Text("confirm-dangerous".into())));
     assert_eq!(held(&config, "mode"), ("\"confirm-all\"".into(), "project"));
     assert_eq!(held(&config, "call_timeout"), ("\"10s\"".into(), "project"));
     assert_eq!(held(&config, "allow_delete"), ("false".into(), "project"));
@@ -94,7 +94,7 @@ fn what_a_project_tightens_holds_for_everyone_and_it_never_loosens() {
         // Not even where the person has loosened it already.
         let fault =
             load("mode = \"yolo\"\nallow_delete = true\n", &format!("# one\n{line}\n"), &[]).unwrap_err();
-        let fault = fault.downcast_ref::<ConfigFault>().unwrap_or_else(|| panic!("{line}: {fault}"));
+        let fault = fault.downcast_ref::<ConfigError>().unwrap_or_else(|| panic!("{line}: {fault}"));
         assert_eq!((fault.flaws[0].line, fault.flaws[0].column), (2, 1), "{line}");
         assert!(fault.to_string().contains("may only tighten"), "{fault}");
     }

@@ -5,12 +5,12 @@ use std::fmt;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::nearest::nearest;
+use super::suggestion::nearest;
 use crate::time::lasting;
 
 /// What a setting may be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum SettingKind {
     /// One of these words.
     Choice(&'static [&'static str]),
     /// A whole number, from the one to the other.
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
 
 /// The value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
+pub(crate) enum SettingValue {
     Text(String),
     Number(u64),
     /// In milliseconds.
@@ -37,9 +37,9 @@ pub(crate) enum Value {
 }
 
 /// What is wrong with a value, and what to do.
-pub(super) type Wrong = (String, String);
+pub(super) type SettingValueError = (String, String);
 
-impl fmt::Display for Value {
+impl fmt::Display for SettingValue {
     /// As a file has it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -52,7 +52,7 @@ impl fmt::Display for Value {
     }
 }
 
-impl Value {
+impl SettingValue {
     /// As JSON; spans are in milliseconds.
     pub(crate) fn json(&self) -> serde_json::Value {
         match self {
@@ -64,49 +64,52 @@ impl Value {
     }
 
     /// The value that a file has.
-    pub(super) fn of_toml(kind: Kind, found: &Spanned<DeValue<'_>>) -> Result<Self, Wrong> {
+    pub(super) fn of_toml(
+        kind: SettingKind,
+        found: &Spanned<DeValue<'_>>,
+    ) -> Result<Self, SettingValueError> {
         let value = found.get_ref();
         let wrong =
             |wanted: &str, todo: &str| (format!("this is {}, not {wanted}", kind_of(value)), todo.to_owned());
         match kind {
-            Kind::Number(..) => {
+            SettingKind::Number(..) => {
                 let number = value.as_integer().map(ToString::to_string);
                 let number = number.ok_or_else(|| wrong("a number", "write it without quotes"))?;
                 Self::of_text(kind, &number)
             }
-            Kind::Flag => {
+            SettingKind::Flag => {
                 let flag = value.as_bool();
                 let todo = "write `true` or `false`, without quotes";
                 Ok(Self::Flag(flag.ok_or_else(|| wrong("yes or no", todo))?))
             }
-            Kind::Words(check) => {
+            SettingKind::Words(check) => {
                 let todo = "write a list of texts, as in `[\"one\", \"two\"]`";
                 let items = value.as_array().ok_or_else(|| wrong("a list", todo))?;
                 let words = items.iter().map(|item| item.get_ref().as_str().map(str::to_owned));
                 checked(words.collect::<Option<_>>().ok_or_else(|| wrong("a list of texts", todo))?, check)
             }
-            Kind::Choice(_) | Kind::Span(..) | Kind::Text => {
+            SettingKind::Choice(_) | SettingKind::Span(..) | SettingKind::Text => {
                 Self::of_text(kind, value.as_str().ok_or_else(|| wrong("a text", "put it in quotes"))?)
             }
         }
     }
 
     /// The value that a variable or a flag has.
-    pub(super) fn of_text(kind: Kind, text: &str) -> Result<Self, Wrong> {
+    pub(super) fn of_text(kind: SettingKind, text: &str) -> Result<Self, SettingValueError> {
         match kind {
-            Kind::Choice(words) if words.contains(&text) => Ok(Self::Text(text.to_owned())),
-            Kind::Choice(words) => {
+            SettingKind::Choice(words) if words.contains(&text) => Ok(Self::Text(text.to_owned())),
+            SettingKind::Choice(words) => {
                 let near = nearest(text, words.iter().copied());
                 let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
                 let all: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
                 Err((format!("it cannot be `{text}`"), format!("{near}there are {}", all.join(", "))))
             }
-            Kind::Number(least, most) => {
+            SettingKind::Number(least, most) => {
                 let number = text.parse().ok().filter(|number| (least..=most).contains(number));
                 let todo = || format!("write a number from {least} to {most}");
                 Ok(Self::Number(number.ok_or_else(|| (format!("it cannot be `{text}`"), todo()))?))
             }
-            Kind::Span(least, most) => {
+            SettingKind::Span(least, most) => {
                 let ms = lasting(text).ok().filter(|ms| (least..=most).contains(ms));
                 let todo = || {
                     let (least, most) = (span(least), span(most));
@@ -114,27 +117,30 @@ impl Value {
                 };
                 Ok(Self::Span(ms.ok_or_else(|| (format!("it cannot be `{text}`"), todo()))?))
             }
-            Kind::Flag => match text {
+            SettingKind::Flag => match text {
                 "1" | "true" | "yes" => Ok(Self::Flag(true)),
                 "" | "0" | "false" | "no" => Ok(Self::Flag(false)),
                 _ => Err((format!("it cannot be `{text}`"), "write 1 or 0".to_owned())),
             },
-            Kind::Words(check) => {
+            SettingKind::Words(check) => {
                 let words = text.split([',', ' ']).filter(|word| !word.is_empty());
                 checked(words.map(str::to_owned).collect(), check)
             }
-            Kind::Text => Ok(Self::Text(text.to_owned())),
+            SettingKind::Text => Ok(Self::Text(text.to_owned())),
         }
     }
 }
 
-fn checked(words: Vec<String>, check: Option<fn(&str) -> Option<String>>) -> Result<Value, Wrong> {
+fn checked(
+    words: Vec<String>,
+    check: Option<fn(&str) -> Option<String>>,
+) -> Result<SettingValue, SettingValueError> {
     for word in &words {
         if let Some(todo) = check.and_then(|check| check(word)) {
             return Err((format!("it cannot name `{word}`"), todo));
         }
     }
-    Ok(Value::Words(words))
+    Ok(SettingValue::Words(words))
 }
 
 /// A span as it is written, in the largest unit that says it exactly.

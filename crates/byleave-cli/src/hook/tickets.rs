@@ -15,11 +15,11 @@ use byleave::core::call::Mode;
 use byleave::core::digest::{Digest, canonical};
 use byleave::core::id::CallId;
 use byleave_files::own;
-use byleave_hook::{Dialect, Heard};
+use byleave_hook::{Dialect, HookRequest};
 use serde::{Deserialize, Serialize};
 
-use crate::complaint::Complaint;
-use crate::options::Options;
+use crate::error::CliError;
+use crate::resolved_options::ResolvedOptions;
 
 /// How long it is kept whose a call was.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -28,14 +28,14 @@ const TICKET_BYTES_MAX: u64 = 64 * 1024;
 
 /// Where tickets are.
 #[derive(Clone, Debug)]
-pub(crate) struct Tickets {
+pub(crate) struct TicketStore {
     dir: PathBuf,
 }
 
 /// Whose a call is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Ticket {
+pub(crate) struct HookTicket {
     pub(crate) call: CallId,
     dialect: String,
     /// The agent's own name for the tool.
@@ -44,11 +44,11 @@ pub(crate) struct Ticket {
 
 /// What the same call made again is known by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Key(String);
+pub(crate) struct TicketKey(String);
 
-impl Key {
+impl TicketKey {
     /// The same words in the same session at the same place, asked about as much.
-    pub(crate) fn of(dialect: Dialect, heard: &Heard, cwd: &str, mode: Mode) -> Self {
+    pub(crate) fn of(dialect: Dialect, heard: &HookRequest, cwd: &str, mode: Mode) -> Self {
         let input = canonical(&heard.input);
         let parts: [&[u8]; 7] = [
             dialect.name().as_bytes(),
@@ -63,30 +63,30 @@ impl Key {
     }
 }
 
-impl Ticket {
+impl HookTicket {
     pub(crate) fn new(call: CallId, dialect: Dialect, tool: &str) -> Self {
         Self { call, dialect: dialect.name().into(), tool: tool.into() }
     }
 
     pub(crate) fn dialect(&self) -> Result<Dialect> {
-        let wrong = || Complaint::new(format!("the ticket of call {} names no dialect", self.call));
+        let wrong = || CliError::new(format!("the ticket of call {} names no dialect", self.call));
         Ok(Dialect::named(&self.dialect)
             .ok_or_else(|| wrong().hint("a newer byleave may have written it"))?)
     }
 }
 
-impl Tickets {
-    pub(crate) fn of(options: &Options) -> Self {
+impl TicketStore {
+    pub(crate) fn of(options: &ResolvedOptions) -> Self {
         Self { dir: options.state.join("hooks") }
     }
 
     /// The ticket of a call, where it is an agent's.
-    pub(crate) fn find(&self, call: CallId) -> Result<Option<Ticket>> {
+    pub(crate) fn find(&self, call: CallId) -> Result<Option<HookTicket>> {
         read(&self.dir.join("calls").join(call.to_string()))
     }
 
     /// The ticket that waits for the same call, or a fresh one.
-    pub(crate) fn open(&self, key: &Key, fresh: &Ticket) -> Result<Ticket> {
+    pub(crate) fn open(&self, key: &TicketKey, fresh: &HookTicket) -> Result<HookTicket> {
         self.make()?;
         // In this order: a call that is known by its words is known to be an agent's.
         self.claim(fresh)?;
@@ -102,16 +102,16 @@ impl Tickets {
                 return Ok(found);
             }
         }
-        Err(Complaint::new(format!("`{}` comes and goes", path.display())).hint("make the call again").into())
+        Err(CliError::new(format!("`{}` comes and goes", path.display())).hint("make the call again").into())
     }
 
     /// The ticket that waits for the same call, if one does.
-    pub(crate) fn waiting(&self, key: &Key) -> Result<Option<Ticket>> {
+    pub(crate) fn waiting(&self, key: &TicketKey) -> Result<Option<HookTicket>> {
         read(&self.path("open", key))
     }
 
     /// Hands the answer out. `false`: somebody else has it.
-    pub(crate) fn hand_out(&self, key: &Key) -> Result<bool> {
+    pub(crate) fn hand_out(&self, key: &TicketKey) -> Result<bool> {
         let from = self.path("open", key);
         match fs::rename(&from, self.path("out", key)) {
             Ok(()) => Ok(true),
@@ -121,7 +121,7 @@ impl Tickets {
     }
 
     /// Writes down whose a call was that needed no waiting.
-    pub(crate) fn handed(&self, key: &Key, ticket: &Ticket) -> Result<()> {
+    pub(crate) fn handed(&self, key: &TicketKey, ticket: &HookTicket) -> Result<()> {
         self.make()?;
         let path = self.path("out", key);
         let open = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
@@ -129,7 +129,7 @@ impl Tickets {
     }
 
     /// The call whose answer was handed out last to these words.
-    pub(crate) fn out(&self, key: &Key) -> Result<Option<Ticket>> {
+    pub(crate) fn out(&self, key: &TicketKey) -> Result<Option<HookTicket>> {
         read(&self.path("out", key))
     }
 
@@ -147,12 +147,12 @@ impl Tickets {
         }
     }
 
-    fn claim(&self, ticket: &Ticket) -> Result<()> {
+    fn claim(&self, ticket: &HookTicket) -> Result<()> {
         let path = self.dir.join("calls").join(ticket.call.to_string());
         write_new(&path, ticket).with_context(|| cannot(&path))
     }
 
-    fn path(&self, part: &str, key: &Key) -> PathBuf {
+    fn path(&self, part: &str, key: &TicketKey) -> PathBuf {
         self.dir.join(part).join(&key.0)
     }
 
@@ -172,12 +172,12 @@ fn cannot(path: &Path) -> String {
     format!("cannot write `{}`", path.display())
 }
 
-fn bytes(ticket: &Ticket) -> Vec<u8> {
+fn bytes(ticket: &HookTicket) -> Vec<u8> {
     serde_json::to_vec(ticket).unwrap_or_default()
 }
 
 /// All at once or not at all: who finds it finds it whole.
-fn write_new(path: &Path, ticket: &Ticket) -> io::Result<()> {
+fn write_new(path: &Path, ticket: &HookTicket) -> io::Result<()> {
     let beside = path.with_extension(format!("{}.new", ticket.call));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
     let linked = file.write_all(&bytes(ticket)).and_then(|()| fs::hard_link(&beside, path));
@@ -185,7 +185,7 @@ fn write_new(path: &Path, ticket: &Ticket) -> io::Result<()> {
     linked
 }
 
-fn read(path: &Path) -> Result<Option<Ticket>> {
+fn read(path: &Path) -> Result<Option<HookTicket>> {
     use std::io::Read as _;
     let mut text = String::new();
     let read = match own::open(path) {

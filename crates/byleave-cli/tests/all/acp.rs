@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 const AGENT: &str =
     r#"printf '%s\n' "$(cat ask.json)"; read -r answer; printf '%s\n' "$answer" > answer.json; exit 7"#;
 
-fn asking(world: &World, raw_input: &Value) {
+fn asking(world: &CliTestWorld, raw_input: &Value) {
     let option = |id: &str, kind: &str| json!({ "optionId": id, "name": id, "kind": kind });
     let options = [option("Y", "allow_always"), option("y", "allow_once"), option("n", "reject_once")];
     let call = json!({ "toolCallId": "t", "title": "x", "kind": "other", "rawInput": raw_input });
@@ -23,7 +23,7 @@ fn asking(world: &World, raw_input: &Value) {
 }
 
 /// The program with an editor that says nothing, and stays until the agent has gone.
-fn editor(world: &World, words: &[&str]) -> (Child, Option<ChildStdin>) {
+fn editor(world: &CliTestWorld, words: &[&str]) -> (Child, Option<ChildStdin>) {
     let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
     command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
@@ -32,7 +32,7 @@ fn editor(world: &World, words: &[&str]) -> (Child, Option<ChildStdin>) {
     (child, stays)
 }
 
-fn chosen(world: &World) -> Value {
+fn chosen(world: &CliTestWorld) -> Value {
     let answer: Value = serde_json::from_str(&world.file("answer.json")).unwrap();
     answer["result"]["outcome"]["optionId"].clone()
 }
@@ -40,7 +40,7 @@ fn chosen(world: &World) -> Value {
 // req: M2
 #[test]
 fn what_an_agent_asks_leave_for_waits_in_the_inbox() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     asking(&world, &json!({ "command": "git status" }));
     let (proxy, _stays) = editor(&world, &["acp", "--", "sh", "-c", AGENT]);
     let told = proxy.wait_with_output().unwrap();

@@ -5,32 +5,32 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 const SHOWN: &str = "find . -name '*.o' -delete";
 
-fn bash(world: &World, session: &str, command: &str) -> Output {
+fn bash(world: &CliTestWorld, session: &str, command: &str) -> Output {
     let args = json!({ "command": command }).to_string();
     world.quietly(&["call", "bash", "--session", session, "--ask", "inbox", "--args", &args], "")
 }
 
-fn is_asked(world: &World) -> bool {
+fn is_asked(world: &CliTestWorld) -> bool {
     world.json(&["inbox", "--json"]) != json!([])
 }
 
-fn fill(world: &World) {
+fn fill(world: &CliTestWorld) {
     for name in ["main.c", "main.o", "other.o"] {
         fs::write(world.workspace().join(name), "text").unwrap();
     }
 }
 
-fn prepared() -> World {
-    let world = World::bare().of_another_user();
+fn prepared() -> CliTestWorld {
+    let world = CliTestWorld::bare().of_another_user();
     fill(&world);
     world
 }
 
-fn answer(world: &World, words: &[&str]) {
+fn answer(world: &CliTestWorld, words: &[&str]) {
     let question = world.question();
     world.quietly(&[&["inbox", "answer", &question], words].concat(), "");
     assert!(!is_asked(world), "it was answered");

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 const NOTE: &str = r#"{"path":"notes.txt","line":"first"}"#;
 
-fn peer(world: &World) -> rusqlite::Connection {
+fn peer(world: &CliTestWorld) -> rusqlite::Connection {
     rusqlite::Connection::open(world.state().join("book.sqlite")).unwrap()
 }
 
@@ -23,7 +23,7 @@ fn copy(from: &Path, to: &Path) {
 // req: A1
 #[test]
 fn calls_are_listed_and_shown() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["call", "append_line", "--mode", "yolo", "--args", NOTE]);
     let call = world.call();
     world.run(&["call", "ecko"]);
@@ -40,7 +40,7 @@ fn calls_are_listed_and_shown() {
 
 #[test]
 fn what_is_forgotten_is_gone_and_the_book_still_verifies() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["call", "echo", "--args", r#"{"text":"a secret"}"#]);
     let call = world.call();
     world.run(&["book", "forget", &call]);
@@ -55,7 +55,7 @@ fn what_is_forgotten_is_gone_and_the_book_still_verifies() {
 
 #[test]
 fn a_changed_line_is_named() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     for text in ["one", "two", "three"] {
         world.run(&["call", "echo", "--args", &format!(r#"{{"text":"{text}"}}"#)]);
     }
@@ -86,7 +86,7 @@ fn hex(id: &str) -> Vec<u8> {
 
 #[test]
 fn an_old_copy_shows_against_an_anchor_kept_elsewhere() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["call", "echo", "--args", r#"{"text":"one"}"#]);
     let old = world.workspace().join("old");
     copy(&world.state(), &old);
@@ -106,7 +106,7 @@ fn an_old_copy_shows_against_an_anchor_kept_elsewhere() {
 
 #[test]
 fn lists_can_be_made_again() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["call", "append_line", "--ask", "inbox", "--args", NOTE]);
     peer(&world).execute_batch("DELETE FROM question; DELETE FROM call;").unwrap();
     world.run(&["inbox"]);
@@ -117,7 +117,7 @@ fn lists_can_be_made_again() {
 
 #[test]
 fn records_go_out() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["call", "echo", "--args", r#"{"text":"one"}"#]);
     world.run(&["call", "ecko"]);
     world.run(&["book", "export", "--form", "markdown", "--contents"]);
@@ -129,7 +129,7 @@ fn records_go_out() {
 
 #[test]
 fn no_book_is_not_a_sound_book() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     for words in
         [&["book", "verify"][..], &["inbox"], &["leaves"], &["resume"], &["book", "--state", "elsewhere"]]
     {
@@ -141,7 +141,7 @@ fn no_book_is_not_a_sound_book() {
 
 #[test]
 fn a_file_that_is_no_book_is_said() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     std::fs::create_dir(world.state()).unwrap();
     std::fs::write(world.state().join("book.sqlite"), "this is not a database, whatever it is called")
         .unwrap();

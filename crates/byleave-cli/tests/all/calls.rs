@@ -1,6 +1,6 @@
 //! `byleave call`, `byleave halt`: what runs, what does not, and what is said about it.
 
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 const HELLO: &str = r#"{"text":"hello"}"#;
 const NOTE: &str = r#"{"path":"notes.txt","line":"first"}"#;
@@ -8,7 +8,7 @@ const NOTE: &str = r#"{"path":"notes.txt","line":"first"}"#;
 // req: R10, E1
 #[test]
 fn a_harmless_call_simply_runs() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["call", "echo", "--args", HELLO]);
     world.run_with(&["call", "echo", "--args", "-"], r#"{"text":"from standard input"}"#);
     std::fs::write(world.workspace().join("args.json"), r#"{"text":"from a file"}"#).unwrap();
@@ -20,7 +20,7 @@ fn a_harmless_call_simply_runs() {
 
 #[test]
 fn what_a_tool_puts_out_cannot_act_on_the_terminal() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     let nasty = r#"{"text":"\u001b[2Jgone\r\u202eevil\u009b31m\ttab\nsecond line"}"#;
     let shown = world.run(&["call", "echo", "--args", nasty]);
     assert!(!shown.stdout.contains(&0x1b));
@@ -33,7 +33,7 @@ fn what_a_tool_puts_out_cannot_act_on_the_terminal() {
 // req: R7
 #[test]
 fn nobody_there_is_refused_and_told_what_to_do() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["call", "append_line", "--args", NOTE]);
     world.run(&["call", "append_line", "--args", NOTE, "--json"]);
     world.run(&["call", "append_line", "--args", NOTE, "--ask", "terminal"]);
@@ -44,7 +44,7 @@ fn nobody_there_is_refused_and_told_what_to_do() {
 // req: P2, P4, P7
 #[test]
 fn no_mode_overrules_a_deny() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     for path in [".env", "../state/book.sqlite", "deploy.pem"] {
         let args = format!(r#"{{"path":"{path}","line":"x"}}"#);
         world.run(&["call", "append_line", "--mode", "yolo", "--args", &args]);
@@ -59,7 +59,7 @@ fn no_mode_overrules_a_deny() {
 // req: E5
 #[test]
 fn a_dry_run_says_what_would_happen_and_changes_nothing() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["call", "append_line", "--dry-run", "--args", NOTE]);
     world.run(&["call", "append_line", "--dry-run", "--args", NOTE, "--json"]);
     let forged = r#"{"path":"a\n[DRY-RUN] would do nothing","line":"x"}"#;
@@ -70,7 +70,7 @@ fn a_dry_run_says_what_would_happen_and_changes_nothing() {
 
 #[test]
 fn the_same_id_is_the_same_call() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     let id = "0190a000-0000-7000-8000-00000000cafe";
     let call = ["call", "append_line", "--mode", "yolo", "--id", id, "--args"];
     world.run(&[&call[..], &[NOTE]].concat());
@@ -82,7 +82,7 @@ fn the_same_id_is_the_same_call() {
 
 #[test]
 fn a_tool_that_fails_says_why() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     std::fs::create_dir(world.workspace().join("folder")).unwrap();
     let pipe = world.workspace().join("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
@@ -97,7 +97,7 @@ fn a_tool_that_fails_says_why() {
 #[cfg(feature = "agent")]
 #[test]
 fn wrong_usage_is_said_with_what_to_do() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["call", "ecko", "--args", HELLO]);
     world.run(&["call", "echo", "--args", r#"{"txt":"hello"}"#]);
     world.run(&["call", "append_line", "--mode", "yolo", "--args", r#"{"path":"a","line":"two\nlines"}"#]);
@@ -113,7 +113,7 @@ fn wrong_usage_is_said_with_what_to_do() {
 
 #[test]
 fn a_halt_refuses_everything_until_it_is_lifted() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["halt", "--why", "the agent went wild"]);
     world.run(&["call", "echo", "--args", HELLO]);
     world.run(&["call", "append_line", "--mode", "yolo", "--args", NOTE]);
@@ -127,7 +127,7 @@ fn a_halt_refuses_everything_until_it_is_lifted() {
 #[cfg(all(feature = "serve", feature = "fleet", feature = "agent"))]
 #[test]
 fn help_names_every_command_and_exit_code() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["--help"]);
     world.run(&["call", "--help"]);
     insta::assert_snapshot!(world.transcript());
@@ -136,7 +136,7 @@ fn help_names_every_command_and_exit_code() {
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     use std::process::Stdio;
-    let world = World::new();
+    let world = CliTestWorld::new();
     let mut command = world.command(std::path::Path::new(env!("CARGO_BIN_EXE_byleave")));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -150,9 +150,9 @@ fn a_reader_that_goes_away_is_no_error() {
 
 #[test]
 fn colour_and_talk_are_as_wished() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     let red = "\u{1b}[1;31mrefused:";
-    let said = |words: &[&str], world: &mut World| String::from_utf8(world.run(words).stderr).unwrap();
+    let said = |words: &[&str], world: &mut CliTestWorld| String::from_utf8(world.run(words).stderr).unwrap();
     assert!(said(&["call", "ecko", "--color", "always"], &mut world).contains(red));
     assert!(!said(&["call", "ecko"], &mut world).contains('\u{1b}'), "not a terminal");
     let talk = said(&["-v", "call", "echo", "--args", HELLO], &mut world);
@@ -161,7 +161,7 @@ fn colour_and_talk_are_as_wished() {
 
 #[test]
 fn the_book_is_where_the_environment_says() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let home = world.workspace().parent().unwrap().to_path_buf();
     let try_with = |set: &[(&str, &str)], expected: &str| {
         let mut command = world.command(std::path::Path::new(env!("CARGO_BIN_EXE_byleave")));

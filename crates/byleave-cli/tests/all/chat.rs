@@ -6,13 +6,13 @@ use regex::Regex;
 use serde_json::json;
 
 use crate::desk::said;
-use crate::dice::Dice;
+use crate::dice::SeededRandom;
 use crate::provider::FakeModel;
-use crate::sitting::Sitting;
-use crate::task::{Project, WRONG, careful, mends};
+use crate::sitting::TerminalSession;
+use crate::task::{ProjectFixture, WRONG, careful, mends};
 
 /// What is on the screen, with names for whatever is different each time.
-fn shown(project: &Project, sitting: &Sitting) -> String {
+fn shown(project: &ProjectFixture, sitting: &TerminalSession) -> String {
     let mut text = sitting.shown(&project.desk.world);
     let differs = [(r"\d+(\.\d+)? (ms|s)\b", "[time]"), (r"\[…\d+\](-[0-9a-f]{4}){3}-\[digest…\]", "[id]")];
     for (what, name) in differs {
@@ -27,7 +27,7 @@ fn a_model_mends_a_failing_test_in_a_chat() {
     let mut says = mends();
     // What is in the environment is different everywhere.
     says.remove(1);
-    let project = Project::new(says);
+    let project = ProjectFixture::new(says);
     let mut sitting = project.sitting_at(120, 40, &["chat"]);
     sitting.await_shown("Say what is to be done.");
     insta::assert_snapshot!("empty", shown(&project, &sitting));
@@ -83,7 +83,7 @@ fn a_model_mends_a_failing_test_in_a_chat() {
 #[test]
 fn work_is_called_off_and_gone_on_with() {
     let slow = Some(("bash", json!({"command": "sleep 600"})));
-    let project = Project::new(vec![("I wait.", slow), ("Done.", None)]);
+    let project = ProjectFixture::new(vec![("I wait.", slow), ("Done.", None)]);
     let mut sitting = project.sitting(&["chat", "Wait.", "--mode", "yolo"]);
     sitting.await_shown("sleep 600");
     sitting.await_shown("a tool works");
@@ -105,7 +105,7 @@ fn work_is_called_off_and_gone_on_with() {
 #[test]
 fn who_must_leave_leaves_at_once_and_what_was_open_goes_on() {
     let slow = Some(("bash", json!({"command": "sleep 600"})));
-    let project = Project::new(vec![("I wait.", slow), ("Done.", None)]);
+    let project = ProjectFixture::new(vec![("I wait.", slow), ("Done.", None)]);
     let mut sitting = project.sitting(&["chat", "Wait.", "--mode", "yolo"]);
     sitting.await_shown("sleep 600");
     sitting.await_shown("a tool works");
@@ -125,7 +125,7 @@ fn who_must_leave_leaves_at_once_and_what_was_open_goes_on() {
 // req: L7
 #[test]
 fn a_chat_says_what_it_needs_before_there_is_a_screen() {
-    let project = Project::new(mends());
+    let project = ProjectFixture::new(mends());
     let (code, _, told) = said(&project.command(&["chat"]).output().unwrap());
     assert!(code == Some(2) && told.contains("a chat needs a terminal"), "{told}");
     let sitting = project.sitting(&["chat", "--model", "nobody/knows"]);
@@ -137,7 +137,7 @@ fn a_chat_says_what_it_needs_before_there_is_a_screen() {
 }
 
 /// Answers what is asked until this is on the screen, the program has ended, or the time is over.
-fn attend(sitting: &mut Sitting, until: &str, time: Duration) -> bool {
+fn attend(sitting: &mut TerminalSession, until: &str, time: Duration) -> bool {
     let began = Instant::now();
     let mut has_chosen = false;
     while began.elapsed() < time {
@@ -163,10 +163,10 @@ fn attend(sitting: &mut Sitting, until: &str, time: Duration) -> bool {
 #[test]
 fn killed_at_any_moment_a_chat_goes_on_and_nothing_runs_twice() {
     let kills: u64 = std::env::var("BYLEAVE_KILLS").map_or(2, |many| many.parse().unwrap());
-    let project = Project::with(FakeModel::deciding(careful));
+    let project = ProjectFixture::with(FakeModel::deciding(careful));
     let place = project.desk.world.workspace();
     let (source, log) = (place.join("src/lib.rs"), place.join("log.txt"));
-    let (mut dice, mut asked, mut late) = (Dice(0x51_7c_c1_b7), 0, 0);
+    let (mut dice, mut asked, mut late) = (SeededRandom(0x51_7c_c1_b7), 0, 0);
     let long = Duration::from_secs(120);
     let done = "Done.";
     // How long it takes unhindered, the answer included; the first also compiles.

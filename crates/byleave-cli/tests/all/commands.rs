@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 const NOTE: &str = r#"{"path":"notes.txt","line":"first"}"#;
 /// As `byleave --help` lists them, and 125 for what could not be confined.
@@ -166,15 +166,15 @@ fn is_theirs(row: &str) -> bool {
 }
 
 /// A book with something of everything in it; every command gets a copy.
-struct Shelf {
-    world: World,
+struct CommandFixture {
+    world: CliTestWorld,
     copies: tempfile::TempDir,
     ids: Vec<(&'static str, String)>,
 }
 
-impl Shelf {
+impl CommandFixture {
     fn new() -> Self {
-        let world = World::new();
+        let world = CliTestWorld::new();
         fs::write(
             world.workspace().join("own.toml"),
             "[[rule]]\nid = \"x\"\nverdict = \"deny\"\nread = [\"/x\"]\n",
@@ -240,7 +240,7 @@ fn run(mut command: Command) -> Output {
 }
 
 /// Every command that the program has, by its words.
-fn commands(world: &World) -> BTreeSet<String> {
+fn commands(world: &CliTestWorld) -> BTreeSet<String> {
     let pages = world.json(&["man", "--json"]);
     let words = |page: &Value| {
         let words = page["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
@@ -252,7 +252,7 @@ fn commands(world: &World) -> BTreeSet<String> {
 #[test]
 fn every_command_has_a_row() {
     let rows: BTreeSet<String> = ROWS.iter().map(|(words, ..)| (*words).to_owned()).collect();
-    assert_eq!(rows, commands(&World::new()), "a command without a row, or a row without a command");
+    assert_eq!(rows, commands(&CliTestWorld::new()), "a command without a row, or a row without a command");
 }
 
 /// Makes a test of each part of the rows: so many starts take long, and tests run side by side.
@@ -278,9 +278,9 @@ macro_rules! in_parts {
 }
 
 /// A row with its number.
-type Row = (usize, &'static (&'static str, &'static [&'static str], &'static [i32]));
+type NumberedCommand = (usize, &'static (&'static str, &'static [&'static str], &'static [i32]));
 
-fn part_of_rows(part: usize, parts: usize) -> impl Iterator<Item = Row> {
+fn part_of_rows(part: usize, parts: usize) -> impl Iterator<Item = NumberedCommand> {
     ROWS.iter().enumerate().filter(move |(number, _)| number % parts == part)
 }
 
@@ -303,8 +303,8 @@ fn places_of(row: usize) -> impl Iterator<Item = (usize, &'static (&'static str,
     PLACES.iter().enumerate().filter(move |(at, _)| is_long || *at == 0 || *at == other)
 }
 
-fn ends_wherever_it_is_started_from(rows: impl Iterator<Item = Row>) {
-    let shelf = Shelf::new();
+fn ends_wherever_it_is_started_from(rows: impl Iterator<Item = NumberedCommand>) {
+    let shelf = CommandFixture::new();
     let mut wrong = Vec::new();
     for (number, row) in rows {
         let start =
@@ -348,8 +348,8 @@ in_parts! {
     with_json_standard_output_is_json_and_nothing_else_3 = 3,
 }
 
-fn prints_json_and_nothing_else(rows: impl Iterator<Item = Row>) {
-    let shelf = Shelf::new();
+fn prints_json_and_nothing_else(rows: impl Iterator<Item = NumberedCommand>) {
+    let shelf = CommandFixture::new();
     let mut wrong = Vec::new();
     let check = |what: String, told: &Output, wrong: &mut Vec<String>| -> Value {
         serde_json::from_slice(&told.stdout).unwrap_or_else(|error| {
@@ -402,7 +402,7 @@ fn prints_json_and_nothing_else(rows: impl Iterator<Item = Row>) {
 
 #[test]
 fn a_batch_prints_one_json_value_a_line() {
-    let told = World::new().quietly(&["explain", "--batch", "--json"], "{\"id\":1}\nnonsense\n");
+    let told = CliTestWorld::new().quietly(&["explain", "--batch", "--json"], "{\"id\":1}\nnonsense\n");
     let lines = String::from_utf8(told.stdout).unwrap();
     assert!(
         lines.lines().count() == 2 && lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok())
@@ -424,8 +424,8 @@ in_parts! {
     what_cannot_be_written_is_said_2 = 2,
 }
 
-fn says_what_cannot_be_written(rows: impl Iterator<Item = Row>) {
-    let shelf = Shelf::new();
+fn says_what_cannot_be_written(rows: impl Iterator<Item = NumberedCommand>) {
+    let shelf = CommandFixture::new();
     for (number, row) in rows {
         let words = shelf.words(row);
         let heard = run(shelf.start(2 * number, r#"exec "$@" </dev/null"#, &words));
@@ -441,7 +441,7 @@ fn says_what_cannot_be_written(rows: impl Iterator<Item = Row>) {
 
 #[test]
 fn help_and_version_that_cannot_be_written_are_said() {
-    let shelf = Shelf::new();
+    let shelf = CommandFixture::new();
     for words in [&["--version"][..], &["--help"], &["call", "--help"]] {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let told =
@@ -451,12 +451,12 @@ fn help_and_version_that_cannot_be_written_are_said() {
 }
 
 /// Options, variables, and whether there are colours then.
-type Colours = (&'static [&'static str], &'static [(&'static str, &'static str)], bool);
+type ColorCase = (&'static [&'static str], &'static [(&'static str, &'static str)], bool);
 
 #[test]
 fn colour_is_used_where_it_was_asked_for_and_nowhere_else() {
-    let world = World::new();
-    let cases: &[Colours] = &[
+    let world = CliTestWorld::new();
+    let cases: &[ColorCase] = &[
         (&["--color", "always"], &[], true),
         (&["--color", "always"], &[("NO_COLOR", "1"), ("TERM", "dumb")], true),
         (&["--color", "never"], &[("CLICOLOR_FORCE", "1")], false),

@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::sitting::Sitting;
-use crate::world::World;
+use crate::sitting::TerminalSession;
+use crate::world::CliTestWorld;
 
 const NOTE: &str = r#"{"path":"notes.txt","line":"first"}"#;
 
 /// The person's own file.
-fn own(world: &World) -> PathBuf {
+fn own(world: &CliTestWorld) -> PathBuf {
     let dir = world.workspace().parent().unwrap().join(".config/byleave");
     fs::create_dir_all(&dir).unwrap();
     dir.join("config.toml")
 }
 
 /// The file of the project.
-fn project(world: &World, text: &str) {
+fn project(world: &CliTestWorld, text: &str) {
     let dir = world.workspace().join(".byleave");
     fs::create_dir_all(&dir).unwrap();
     fs::write(dir.join("config.toml"), text).unwrap();
@@ -33,7 +33,7 @@ fn origin<'a>(told: &'a Value, name: &str) -> (&'a Value, &'a str) {
 
 #[test]
 fn settings_are_shown_with_where_they_come_from() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     fs::write(own(&world), "# mine\nmode = \"confirm-dangerous\"\nquestion_expiry = \"2d\"\n").unwrap();
     project(&world, "mode = \"confirm-all\"\nquestions_per_minute = 10\n");
     // A short value: the columns must not depend on how long a temporary path is.
@@ -62,7 +62,7 @@ fn settings_are_shown_with_where_they_come_from() {
 // req: P2, P8
 #[test]
 fn a_project_tightens_what_calls_are_asked_and_cannot_loosen_it() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     project(&world, "mode = \"confirm-all\"\n");
     // Even a flag does not go beneath it.
     world.run(&["call", "append_line", "--mode", "yolo", "--args", NOTE]);
@@ -81,7 +81,7 @@ fn a_project_tightens_what_calls_are_asked_and_cannot_loosen_it() {
 
 #[test]
 fn a_settings_file_that_is_not_right_stops_everything() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     let path = own(&world);
     fs::write(&path, "mdoe = \"yolo\"\ncall_timeout = \"1y\"\n").unwrap();
     for words in [&["tools"][..], &["book"], &["call", "echo"], &["config", "show"]] {
@@ -103,7 +103,7 @@ fn a_settings_file_that_is_not_right_stops_everything() {
 // req: R7
 #[test]
 fn settings_hold_for_calls() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let call = ["call", "append_line", "--args", NOTE, "--json"];
     assert_eq!(world.quietly(&call, "").status.code(), Some(3));
     fs::write(own(&world), "ask = \"inbox\"\nquestion_expiry = \"90s\"\n").unwrap();
@@ -127,7 +127,7 @@ fn settings_hold_for_calls() {
 // req: R5
 #[test]
 fn a_question_that_waits_is_told_by_a_command() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let pipe = world.workspace().join("told");
     rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -154,19 +154,19 @@ fn a_question_that_waits_is_told_by_a_command() {
 }
 
 /// An editor that writes this and ends.
-fn edited(world: &World, script: &str) -> (Option<i32>, String) {
+fn edited(world: &CliTestWorld, script: &str) -> (Option<i32>, String) {
     let editor = world.workspace().join("editor");
     fs::write(&editor, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&editor, fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = world.command(Path::new("setsid"));
     command.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_byleave"), "config", "edit"]);
     command.env("EDITOR", &editor);
-    Sitting::before(command).end()
+    TerminalSession::before(command).end()
 }
 
 #[test]
 fn an_edited_file_is_taken_if_it_loads() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let path = own(&world);
     let (code, seen) = edited(&world, r#"grep -q '^# mode = ' "$1" && echo 'mode = "confirm-all"' >>"$1""#);
     assert_eq!(code, Some(0), "{seen}");

@@ -6,20 +6,20 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 pub(crate) const UID: u32 = 61_003;
 
 /// A world that another user owns, with the program in it.
-pub(crate) struct Desk {
-    pub(crate) world: World,
+pub(crate) struct OtherUserWorld {
+    pub(crate) world: CliTestWorld,
     _place: tempfile::TempDir,
     pub(crate) program: PathBuf,
 }
 
-impl Desk {
+impl OtherUserWorld {
     pub(crate) fn new() -> Self {
-        let world = World::bare();
+        let world = CliTestWorld::bare();
         // Where another user can run it, and outside of what is empty inside.
         let place = tempfile::tempdir().unwrap();
         std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();

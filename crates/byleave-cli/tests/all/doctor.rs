@@ -7,11 +7,11 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 const UID: u32 = 61_002;
 
-fn doctor(world: &World, program: &Path, unprivileged: bool, words: &[&str]) -> Output {
+fn doctor(world: &CliTestWorld, program: &Path, unprivileged: bool, words: &[&str]) -> Output {
     let mut command = world.command(program);
     command.arg("doctor").args(words).env("BYLEAVE_STATE", program.with_file_name("state"));
     if unprivileged && rustix::process::geteuid().as_raw() == 0 {
@@ -24,7 +24,7 @@ fn doctor(world: &World, program: &Path, unprivileged: bool, words: &[&str]) -> 
 // req: E7
 #[test]
 fn the_doctor_says_what_this_machine_can_confine_with_and_root_is_sent_away() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     // Where another user can run it.
     let place = tempfile::tempdir().unwrap();
     std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -60,7 +60,7 @@ fn the_doctor_says_what_this_machine_can_confine_with_and_root_is_sent_away() {
 // req: E7, P8
 #[test]
 fn what_is_not_well_is_named_with_what_to_do() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let well = world.json(&["doctor", "--json"]);
     let of = |told: &Value, about: &str| {
         told["findings"].as_array().unwrap().iter().find(|finding| finding["about"] == about).unwrap().clone()

@@ -20,24 +20,24 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::machine::{Job, tell};
+use self::machine::{MachineJob, tell};
 use self::surface::Surface;
 
 const CASES: usize = 83;
 
 /// Each surface, a third of the cases at a time.
-const JOBS: [Job; 6] = [
-    Job { name: "inline", builds: false, part: 0, parts: 3 },
-    Job { name: "inline", builds: false, part: 1, parts: 3 },
-    Job { name: "inline", builds: false, part: 2, parts: 3 },
-    Job { name: "inbox", builds: false, part: 0, parts: 3 },
-    Job { name: "inbox", builds: false, part: 1, parts: 3 },
-    Job { name: "inbox", builds: false, part: 2, parts: 3 },
+const JOBS: [MachineJob; 6] = [
+    MachineJob { name: "inline", builds: false, part: 0, parts: 3 },
+    MachineJob { name: "inline", builds: false, part: 1, parts: 3 },
+    MachineJob { name: "inline", builds: false, part: 2, parts: 3 },
+    MachineJob { name: "inbox", builds: false, part: 0, parts: 3 },
+    MachineJob { name: "inbox", builds: false, part: 1, parts: 3 },
+    MachineJob { name: "inbox", builds: false, part: 2, parts: 3 },
 ];
 
 /// A case of the corpus.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Case {
+pub(crate) struct CorpusCase {
     id: String,
     class: String,
     tool: String,
@@ -47,11 +47,11 @@ pub(crate) struct Case {
 }
 
 /// How it was shown that a case holds.
-pub(crate) type How = &'static str;
+pub(crate) type CaseProof = &'static str;
 
 /// What became of a case on one surface.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Saw {
+pub(crate) struct CaseResult {
     at: usize,
     id: String,
     class: String,
@@ -97,15 +97,15 @@ samples! {
 }
 
 /// Examines the cases of these jobs, in the test of this name; each must hold. Nothing where it began again, to do the work of one.
-fn hold(test: &str, jobs: &[Job]) -> Option<Vec<Saw>> {
+fn hold(test: &str, jobs: &[MachineJob]) -> Option<Vec<CaseResult>> {
     if machine::began_again(test, jobs, work) {
         return None;
     }
-    let told = machine::run::<Saw>(test, jobs);
-    let mut saw: Vec<Saw> = told.into_iter().flat_map(|(_, saw)| saw).collect();
-    let surface = |saw: &Saw| Surface::ALL.iter().position(|surface| surface.name() == saw.surface);
+    let told = machine::run::<CaseResult>(test, jobs);
+    let mut saw: Vec<CaseResult> = told.into_iter().flat_map(|(_, saw)| saw).collect();
+    let surface = |saw: &CaseResult| Surface::ALL.iter().position(|surface| surface.name() == saw.surface);
     saw.sort_by_key(|saw| (saw.at, surface(saw)));
-    let failed: Vec<&Saw> = saw.iter().filter(|saw| saw.shown.is_err()).collect();
+    let failed: Vec<&CaseResult> = saw.iter().filter(|saw| saw.shown.is_err()).collect();
     for saw in &failed {
         println!(
             "{} ({}, {}) on {}: {}",
@@ -123,7 +123,7 @@ fn hold(test: &str, jobs: &[Job]) -> Option<Vec<Saw>> {
     Some(saw)
 }
 
-fn work(job: Job) {
+fn work(job: MachineJob) {
     for (at, case) in job.share(cases()) {
         for surface in Surface::ALL.into_iter().filter(|surface| surface.name() == job.name) {
             let shown = catch_unwind(AssertUnwindSafe(|| examine(&case, surface)));
@@ -132,19 +132,19 @@ fn work(job: Job) {
                 text.or_else(|| broke.downcast_ref::<&str>().map(|text| (*text).to_owned()))
                     .unwrap_or_default()
             });
-            let Case { id, class, must, .. } = case.clone();
-            tell(&Saw { at, id, class, must, surface: surface.name().to_owned(), shown });
+            let CorpusCase { id, class, must, .. } = case.clone();
+            tell(&CaseResult { at, id, class, must, surface: surface.name().to_owned(), shown });
         }
     }
 }
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<CorpusCase> {
     let text = include_str!("../../../../tests/corpus/bypasses.jsonl");
     let cases = text.lines().map(|line| serde_json::from_str(line).unwrap());
-    cases.filter(|case: &Case| case.tool == "approval_ui").collect()
+    cases.filter(|case: &CorpusCase| case.tool == "approval_ui").collect()
 }
 
-fn examine(case: &Case, surface: Surface) -> How {
+fn examine(case: &CorpusCase, surface: Surface) -> CaseProof {
     stage::prepare(case);
     let how = match case.class.as_str() {
         "approval-display" => display::examine(case, surface),

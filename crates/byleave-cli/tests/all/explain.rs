@@ -4,11 +4,11 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 /// A project with something in it.
-fn project() -> World {
-    let world = World::bare();
+fn project() -> CliTestWorld {
+    let world = CliTestWorld::bare();
     fs::create_dir(world.workspace().join("src")).unwrap();
     fs::write(world.workspace().join("src/a.rs"), "x\n").unwrap();
     fs::write(world.workspace().join("notes.txt"), "x\n").unwrap();
@@ -72,7 +72,7 @@ fn one_file_alone_can_be_tried() {
     let rules =
         "[[rule]]\nid = \"reads\"\nverdict = \"allow\"\nread = \"**\"\nrun = \"cat\"\nwhy = \"try it\"\n";
     fs::write(world.workspace().join("try.toml"), rules).unwrap();
-    let verdict = |world: &World, words: &[&str]| {
+    let verdict = |world: &CliTestWorld, words: &[&str]| {
         let words = [&["--json", "--policy", "try.toml", "explain", "--command", "cat .env"], words].concat();
         world.json(&words)["verdict"].clone()
     };
@@ -90,7 +90,7 @@ fn batch(lines: &[Value], words: &[&str]) -> Vec<Value> {
 }
 
 fn judged(input: &str, words: &[&str]) -> Vec<Value> {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     let output = world.run_with(&[&["explain", "--batch"], words].concat(), input);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();

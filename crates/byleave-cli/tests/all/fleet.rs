@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::serve::{Served, token};
-use crate::worker::{Hired, settled, token_file};
-use crate::world::World;
+use crate::serve::{HttpServerProcess, token};
+use crate::worker::{WorkerProcess, settled, token_file};
+use crate::world::CliTestWorld;
 
 /// What the environment says for the long form of a test.
 fn number(name: &str, usual: u32) -> u32 {
@@ -30,13 +30,13 @@ fn nth(times: &mut [Duration], percent: usize) -> Duration {
 }
 
 /// An engine with its service and a Postgres. Stopped when dropped.
-struct Fleet {
+struct FleetFixture {
     dir: tempfile::TempDir,
     port: u16,
     nodes: u32,
 }
 
-impl Fleet {
+impl FleetFixture {
     fn start(nodes: u32) -> Self {
         let fleet = Self { dir: tempfile::tempdir().unwrap(), port: free_ports(), nodes };
         fleet.up();
@@ -108,7 +108,7 @@ impl Fleet {
     }
 }
 
-impl Drop for Fleet {
+impl Drop for FleetFixture {
     fn drop(&mut self) {
         let url = std::fs::read_to_string(self.dir.path().join("postgres.url")).unwrap();
         self.script("fleet", &["down"]);
@@ -134,14 +134,14 @@ fn free_ports() -> u16 {
 // req: E4, R5
 #[test]
 fn a_question_is_answered_at_the_gateway_and_a_worker_writes_the_file() {
-    let (fleet, world) = (Fleet::start(1), World::new());
+    let (fleet, world) = (FleetFixture::start(1), CliTestWorld::new());
     let (bot, ann) = (token(&world, &["bot"]), token(&world, &["web-ann", "--person"]));
     let words = ["--fleet", &*fleet.file()];
-    let served = Served::start(&world, &words);
-    let hired = Hired::start(&world, "w1", &token_file(&world, "w1"), &served.address);
+    let served = HttpServerProcess::start(&world, &words);
+    let hired = WorkerProcess::start(&world, "w1", &token_file(&world, "w1"), &served.address);
     let body = json!({"tool": "append_line", "arguments": {"path": "notes.txt", "line": "first"}});
     let (_, standing) = served.ask(&bot, "POST", "/v1/calls?wait=0", &body);
-    let answer = |served: &Served| {
+    let answer = |served: &HttpServerProcess| {
         let end = Instant::now() + Duration::from_secs(120);
         let question = loop {
             let open = served.ask(&ann, "GET", "/v1/questions", &Value::Null).1;
@@ -170,7 +170,7 @@ fn a_question_is_answered_at_the_gateway_and_a_worker_writes_the_file() {
     let standing = served.asked_about(&bot, "k2", &body);
     let address = served.address.clone();
     served.stop();
-    let served = Served::start_at(&world, &address, &words, &[]);
+    let served = HttpServerProcess::start_at(&world, &address, &words, &[]);
     answer(&served);
     let standing = settled(&served, &bot, &standing["call"]);
     assert_eq!(standing["result"]["outcome"], "completed", "{standing}");
@@ -185,9 +185,9 @@ fn a_question_is_answered_at_the_gateway_and_a_worker_writes_the_file() {
 #[test]
 #[ignore = "waits for a lease of ten seconds: scripts/prove fleet-chaos"]
 fn a_gateway_that_stands_still_for_too_long_is_followed_by_another_and_ends() {
-    let (fleet, world) = (Fleet::start(1), World::new());
+    let (fleet, world) = (FleetFixture::start(1), CliTestWorld::new());
     let words = ["--fleet", &*fleet.file()];
-    let first = Served::start(&world, &words);
+    let first = HttpServerProcess::start(&world, &words);
     let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
     command.env("BYLEAVE_STATE", world.workspace().join("../second"));
     command.args(["serve", "--listen", "127.0.0.1:0"]).args(words);

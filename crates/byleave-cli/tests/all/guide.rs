@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use regex::Regex;
 
-use crate::desk::Desk;
-use crate::sitting::Sitting;
+use crate::desk::OtherUserWorld;
+use crate::sitting::TerminalSession;
 
-type Scene = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str)]);
+type GuideScene = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str)]);
 
 /// A scene: its name, what is typed, and the answers to what is asked, each with the text it waits for.
-const SCENES: [Scene; 4] = [
+const SCENES: [GuideScene; 4] = [
     ("codemod", &["rehearse", "--", "./codemod.sh"], &[("later > ", "y")]),
     ("undo", &["undo"], &[]),
     ("installer", &["rehearse", "--", "./from-the-internet.sh"], &[("later > ", "n")]),
@@ -48,7 +48,7 @@ pub(crate) fn docs() -> PathBuf {
 }
 
 /// What is different every time: ids and spans of time.
-fn settled(text: &str, desk: &Desk, prefix: &str) -> String {
+fn settled(text: &str, desk: &OtherUserWorld, prefix: &str) -> String {
     let workspace = desk.world.workspace().display().to_string();
     let text = text.replace(prefix, PREFIX).replace(&workspace, "/home/ann/work").replace('\r', "");
     let ids = Regex::new(r"(undo|diff|answer|show) [0-9a-f]{8}\b").unwrap();
@@ -62,7 +62,7 @@ fn plain(text: &str) -> String {
     Regex::new("\x1b\\[[0-9;]*m").unwrap().replace_all(text, "").into_owned()
 }
 
-fn set_up(desk: &Desk, prefix: &Path) {
+fn set_up(desk: &OtherUserWorld, prefix: &Path) {
     let at = desk.world.workspace();
     for directory in ["src", "old"] {
         fs::create_dir(at.join(directory)).unwrap();
@@ -96,7 +96,7 @@ fn set_up(desk: &Desk, prefix: &Path) {
 // req: E5
 #[test]
 fn the_guide_shows_what_happens() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     let place = tempfile::tempdir_in("/var/lib").unwrap();
     let prefix = place.path().canonicalize().unwrap();
     set_up(&desk, &prefix);
@@ -109,7 +109,7 @@ fn the_guide_shows_what_happens() {
         command.args(["--ctty", "--wait"]).arg(&desk.program).args(["--color", "always"]);
         command.args(words.iter().map(|word| if *word == PREFIX { prefix } else { word }));
         command.env("BYLEAVE_WAIVE", "memory-limited").env("TERM", "xterm");
-        let mut sitting = Sitting::before(desk.by_another(command));
+        let mut sitting = TerminalSession::before(desk.by_another(command));
         for (prompt, key) in answers {
             sitting.await_text(prompt);
             sitting.press(&format!("{key}\n"));

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use byleave_hook::Dialect;
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, put};
+use crate::desk::{OtherUserWorld, put};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -21,14 +21,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const PATIENT_MS: u64 = 90_000;
 
 /// A desk with the hook beside the program.
-struct Stand {
-    desk: Desk,
+struct HookFixture {
+    desk: OtherUserWorld,
     hook: PathBuf,
 }
 
-impl Stand {
+impl HookFixture {
     fn new() -> Self {
-        let desk = Desk::new();
+        let desk = OtherUserWorld::new();
         let hook = desk.program.with_file_name("byleave-hook");
         put(Path::new(env!("CARGO_BIN_EXE_byleave-hook")), &hook);
         // A gate ends when its program changes, and a link that another test makes or removes changes the file.
@@ -79,7 +79,7 @@ impl Stand {
     }
 
     /// The gate for hooks, once it listens.
-    fn serve(&self) -> Served {
+    fn serve(&self) -> HookGateProcess {
         let mut command = self.desk.command(&["hook", "serve"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -90,7 +90,7 @@ impl Stand {
             line.clear();
             assert!(said.read_line(&mut line).unwrap() > 0, "the gate does not listen");
         }
-        Served { child, _said: said }
+        HookGateProcess { child, _said: said }
     }
 
     /// The open question, once there is one.
@@ -124,20 +124,20 @@ impl Stand {
 }
 
 /// A gate that is ended with the test.
-struct Served {
+struct HookGateProcess {
     child: Child,
     /// Kept open, for what it says later.
     _said: BufReader<ChildStderr>,
 }
 
-impl Served {
+impl HookGateProcess {
     fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 }
 
-impl Drop for Served {
+impl Drop for HookGateProcess {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());

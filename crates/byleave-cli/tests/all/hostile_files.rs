@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::desk::Desk;
+use crate::desk::OtherUserWorld;
 
 /// No call takes so long: one that does hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -16,9 +16,9 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const MORE_KB: u64 = 100 << 10;
 
 /// Makes something at a path.
-type Made = fn(&Path);
+type FileMaker = fn(&Path);
 
-const EVERYWHERE: [(&str, Made); 3] = [
+const EVERYWHERE: [(&str, FileMaker); 3] = [
     ("a pipe", |path| mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap()),
     ("a link to /dev/zero", |path| symlink("/dev/zero", path).unwrap()),
     ("900 MB of nothing", |path| fs::File::create(path).unwrap().set_len(900 << 20).unwrap()),
@@ -31,8 +31,8 @@ const CALLS: [&[&str]; 3] = [
 ];
 
 /// Makes a call in a repository in which something was put at a path, and returns the most memory that the gate took, in kB.
-fn call(words: &[&str], put: Option<(&str, Made)>) -> u64 {
-    let desk = Desk::new();
+fn call(words: &[&str], put: Option<(&str, FileMaker)>) -> u64 {
+    let desk = OtherUserWorld::new();
     let workspace = desk.world.workspace();
     for name in [".git", ".git/info"] {
         fs::create_dir(workspace.join(name)).unwrap();
@@ -92,7 +92,7 @@ fn no_file_of_a_workspace_holds_or_fills_the_gate() {
 // req: B7, E9
 #[test]
 fn what_git_says_cannot_become_much_more_in_memory() {
-    let cases: [(&str, Made); 4] = [
+    let cases: [(&str, FileMaker); 4] = [
         // A hundred thousand patterns in less than a megabyte.
         (".gitignore", |path| {
             fs::write(path, (0..100_000).map(|number| format!("a{number}*?\n")).collect::<String>()).unwrap();
@@ -131,7 +131,7 @@ fn what_git_says_cannot_become_much_more_in_memory() {
 // req: E9, P3
 #[test]
 fn nothing_in_git_becomes_a_link_or_a_pipe_unasked() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     let git = desk.world.workspace().join(".git");
     fs::create_dir(&git).unwrap();
     fs::write(git.join("index"), "as it was").unwrap();

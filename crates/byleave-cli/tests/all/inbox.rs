@@ -1,10 +1,10 @@
 //! Questions that stay open: listed, shown, answered, and their calls resumed.
 
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 const NOTE: &str = r#"{"path":"notes.txt","line":"first"}"#;
 
-fn ask(world: &mut World, args: &str) {
+fn ask(world: &mut CliTestWorld, args: &str) {
     world.run(&["call", "append_line", "--ask", "inbox", "--args", args, "--reason", "it was asked for"]);
 }
 
@@ -15,7 +15,7 @@ fn end(id: &str) -> String {
 // req: R5
 #[test]
 fn asked_listed_shown_edited_and_answered() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     ask(&mut world, NOTE);
     world.run(&["inbox"]);
     let first = world.question();
@@ -37,7 +37,7 @@ fn asked_listed_shown_edited_and_answered() {
 // req: R5
 #[test]
 fn no_with_feedback_and_abort() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     ask(&mut world, NOTE);
     let question = world.question();
     world.run(&["inbox", "answer", &question, "no", "--feedback", "use the journal"]);
@@ -51,7 +51,7 @@ fn no_with_feedback_and_abort() {
 
 #[test]
 fn an_answer_for_something_else_is_not_taken() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     ask(&mut world, NOTE);
     let question = world.question();
     let digest = world.json(&["inbox", "show", &question, "--json"])["question"]["digest"].clone();
@@ -73,7 +73,7 @@ fn an_answer_for_something_else_is_not_taken() {
 
 #[test]
 fn an_agent_cannot_answer_itself() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["call", "append_line", "--agent", "ann", "--ask", "inbox", "--args", NOTE]);
     world.run(&["inbox", "answer", &world.question(), "yes"]);
     insta::assert_snapshot!(world.transcript());
@@ -81,7 +81,7 @@ fn an_agent_cannot_answer_itself() {
 
 #[test]
 fn a_leave_is_given_listed_used_up_and_revoked() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     ask(&mut world, NOTE);
     let question = world.question();
     for scope in ["notes.txt", "write:notes/**", "eat:/w", "write:/["] {
@@ -121,7 +121,7 @@ fn a_leave_is_given_listed_used_up_and_revoked() {
 
 #[test]
 fn a_call_behind_another_is_resumed_after_it() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     ask(&mut world, NOTE);
     ask(&mut world, r#"{"path":"notes.txt","line":"second"}"#);
     world.run(&["resume"]);
@@ -137,7 +137,7 @@ fn a_call_behind_another_is_resumed_after_it() {
 /// Where a call is taken up again must not change what the policy says of it.
 #[test]
 fn an_answer_may_be_given_from_anywhere() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["call", "echo", "--mode", "confirm-all", "--ask", "inbox", "--args", r#"{"text":"hi"}"#]);
     ask(&mut world, NOTE);
     for question in world.json(&["inbox", "--json"]).as_array().unwrap() {
@@ -151,7 +151,7 @@ fn an_answer_may_be_given_from_anywhere() {
 
 #[test]
 fn the_inbox_as_json() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["call", "append_line", "--ask", "inbox", "--args", NOTE, "--json"]);
     world.run(&["inbox", "list", "--json"]);
     let question = world.question();

@@ -1,10 +1,10 @@
 //! The inbox on a screen of its own, at a real terminal.
 
-use crate::sitting::Sitting;
-use crate::world::World;
+use crate::sitting::TerminalSession;
+use crate::world::CliTestWorld;
 
 /// Leaves a question open.
-fn ask(world: &World, agent: &str, session: &str, line: &str) -> String {
+fn ask(world: &CliTestWorld, agent: &str, session: &str, line: &str) -> String {
     let args = format!(r#"{{"path":"{session}.txt","line":"{line}"}}"#);
     let words =
         ["call", "append_line", "--args", &args, "--ask", "inbox", "--agent", agent, "--session", session];
@@ -13,26 +13,26 @@ fn ask(world: &World, agent: &str, session: &str, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-fn three(world: &World) {
+fn three(world: &CliTestWorld) {
     ask(world, "coder", "one", "first");
     ask(world, "coder", "two", "second");
     ask(world, "tester", "three", "third");
 }
 
-fn sit(world: &World) -> Sitting {
-    let mut sitting = Sitting::new(world, &["inbox"]);
+fn sit(world: &CliTestWorld) -> TerminalSession {
+    let mut sitting = TerminalSession::new(world, &["inbox"]);
     sitting.await_shown("q quit");
     sitting
 }
 
-fn shown(world: &World, sitting: &Sitting) -> String {
+fn shown(world: &CliTestWorld, sitting: &TerminalSession) -> String {
     sitting.shown(world)
 }
 
 // req: R5, L5
 #[test]
 fn a_question_is_opened_read_and_answered() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     three(&world);
     let mut sitting = sit(&world);
     sitting.await_shown("3 open");
@@ -57,7 +57,7 @@ fn a_question_is_opened_read_and_answered() {
 // req: R5
 #[test]
 fn several_get_one_answer_after_all_of_them_were_seen() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     three(&world);
     let mut sitting = sit(&world);
     sitting.await_shown("3 open");
@@ -88,7 +88,7 @@ fn several_get_one_answer_after_all_of_them_were_seen() {
 // req: R5
 #[test]
 fn questions_are_put_in_another_order() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     three(&world);
     let mut sitting = sit(&world);
     sitting.await_shown("3 open, oldest first");
@@ -109,7 +109,7 @@ fn questions_are_put_in_another_order() {
 // req: R5
 #[test]
 fn a_question_that_is_answered_elsewhere_leaves_the_screen() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let question = ask(&world, "coder", "one", "first");
     let mut sitting = sit(&world);
     sitting.await_shown("1 open");
@@ -125,7 +125,7 @@ fn a_question_that_is_answered_elsewhere_leaves_the_screen() {
 // req: R5
 #[test]
 fn abort_and_ctrl_c_leave_with_130() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     ask(&world, "coder", "one", "first");
     let mut sitting = sit(&world);
     sitting.await_shown("1 open");

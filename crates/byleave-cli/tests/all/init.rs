@@ -10,7 +10,7 @@ use std::process::{Output, Stdio};
 use serde_json::Value;
 
 use crate::desk::put;
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 /// Every agent, with the files that it has before.
 const AGENTS: [(&str, &[(&str, &str)]); 6] = [
@@ -41,14 +41,14 @@ const AGENTS: [(&str, &[(&str, &str)]); 6] = [
 ];
 
 /// A home directory with the program in it, and a hook that says its version and nothing else: a stand-in.
-struct Home {
-    world: World,
+struct InitFixture {
+    world: CliTestWorld,
     program: PathBuf,
 }
 
-impl Home {
+impl InitFixture {
     fn new() -> Self {
-        let world = World::new();
+        let world = CliTestWorld::new();
         let bin = world.workspace().with_file_name("bin");
         fs::create_dir(&bin).unwrap();
         let program = bin.join("byleave");
@@ -155,7 +155,7 @@ impl Home {
 #[test]
 fn every_agent_is_set_up_once_and_everything_comes_back_byte_for_byte() {
     for (agent, files) in AGENTS {
-        let home = Home::of(files);
+        let home = InitFixture::of(files);
         let before = home.files();
         let mut told = home.done(&["init", agent, "--dry-run"]);
         assert_eq!(home.files(), before, "{agent}: a dry run changes nothing");
@@ -200,7 +200,7 @@ const BLOCKING: [(&str, &str, &str); 4] = [
 #[test]
 fn a_hook_that_does_not_answer_blocks_the_call() {
     for (agent, file, at) in BLOCKING {
-        let home = Home::new();
+        let home = InitFixture::new();
         home.done(&["init", agent]);
         let settings: Value = serde_json::from_str(&home.read(file)).unwrap();
         let groups = settings.pointer(at).unwrap().as_array().unwrap();
@@ -268,7 +268,7 @@ const PAGES: [&str; 5] = [
 // req: M1
 #[test]
 fn no_agent_is_left_out_here_or_on_a_page() {
-    let there = Home::new().json(&["init", "--json"]);
+    let there = InitFixture::new().json(&["init", "--json"]);
     let there: Vec<&str> =
         there.as_array().unwrap().iter().map(|one| one["agent"].as_str().unwrap()).collect();
     assert_eq!(there, AGENTS.map(|(agent, _)| agent));
@@ -287,7 +287,7 @@ fn no_agent_is_left_out_here_or_on_a_page() {
 #[test]
 fn what_was_changed_since_stays_when_it_is_taken_back() {
     for (agent, files) in AGENTS {
-        let home = Home::of(files);
+        let home = InitFixture::of(files);
         home.done(&["init", agent]);
         // Somebody adds something at the end of every file, and something in the middle of the first.
         let changed = |name: &str| -> String {
@@ -329,7 +329,7 @@ fn what_was_changed_since_stays_when_it_is_taken_back() {
 #[test]
 fn the_doctor_sees_what_was_taken_out_or_came_back() {
     let (agent, files) = AGENTS[3];
-    let home = Home::of(files);
+    let home = InitFixture::of(files);
     home.done(&["init", agent]);
     let (servers, hooks) = (home.read(".cursor/mcp.json"), home.read(".cursor/hooks.json"));
     let says = |what: &str| {
@@ -398,7 +398,7 @@ fn what_is_in_doubt_is_refused_and_nothing_is_changed() {
         (".config/byleave/mcp.toml", "[server", "cannot change"),
     ];
     for (name, text, why) in cases {
-        let home = Home::of(&[(name, text)]);
+        let home = InitFixture::of(&[(name, text)]);
         home.write(".cursor/other", "x");
         if name.ends_with("toml") {
             home.write(".cursor/mcp.json", "{\"mcpServers\": {\"a\": {\"command\": \"x\"}}}");
@@ -409,7 +409,7 @@ fn what_is_in_doubt_is_refused_and_nothing_is_changed() {
         assert_eq!(home.files(), before, "{text}");
     }
     // A link that leads nowhere; one that leads somewhere is followed and stays.
-    let home = Home::of(&[("dotfiles/mcp.json", "{}")]);
+    let home = InitFixture::of(&[("dotfiles/mcp.json", "{}")]);
     fs::create_dir(home.path(".cursor")).unwrap();
     std::os::unix::fs::symlink("../nowhere", home.path(".cursor/mcp.json")).unwrap();
     assert!(home.told(&["init", "cursor"]).contains("leads nowhere"));
@@ -425,7 +425,7 @@ fn what_is_in_doubt_is_refused_and_nothing_is_changed() {
 // req: M1
 #[test]
 fn a_project_has_settings_of_its_own_and_a_server_is_shared() {
-    let home = Home::new();
+    let home = InitFixture::new();
     let here = home.world.workspace();
     let server = r#"{"mcpServers": {"shared": {"command": "x"}}}"#;
     home.write(".cursor/mcp.json", server);
@@ -459,7 +459,7 @@ fn a_project_has_settings_of_its_own_and_a_server_is_shared() {
 
 #[test]
 fn homes_that_the_environment_names_are_used() {
-    let home = Home::new();
+    let home = InitFixture::new();
     for (agent, variable, file) in [
         ("claude-code", "CLAUDE_CONFIG_DIR", ".claude.json"),
         ("claude-code", "CLAUDE_CONFIG_DIR", "settings.json"),

@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::desk::{Desk, said};
+use crate::desk::{OtherUserWorld, said};
 
 const FILES: usize = 120;
 const WAIVE: (&str, &str) = ("BYLEAVE_WAIVE", "memory-limited");
 
 /// Numbers that are the same in every run, and not each other.
-struct Dice(u64);
+struct KillTimingRandom(u64);
 
-impl Dice {
+impl KillTimingRandom {
     fn below(&mut self, bound: u128) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -26,11 +26,11 @@ impl Dice {
     }
 }
 
-type Tree = BTreeMap<String, String>;
+type TreeTexts = BTreeMap<String, String>;
 
-impl Desk {
-    fn tree(&self) -> Tree {
-        let mut all = Tree::new();
+impl OtherUserWorld {
+    fn tree(&self) -> TreeTexts {
+        let mut all = TreeTexts::new();
         let mut left = vec![self.world.workspace()];
         while let Some(path) = left.pop() {
             for entry in fs::read_dir(&path).unwrap() {
@@ -86,7 +86,7 @@ impl Desk {
 #[test]
 fn a_commit_and_an_undo_are_whole_or_not_at_all() {
     let rounds: usize = std::env::var("BYLEAVE_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(4);
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     for n in 0..FILES {
         fs::write(desk.world.workspace().join(format!("f{n}")), format!("{n}\n")).unwrap();
         std::os::unix::fs::chown(desk.world.workspace().join(format!("f{n}")), Some(61_003), Some(61_003))
@@ -94,7 +94,7 @@ fn a_commit_and_an_undo_are_whole_or_not_at_all() {
     }
     let script = "for f in f*; do case $f in *7) rm $f;; *3) mv $f g$f;; *) echo more >> $f;; esac; done; \
                   mkdir d; for n in 1 2 3 4 5 6 7 8 9; do echo $n > d/$n; done";
-    let (mut dice, mut kills) = (Dice(0x9e37_79b9_7f4a_7c15), [0; 2]);
+    let (mut dice, mut kills) = (KillTimingRandom(0x9e37_79b9_7f4a_7c15), [0; 2]);
     let mut spans = [Duration::from_millis(150); 2];
     // More rounds where hardly anything was killed: then nothing would be shown.
     let mut done = 0;

@@ -6,20 +6,20 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
 
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 fn line(file: &str) -> String {
     format!(r#"{{"path":"{file}","line":"x"}}"#)
 }
 
 /// A call that is asked about, and what is said to it.
-fn asked(world: &World, file: &str, answer: &[&str]) {
+fn asked(world: &CliTestWorld, file: &str, answer: &[&str]) {
     world.quietly(&["call", "append_line", "--ask", "inbox", "--args", &line(file)], "");
     let question = world.question();
     world.quietly(&[&["inbox", "answer", &question], answer].concat(), "");
 }
 
-fn put(world: &World, name: &str, text: &str) {
+fn put(world: &CliTestWorld, name: &str, text: &str) {
     let path = world.workspace().join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::set_permissions(path.parent().unwrap(), Permissions::from_mode(0o755)).unwrap();
@@ -38,7 +38,7 @@ fn calls(list: &Value) -> BTreeSet<String> {
 // req: P4, P8
 #[test]
 fn what_was_always_approved_is_suggested_and_spares_just_those_questions() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     put(&world, OWN, CAREFUL);
     world.run(&["policy", "suggest"]);
     fs::create_dir(world.workspace().join("logs")).unwrap();
@@ -90,7 +90,7 @@ fn what_was_always_approved_is_suggested_and_spares_just_those_questions() {
 // req: P4
 #[test]
 fn a_no_in_a_directory_keeps_the_directory_closed() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     fs::create_dir(world.workspace().join("logs")).unwrap();
     for file in ["logs/a", "logs/b", "logs/c"] {
         asked(&world, file, &["yes"]);
@@ -104,7 +104,7 @@ fn a_no_in_a_directory_keeps_the_directory_closed() {
 // req: P4
 #[test]
 fn another_policy_is_held_against_the_book() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["policy", "replay", "strict.toml"]);
     put(
         &world,

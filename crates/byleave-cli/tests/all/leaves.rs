@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use byleave::book::sqlite::{Options, SqliteBook};
+use byleave::audit_log::sqlite::{SqliteLedger, SqliteOptions};
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::manifest::Class;
+use byleave::core::manifest::PermissionClass;
 use byleave::core::outcome::Output;
 use byleave::gate::Gate;
-use byleave::result::Standing;
+use byleave::result::CallStatus;
 use byleave::review::hold;
-use byleave::settings::Settings;
-use byleave::typed::Typed;
+use byleave::settings::GateSettings;
+use byleave::typed_tool::TypedTool;
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::CliTestWorld;
 
-fn ask(world: &mut World, path: &str) -> String {
+fn ask(world: &mut CliTestWorld, path: &str) -> String {
     let args = format!(r#"{{"path":"{path}","line":"x"}}"#);
     world.run(&["call", "append_line", "--ask", "inbox", "--args", &args]);
     world.question()
@@ -25,7 +25,7 @@ fn ask(world: &mut World, path: &str) -> String {
 // req: R5
 #[test]
 fn a_leave_is_chosen_looked_at_and_given() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     let first = ask(&mut world, "notes/a.txt");
     std::fs::create_dir(world.workspace().join("notes")).unwrap();
     world.run(&["inbox", "answer", &first, "yes"]);
@@ -63,7 +63,7 @@ fn a_leave_is_chosen_looked_at_and_given() {
 // req: R5
 #[test]
 fn offers_and_previews_as_json() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     let question = ask(&mut world, "a.txt");
     world.run(&["inbox", "answer", &question, "leave", "--json"]);
     world.run(&["inbox", "answer", &question, "leave", "--offer", "1", "--preview", "--json"]);
@@ -74,7 +74,7 @@ fn offers_and_previews_as_json() {
 // req: R5, R8
 #[test]
 fn where_no_leave_helps_it_is_said() {
-    let mut world = World::bare().of_another_user();
+    let mut world = CliTestWorld::bare().of_another_user();
     let args = r#"{"command":"git push origin main"}"#;
     world.run(&["call", "bash", "--ask", "inbox", "--args", args]);
     let question = world.question();
@@ -87,17 +87,17 @@ fn where_no_leave_helps_it_is_said() {
 }
 
 /// A result that a reviewer of an application held back, in the book of the world. The program has no such reviewer itself.
-fn held(world: &World, text: &'static str) {
+fn held(world: &CliTestWorld, text: &'static str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let book = Arc::new(SqliteBook::open(&world.state(), &Options::default()).unwrap());
+        let book = Arc::new(SqliteLedger::open(&world.state(), &SqliteOptions::default()).unwrap());
         let tell =
             move |_: Value, _run| async move { Output::text(text).with_data(json!({"client": "ACME"})) };
         let gate = Gate::builder()
             .ledger(book)
-            .tool(Typed::new("tell", "tells", tell).class(Class::Readonly).not_sensitive())
+            .tool(TypedTool::new("tell", "tells", tell).class(PermissionClass::Readonly).not_sensitive())
             .review_output("tell", hold("a person reads it first"))
-            .settings(Settings { inbox: true, ..Settings::default() })
+            .settings(GateSettings { inbox: true, ..GateSettings::default() })
             .build()
             .unwrap();
         let call = Call {
@@ -113,14 +113,14 @@ fn held(world: &World, text: &'static str) {
             dry_run: false,
         };
         let standing = gate.advance(call).await;
-        assert!(matches!(standing, Standing::Waiting { .. }), "{standing:?}");
+        assert!(matches!(standing, CallStatus::Waiting { .. }), "{standing:?}");
     });
 }
 
 // req: R1, R5
 #[test]
 fn a_held_result_is_redacted_released_or_withheld() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     held(&world, "Acme pays, token=abcd1234efgh");
     let question = world.question();
     world.run(&["inbox", "show", &question]);

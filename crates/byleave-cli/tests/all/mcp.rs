@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 /// Long enough for anything that happens at all.
 const SOON: Duration = Duration::from_secs(120);
 
 /// The program as an MCP server, with a client at its pipe.
-pub(crate) struct Served {
+pub(crate) struct McpProcess {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
     id: u64,
 }
 
-impl Served {
-    pub(crate) fn start(world: &World, words: &[&str]) -> Self {
+impl McpProcess {
+    pub(crate) fn start(world: &CliTestWorld, words: &[&str]) -> Self {
         let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
         command.args(["mcp", "serve"]).args(words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -41,12 +41,17 @@ impl Served {
     }
 
     /// The same, with the older protocol begun.
-    fn begun(world: &World, words: &[&str], version: &str) -> Self {
+    fn begun(world: &CliTestWorld, words: &[&str], version: &str) -> Self {
         Self::begun_by(world, words, version, &json!({}))
     }
 
     /// The same with a client that can do this.
-    pub(crate) fn begun_by(world: &World, words: &[&str], version: &str, capabilities: &Value) -> Self {
+    pub(crate) fn begun_by(
+        world: &CliTestWorld,
+        words: &[&str],
+        version: &str,
+        capabilities: &Value,
+    ) -> Self {
         let mut served = Self::start(world, words);
         let client = json!({"name": "tester", "version": "1"});
         let params = json!({"protocolVersion": version, "capabilities": capabilities, "clientInfo": client});
@@ -113,9 +118,9 @@ pub(crate) fn text(result: &Value) -> String {
 // req: M1
 #[test]
 fn an_agent_lists_and_calls_the_built_in_tools_over_a_pipe() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     for version in ["2025-06-18", "2025-11-25"] {
-        let mut served = Served::begun(&world, &[], version);
+        let mut served = McpProcess::begun(&world, &[], version);
         let listed = served.ask("tools/list", &json!({}));
         let names: Vec<&str> = listed["result"]["tools"]
             .as_array()
@@ -141,8 +146,8 @@ fn an_agent_lists_and_calls_the_built_in_tools_over_a_pipe() {
 // req: M1
 #[test]
 fn the_newest_protocol_needs_no_beginning() {
-    let world = World::new();
-    let mut served = Served::start(&world, &["--agent", "somebody"]);
+    let world = CliTestWorld::new();
+    let mut served = McpProcess::start(&world, &["--agent", "somebody"]);
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -163,11 +168,11 @@ fn the_newest_protocol_needs_no_beginning() {
 // req: R5
 #[test]
 fn a_call_that_waits_is_pending_and_is_picked_up_by_the_next_program_once() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let line = json!({"path": "notes.txt", "line": "first"});
     // Soon for what waits for a person; for what need not wait, longer than a slow machine takes.
     let (soon, late) = (["--deadline", "2"], ["--deadline", "120"]);
-    let mut served = Served::begun(&world, &soon, "2025-11-25");
+    let mut served = McpProcess::begun(&world, &soon, "2025-11-25");
     let waits = served.call("append_line", &line);
     assert_eq!(waits["isError"], false);
     let question = waits["_meta"]["byleave/pending"]["question"].as_str().unwrap().to_owned();
@@ -178,24 +183,24 @@ fn a_call_that_waits_is_pending_and_is_picked_up_by_the_next_program_once() {
     let answered = world.quietly(&["inbox", "answer", &question, "yes"], "");
     assert!(answered.status.success(), "{}", String::from_utf8_lossy(&answered.stderr));
     assert_eq!(world.file("notes.txt"), "first\n");
-    let mut served = Served::begun(&world, &late, "2025-11-25");
+    let mut served = McpProcess::begun(&world, &late, "2025-11-25");
     let picked_up = served.call("append_line", &line);
     assert!(text(&picked_up).contains("appended 6 bytes"), "{picked_up}");
     assert_eq!(world.file("notes.txt"), "first\n");
     assert_eq!(served.ends(), Some(0));
-    let mut served = Served::begun(&world, &soon, "2025-11-25");
+    let mut served = McpProcess::begun(&world, &soon, "2025-11-25");
     let again = served.call("append_line", &line);
     assert!(again["_meta"]["byleave/pending"].is_object(), "{again}");
     // Killed while it holds a call: the lock goes with it, and the next finds the call.
     let held = again["_meta"]["byleave/pending"]["call"].clone();
     served.killed();
-    let mut served = Served::begun(&world, &soon, "2025-11-25");
+    let mut served = McpProcess::begun(&world, &soon, "2025-11-25");
     let same = served.call("append_line", &line);
     assert_eq!(same["_meta"]["byleave/pending"]["call"], held);
     let no = world.quietly(&["inbox", "answer", &world.question(), "no", "--feedback", "once is enough"], "");
     assert_eq!(no.status.code(), Some(3), "{}", String::from_utf8_lossy(&no.stderr));
     assert_eq!(served.ends(), Some(0));
-    let mut served = Served::begun(&world, &late, "2025-11-25");
+    let mut served = McpProcess::begun(&world, &late, "2025-11-25");
     let refused = served.call("append_line", &line);
     assert_eq!(refused["isError"], true);
     assert!(text(&refused).contains("once is enough"), "{refused}");
@@ -237,7 +242,7 @@ fn post(address: &str, headers: &[(&str, &str)], body: &Value) -> (u16, String) 
 #[test]
 fn over_http_only_who_knows_the_token_is_heard_and_no_web_page() {
     use std::os::unix::fs::PermissionsExt as _;
-    let world = World::new();
+    let world = CliTestWorld::new();
     let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
     command.args(["mcp", "serve", "--http", "127.0.0.1:0"]);
     let mut child =

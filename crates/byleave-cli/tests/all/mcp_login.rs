@@ -6,23 +6,23 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use byleave_mcp::upstream::definition::{Definition, Launch, ServerName};
-use byleave_mcp::upstream::pins::{LaunchPin, Pins};
+use byleave_mcp::upstream::pins::{LaunchPin, PinFile};
+use byleave_mcp::upstream::server_definition::{Launch, ServerDefinition, ServerName};
 use serde_json::{Value, json};
 
-use crate::oauth::{Fake, SECRET, browse, in_query};
-use crate::world::World;
+use crate::oauth::{FakeOAuthServers, SECRET, browse, in_query};
+use crate::world::CliTestWorld;
 
 /// A world with the fake behind the gate.
-fn world(fake: &Fake) -> World {
-    let world = World::new();
+fn world(fake: &FakeOAuthServers) -> CliTestWorld {
+    let world = CliTestWorld::new();
     let added = world.quietly(&["mcp", "add", "far", "--url", &fake.url], "");
     assert!(added.status.success(), "{}", said(&added));
     world
 }
 
 /// A program that stands for a browser, and what it does.
-fn opener(world: &World, script: &str) -> PathBuf {
+fn opener(world: &CliTestWorld, script: &str) -> PathBuf {
     let path = world.workspace().join("opener");
     std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -30,7 +30,7 @@ fn opener(world: &World, script: &str) -> PathBuf {
 }
 
 /// The program where there is a display, with this as its browser.
-fn shown(world: &World, opener: &Path, words: &[&str]) -> Command {
+fn shown(world: &CliTestWorld, opener: &Path, words: &[&str]) -> Command {
     let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
     command.args(words).env("DISPLAY", ":0").env("BROWSER", opener);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -53,17 +53,17 @@ fn printed(child: &mut Child) -> (String, BufReader<std::process::ChildStderr>) 
     }
 }
 
-fn definition(fake: &Fake) -> Definition {
+fn definition(fake: &FakeOAuthServers) -> ServerDefinition {
     let launch = Launch::Http { url: fake.url.clone(), headers: Default::default() };
-    Definition::new(ServerName::new("far").unwrap(), launch)
+    ServerDefinition::new(ServerName::new("far").unwrap(), launch)
 }
 
 /// Accepts that a server is started, as the person does at a terminal.
-fn accepted(world: &World, definition: &Definition) {
+fn accepted(world: &CliTestWorld, definition: &ServerDefinition) {
     let mut directory = std::fs::DirBuilder::new();
     directory.recursive(true).mode(0o700).create(world.state()).unwrap();
     let pin = LaunchPin::now(definition, "/usr/bin:/bin").unwrap();
-    Pins::beside(&world.state()).change(&definition.name, |pinned| pinned.launch = Some(pin)).unwrap();
+    PinFile::beside(&world.state()).change(&definition.name, |pinned| pinned.launch = Some(pin)).unwrap();
 }
 
 /// All that is below a directory, but for the logins.
@@ -83,7 +83,7 @@ fn kept(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 // req: M1
 #[test]
 fn a_person_logs_in_and_no_secret_is_said_or_written_down() {
-    let fake = Fake::start();
+    let fake = FakeOAuthServers::start();
     let world = world(&fake);
     accepted(&world, &definition(&fake));
     let before = world.quietly(&["mcp", "test", "far"], "");
@@ -163,7 +163,7 @@ fn no_endpoint_but_a_plain_one_is_opened() {
         "https://auth.example/\u{7}",
     ];
     for endpoint in std::iter::once(named).chain(others) {
-        let fake = Fake::start();
+        let fake = FakeOAuthServers::start();
         let world = world(&fake);
         fake.shared().metadata.insert("authorization_endpoint".into(), json!(endpoint));
         let marker = world.workspace().join("marker");
@@ -189,7 +189,7 @@ fn no_endpoint_but_a_plain_one_is_opened() {
 // req: M1
 #[test]
 fn other_hosts_are_agreed_to_first_and_a_browser_is_opened_only_where_it_is_wanted() {
-    let fake = Fake::start();
+    let fake = FakeOAuthServers::start();
     let world = world(&fake);
     let marker = world.workspace().join("marker");
     let opener = opener(&world, &format!("touch '{}'", marker.display()));
@@ -214,7 +214,7 @@ fn other_hosts_are_agreed_to_first_and_a_browser_is_opened_only_where_it_is_want
 // req: M1
 #[test]
 fn list_and_show_start_nothing() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let marker = world.workspace().join("marker");
     let program = opener(&world, &format!("touch '{}'", marker.display()));
     let program = program.to_str().unwrap();
@@ -240,7 +240,7 @@ fn list_and_show_start_nothing() {
     // Nor where it is accepted; what does start it is asked for by name.
     let launch =
         Launch::Child { command: program.into(), args: Vec::new(), env: Default::default(), cwd: None };
-    let mut definition = Definition::new(ServerName::new("repo").unwrap(), launch);
+    let mut definition = ServerDefinition::new(ServerName::new("repo").unwrap(), launch);
     definition.profile.unconfined = true;
     accepted(&world, &definition);
     look();

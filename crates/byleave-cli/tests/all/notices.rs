@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::mcp::{self, text};
 use crate::serve::{self, token};
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 /// Long enough for anything that happens at all.
 const SOON: Duration = Duration::from_secs(120);
@@ -50,8 +50,8 @@ fn receiver() -> (String, Receiver<Value>) {
 }
 
 /// A server that says that it runs.
-fn served(world: &World, words: &[&str]) -> serve::Served {
-    let served = serve::Served::start(world, words);
+fn served(world: &CliTestWorld, words: &[&str]) -> serve::HttpServerProcess {
+    let served = serve::HttpServerProcess::start(world, words);
     let until = Instant::now() + SOON;
     let file = world.state().join("serving.json");
     while !fs::read_to_string(&file).is_ok_and(|text| text.contains("http")) {
@@ -65,7 +65,7 @@ fn served(world: &World, words: &[&str]) -> serve::Served {
 // req: A1
 #[test]
 fn a_webhook_is_added_tested_told_listed_and_removed_and_its_address_is_not_shown() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let (url, told) = receiver();
     let made = world.quietly(&["--json", "webhook", "add", "-"], &format!("{url}\n"));
     let made: Value = serde_json::from_slice(&made.stdout).unwrap();
@@ -132,7 +132,7 @@ fn line() -> Value {
 }
 
 /// Answers a question over HTTP, as a person who is asked there.
-fn answered(served: &serve::Served, token: &str, question: &str, answer: &Value) {
+fn answered(served: &serve::HttpServerProcess, token: &str, question: &str, answer: &Value) {
     let (status, sheet) = served.ask(token, "GET", &format!("/v1/questions/{question}"), &Value::Null);
     assert_eq!(status, 200, "{sheet}");
     let body = json!({"digest": sheet["question"]["digest"], "answer": answer});
@@ -143,12 +143,12 @@ fn answered(served: &serve::Served, token: &str, question: &str, answer: &Value)
 // req: R5
 #[test]
 fn a_client_is_sent_to_the_page_and_what_it_says_itself_is_no_answer() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let ann = token(&world, &["web-ann", "--person"]);
     let server = served(&world, &[]);
     for (said, name) in [("accept", "one"), ("decline", "two"), ("cancel", "three")] {
         let can = json!({"elicitation": {"form": {}, "url": {}}});
-        let mut agent = mcp::Served::begun_by(&world, &[], "2025-11-25", &can);
+        let mut agent = mcp::McpProcess::begun_by(&world, &[], "2025-11-25", &can);
         let call = json!({"name": "append_line", "arguments": {"path": "notes.txt", "line": name}});
         let id = agent.begin("tools/call", &call);
         let asked = agent.until(|value| value["method"] == "elicitation/create");
@@ -179,10 +179,10 @@ fn a_client_is_sent_to_the_page_and_what_it_says_itself_is_no_answer() {
 // req: R5
 #[test]
 fn a_client_of_the_newest_protocol_is_sent_to_the_page_too() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let ann = token(&world, &["web-ann", "--person"]);
     let server = served(&world, &[]);
-    let mut agent = mcp::Served::start(&world, &["--agent", "somebody"]);
+    let mut agent = mcp::McpProcess::start(&world, &["--agent", "somebody"]);
     let mut call = line();
     call["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -209,9 +209,9 @@ fn a_client_of_the_newest_protocol_is_sent_to_the_page_too() {
 // req: R5
 #[test]
 fn without_a_server_that_runs_everything_is_as_before() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let asked = |can: &Value, words: &[&str]| {
-        let mut agent = mcp::Served::begun_by(&world, words, "2025-11-25", can);
+        let mut agent = mcp::McpProcess::begun_by(&world, words, "2025-11-25", can);
         let id = agent.begin("tools/call", &line());
         let first = agent.until(|value| value["method"] == "elicitation/create" || value["id"] == id);
         agent.killed();

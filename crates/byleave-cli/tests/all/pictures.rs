@@ -10,23 +10,23 @@ use std::path::Path;
 
 use regex::Regex;
 
-use crate::desk::Desk;
+use crate::desk::OtherUserWorld;
 use crate::guide::{docs, put};
-use crate::sitting::Sitting;
+use crate::sitting::TerminalSession;
 
 const COLUMNS: u16 = 130;
 const CODE: &str = "use std::env;\n\nfn main() {\n    let name = env::args().nth(1).unwrap();\n    println!(\"hello {}\", name);\n}\n";
 const RENAME: &str = "sed -i 's/unwrap()/unwrap_or_default()/; s/hello/Hello/' main.rs && rm notes.txt";
 
-fn sit(desk: &Desk, rows: u16, words: &[&str]) -> Sitting {
+fn sit(desk: &OtherUserWorld, rows: u16, words: &[&str]) -> TerminalSession {
     let mut command = desk.world.command(Path::new("setsid"));
     command.args(["--ctty", "--wait"]).arg(&desk.program).args(["--color", "always"]).args(words);
     command.env("BYLEAVE_WAIVE", "memory-limited").env("TERM", "xterm");
-    Sitting::sized(desk.by_another(command), COLUMNS, rows)
+    TerminalSession::sized(desk.by_another(command), COLUMNS, rows)
 }
 
 /// The picture of a screen, with what is different every time made the same.
-fn draw(desk: &Desk, sitting: &Sitting, name: &str) {
+fn draw(desk: &OtherUserWorld, sitting: &TerminalSession, name: &str) {
     let workspace = desk.world.workspace().display().to_string();
     let text = sitting.painted().replace(&workspace, "/home/ann/project");
     let whole = Regex::new(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").unwrap();
@@ -51,7 +51,7 @@ fn draw(desk: &Desk, sitting: &Sitting, name: &str) {
 // req: E5, R5
 #[test]
 fn the_pictures_show_the_screens() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     let code = desk.world.workspace().join("main.rs");
     fs::write(&code, CODE).unwrap();
     desk.give(&code);

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 const NOTE: &str = r#"{"path":"notes.txt","line":"first"}"#;
 
@@ -33,7 +33,7 @@ yes = "git commit -m x"
 // req: P8
 #[test]
 fn the_files_of_everyone_are_in_force() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     let mine = world.workspace().parent().unwrap().join(".config/byleave/policy.toml");
     world.run(&["call", "append_line", "--args", NOTE]);
     put(&mine, MINE);
@@ -61,7 +61,7 @@ fn the_files_of_everyone_are_in_force() {
 // req: P8
 #[test]
 fn a_bad_file_stops_everything() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     let mine = world.workspace().parent().unwrap().join(".config/byleave/policy.toml");
     let call = ["call", "echo", "--args", r#"{"text":"hello"}"#];
     put(
@@ -99,7 +99,7 @@ fn a_bad_file_stops_everything() {
 
 #[test]
 fn the_rules_in_force_are_shown() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["policy"]);
     let printed = world.run(&["policy", "builtin"]);
     assert!(String::from_utf8(printed.stdout).unwrap().contains("id = \"secrets-env\""));
@@ -110,7 +110,7 @@ fn the_rules_in_force_are_shown() {
 // req: P8
 #[test]
 fn what_a_person_types_teaches_no_rule() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     for _ in 0..3 {
         world.run(&["call", "append_line", "--mode", "yolo", "--args", NOTE]);
         world.run(&["undo"]);

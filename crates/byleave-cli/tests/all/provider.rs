@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 /// What it says in a turn: a text, and a call.
-pub(crate) type Say = (&'static str, Option<(&'static str, Value)>);
+pub(crate) type ScriptedTurn = (&'static str, Option<(&'static str, Value)>);
 /// What it says to these messages.
-type Decide = dyn Fn(&[Value]) -> Say + Send + Sync;
+type TurnScript = dyn Fn(&[Value]) -> ScriptedTurn + Send + Sync;
 
 pub(crate) struct FakeModel {
     pub(crate) url: String,
@@ -19,7 +19,7 @@ pub(crate) struct FakeModel {
 
 impl FakeModel {
     /// Says what comes next by how often it has spoken already, as far as it is told; the last for ever.
-    pub(crate) fn new(says: Vec<Say>) -> Self {
+    pub(crate) fn new(says: Vec<ScriptedTurn>) -> Self {
         Self::deciding(move |messages| {
             let spoken = messages.iter().filter(|message| message["role"] == "assistant").count();
             says[spoken.min(says.len() - 1)].clone()
@@ -27,11 +27,11 @@ impl FakeModel {
     }
 
     /// Says what fits what it is told.
-    pub(crate) fn deciding(decide: impl Fn(&[Value]) -> Say + Send + Sync + 'static) -> Self {
+    pub(crate) fn deciding(decide: impl Fn(&[Value]) -> ScriptedTurn + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let got: Arc<Mutex<Vec<Value>>> = Arc::default();
-        let (decide, keeps): (Arc<Decide>, _) = (Arc::new(decide), Arc::clone(&got));
+        let (decide, keeps): (Arc<TurnScript>, _) = (Arc::new(decide), Arc::clone(&got));
         std::thread::spawn(move || {
             for connection in listener.incoming() {
                 let (decide, keeps) = (Arc::clone(&decide), Arc::clone(&keeps));
@@ -48,7 +48,7 @@ impl FakeModel {
     }
 }
 
-fn answer(connection: TcpStream, decide: &Decide, got: &Mutex<Vec<Value>>) -> std::io::Result<()> {
+fn answer(connection: TcpStream, decide: &TurnScript, got: &Mutex<Vec<Value>>) -> std::io::Result<()> {
     let mut reader = BufReader::new(connection);
     let mut length = 0;
     loop {

@@ -6,13 +6,13 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::desk::{Desk, said};
-use crate::sitting::Sitting;
+use crate::desk::{OtherUserWorld, said};
+use crate::sitting::TerminalSession;
 
 /// Memory is limited as a whole only where a cgroup was delegated, which not every machine does.
 const WAIVE: (&str, &str) = ("BYLEAVE_WAIVE", "memory-limited");
 
-impl Desk {
+impl OtherUserWorld {
     /// What a command of the program came to.
     fn does(&self, words: &[&str]) -> (Option<i32>, String, String) {
         let mut command = self.command(words);
@@ -37,7 +37,7 @@ impl Desk {
 // req: E5, E6
 #[test]
 fn a_command_is_seen_kept_and_taken_back() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     let script = "sed -i s/hello/bye/ notes.txt; mkdir new; echo x > new/f; echo done";
     // Left for later: nothing has happened.
     let (code, out, err) = desk.rehearse(&[], script);
@@ -77,7 +77,7 @@ fn a_command_is_seen_kept_and_taken_back() {
 // req: E5
 #[test]
 fn exit_codes_and_json_are_for_programs() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     let kept = desk.json(&["rehearse", "--yes", "--json", "--", "touch", "a b"]);
     assert_eq!(kept["kept"], true, "{kept}");
     // What it ran without stands in the book, also where the environment said so.
@@ -112,7 +112,7 @@ fn exit_codes_and_json_are_for_programs() {
 // req: E6
 #[test]
 fn a_session_is_taken_back_newest_first_and_a_conflict_stops_it() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     for text in ["one", "two", "three"] {
         let script = format!("printf {text} > notes.txt");
         assert_eq!(desk.rehearse(&["--yes", "--session", "s"], &script).0, Some(0));
@@ -141,12 +141,12 @@ fn a_session_is_taken_back_newest_first_and_a_conflict_stops_it() {
 // req: E5
 #[test]
 fn a_person_at_a_terminal_is_asked_once_it_was_shown() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     let sit = |answer: &[(&str, &str)], script: &str| {
         let mut command = desk.world.command(Path::new("setsid"));
         command.args(["--ctty", "--wait"]).arg(&desk.program).args(["rehearse", "--", script]);
         command.env(WAIVE.0, WAIVE.1);
-        let mut sitting = Sitting::before(desk.by_another(command));
+        let mut sitting = TerminalSession::before(desk.by_another(command));
         for (prompt, key) in answer {
             sitting.await_text(prompt);
             sitting.press(&format!("{key}\n"));
@@ -175,11 +175,11 @@ fn a_person_at_a_terminal_is_asked_once_it_was_shown() {
 // req: E5
 #[test]
 fn ctrl_c_at_the_prompt_leaves_and_changes_nothing() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     for prompts in [&["later > "][..], &["later > ", "create x?"]] {
         let mut command = desk.world.command(Path::new("setsid"));
         command.args(["--ctty", "--wait"]).arg(&desk.program).args(["rehearse", "--", "touch x y; true"]);
-        let mut sitting = Sitting::before(desk.by_another(command));
+        let mut sitting = TerminalSession::before(desk.by_another(command));
         for (place, prompt) in prompts.iter().enumerate() {
             if place > 0 {
                 sitting.press("s\n");
@@ -198,7 +198,7 @@ fn ctrl_c_at_the_prompt_leaves_and_changes_nothing() {
 // req: E6
 #[test]
 fn an_undo_stays_in_its_workspace_and_names_the_files() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     assert_eq!(desk.rehearse(&["--yes"], "printf one > notes.txt").0, Some(0));
     let other = desk.world.workspace().with_file_name("other");
     fs::create_dir(&other).unwrap();
@@ -226,7 +226,7 @@ fn an_undo_stays_in_its_workspace_and_names_the_files() {
 // req: E6
 #[test]
 fn what_is_forgotten_can_no_longer_be_undone() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     assert_eq!(desk.rehearse(&["--yes"], "printf secret > notes.txt").0, Some(0));
     let call = desk.json(&["book", "log", "--json"])[0]["call"].as_str().unwrap().to_owned();
     let (code, out, err) = desk.does(&["book", "forget", &call]);

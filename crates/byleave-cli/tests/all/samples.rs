@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::desk::said;
 use crate::provider::FakeModel;
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 /// What this program writes: the form of the book, and the version.
 const NAME: &str = "book-1-of-0.1.0";
@@ -24,15 +24,15 @@ fn note(line: &str) -> String {
     json!({ "path": "notes.txt", "line": line }).to_string()
 }
 
-fn typed(world: &World, words: &[&str], wanted: i32) -> String {
+fn typed(world: &CliTestWorld, words: &[&str], wanted: i32) -> String {
     let (code, printed, told) = said(&world.quietly(words, ""));
     assert_eq!(code, Some(wanted), "{words:?}: {printed}{told}");
     printed
 }
 
 /// A book with one of everything.
-fn written() -> World {
-    let world = World::bare();
+fn written() -> CliTestWorld {
+    let world = CliTestWorld::bare();
     let call = |line: &str, ask: &str, wanted: i32| {
         typed(
             &world,
@@ -101,7 +101,7 @@ fn books_of_every_form_there_was_are_read() {
         }
         read += 1;
         let name = archive.file_name().to_string_lossy().into_owned();
-        let world = World::bare();
+        let world = CliTestWorld::bare();
         std::fs::create_dir(world.state()).unwrap();
         let tar = Command::new("tar").arg("-C").arg(world.state()).arg("-xJf").arg(archive.path()).status();
         assert!(tar.unwrap().success(), "{name}");

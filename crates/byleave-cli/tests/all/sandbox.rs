@@ -6,8 +6,8 @@ use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::desk::{Desk, said};
-use crate::sitting::Sitting;
+use crate::desk::{OtherUserWorld, said};
+use crate::sitting::TerminalSession;
 
 /// Memory is limited as a whole only where a cgroup was delegated, which not every machine does.
 const WAIVE: [&str; 2] = ["--waive", "memory-limited"];
@@ -16,7 +16,7 @@ const WAIVE: [&str; 2] = ["--waive", "memory-limited"];
 // req: E2, E7
 #[test]
 fn anything_runs_confined_and_what_was_blocked_is_told() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     let (code, out, err) =
         said(&desk.exec(&WAIVE, "cat; cat notes.txt .env; env; echo done >made", "typed "));
     assert_eq!(code, Some(0), "{out}{err}");
@@ -38,7 +38,7 @@ fn anything_runs_confined_and_what_was_blocked_is_told() {
 // req: E7
 #[test]
 fn what_cannot_be_given_refuses_and_what_is_waived_stands_in_the_book() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     let (code, out, err) = said(&desk.exec(&["--on", "landlock"], "touch made", ""));
     assert_eq!((code, out.as_str()), (Some(125), ""), "{err}");
     assert!(err.contains("it was not run") && err.contains("--waive protected-kept"), "{err}");
@@ -70,14 +70,14 @@ fn what_cannot_be_given_refuses_and_what_is_waived_stands_in_the_book() {
 // req: E2
 #[test]
 fn at_a_terminal_the_command_has_one_of_its_own() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     // In short naps: a shell that is about to start one when the key is pressed looks after it.
     let script = "tty; stty size; read -p 'name? ' x; echo got $x; trap 'echo caught; exit 7' INT; echo up; \
                   for nap in {1..300}; do sleep 0.1; done";
     let words = [&["sandbox", "exec"], &WAIVE[..], &["--", "bash", "-c", script]].concat();
     let mut command = desk.world.command(Path::new("setsid"));
     command.args(["--ctty", "--wait"]).arg(&desk.program).args(&words);
-    let mut sitting = Sitting::before(desk.by_another(command));
+    let mut sitting = TerminalSession::before(desk.by_another(command));
     sitting.await_text("name? ");
     sitting.press("ann\r");
     sitting.await_text("up\r\n");
@@ -91,13 +91,13 @@ fn at_a_terminal_the_command_has_one_of_its_own() {
 const PLANTS: &str = "echo up; while :; do mkdir -p .vscode; echo planted >.envrc; echo .; sleep 0.01; done";
 
 /// What of it lies where others would run it.
-fn in_action(desk: &Desk) -> Vec<&'static str> {
+fn in_action(desk: &OtherUserWorld) -> Vec<&'static str> {
     let is_there = |name: &&str| desk.world.workspace().join(name).exists();
     [".envrc", ".vscode"].into_iter().filter(is_there).collect()
 }
 
 /// A confined command that plants, after it has begun to.
-fn planting(desk: &Desk) -> Child {
+fn planting(desk: &OtherUserWorld) -> Child {
     let words = [&["sandbox", "exec"], &WAIVE[..], &["--", "bash", "-c", PLANTS]].concat();
     let mut command = desk.command(&words);
     let mut child =
@@ -114,7 +114,7 @@ fn planting(desk: &Desk) -> Child {
 // req: E2, E7
 #[test]
 fn a_signal_ends_the_command_and_what_it_planted_is_put_out_of_action() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     for signal in [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT] {
         let child = planting(&desk);
         kill_process(Pid::from_child(&child), signal).unwrap();
@@ -127,7 +127,7 @@ fn a_signal_ends_the_command_and_what_it_planted_is_put_out_of_action() {
     let words = [&["sandbox", "exec"], &WAIVE[..], &["--", "bash", "-c", PLANTS]].concat();
     let mut command = desk.world.command(Path::new("setsid"));
     command.args(["--ctty", "--wait"]).arg(&desk.program).args(&words);
-    let mut sitting = Sitting::before(desk.by_another(command));
+    let mut sitting = TerminalSession::before(desk.by_another(command));
     sitting.await_text("up\r\n");
     sitting.hang_up();
     assert_eq!(in_action(&desk), [""; 0]);
@@ -136,7 +136,7 @@ fn a_signal_ends_the_command_and_what_it_planted_is_put_out_of_action() {
 // req: E2, E7
 #[test]
 fn what_a_killed_run_planted_is_put_out_of_action_before_the_next_run() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     let mut child = planting(&desk);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -154,7 +154,7 @@ fn what_a_killed_run_planted_is_put_out_of_action_before_the_next_run() {
 // req: E2, E7
 #[test]
 fn what_is_planted_is_put_out_of_action_while_the_command_runs() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     let script =
         "echo planted >.envrc; for nap in {1..600}; do [ -e .envrc ] || exit 0; sleep 0.1; done; exit 9";
     let (code, _, err) = said(&desk.exec(&[&WAIVE[..], &["--profile", "agent"]].concat(), script, ""));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::serve::{request, token};
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 pub(crate) const AGENTS: usize = 6;
 /// Longer than anything takes that happens at all.
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where the server is, and what clients have heard of it.
 #[derive(Default)]
-pub(crate) struct Scene {
+pub(crate) struct ClientLoadScenario {
     address: RwLock<String>,
     /// No more calls are made.
     over: AtomicBool,
@@ -32,7 +32,7 @@ pub(crate) struct Scene {
 }
 
 /// A call as its client has it.
-pub(crate) struct Made {
+pub(crate) struct ClientCall {
     key: String,
     body: Value,
     call: String,
@@ -42,13 +42,13 @@ pub(crate) struct Made {
 }
 
 /// Who makes calls, and who answers, by their tokens.
-pub(crate) struct People {
+pub(crate) struct ScenarioTokens {
     bots: Vec<String>,
     ann: String,
 }
 
-impl People {
-    pub(crate) fn new(world: &World) -> Self {
+impl ScenarioTokens {
+    pub(crate) fn new(world: &CliTestWorld) -> Self {
         std::fs::write(world.workspace().join("notes.txt"), "hello").unwrap();
         let bots = (0..AGENTS).map(|agent| token(world, &[&format!("bot-{agent}")])).collect();
         Self { bots, ann: token(world, &["web-ann", "--person"]) }
@@ -56,20 +56,20 @@ impl People {
 }
 
 /// What came of it all.
-pub(crate) struct Told {
+pub(crate) struct ScenarioReport {
     pub(crate) outcomes: BTreeMap<String, usize>,
     pub(crate) answers: usize,
     pub(crate) broken: usize,
     pub(crate) took: Duration,
 }
 
-impl Told {
+impl ScenarioReport {
     pub(crate) fn calls(&self) -> usize {
         self.outcomes.values().sum()
     }
 }
 
-impl std::fmt::Display for Told {
+impl std::fmt::Display for ScenarioReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -84,7 +84,7 @@ impl std::fmt::Display for Told {
     }
 }
 
-impl Scene {
+impl ClientLoadScenario {
     pub(crate) fn at(address: &str) -> Self {
         Self { address: RwLock::new(address.to_owned()), ..Self::default() }
     }
@@ -94,9 +94,14 @@ impl Scene {
     }
 
     /// Everybody goes on while things die; then it is looked at what they were told, and what became of it.
-    pub(crate) fn play(&self, world: &World, people: &People, dying: impl FnOnce()) -> Told {
+    pub(crate) fn play(
+        &self,
+        world: &CliTestWorld,
+        people: &ScenarioTokens,
+        dying: impl FnOnce(),
+    ) -> ScenarioReport {
         let began = Instant::now();
-        let all: Vec<Vec<Made>> = std::thread::scope(|scope| {
+        let all: Vec<Vec<ClientCall>> = std::thread::scope(|scope| {
             let person = scope.spawn(|| self.person(&people.ann));
             let agents = people.bots.iter().enumerate();
             let agents: Vec<_> = agents.map(|(n, bot)| scope.spawn(move || self.agent(bot, n))).collect();
@@ -136,7 +141,7 @@ impl Scene {
             let kept = |line: &Value| line["entry"]["fact"]["answered"]["question"] == **question;
             assert!(record["lines"].as_array().unwrap().iter().any(kept), "an answer is lost: {record}");
         }
-        Told { outcomes, answers: answers.len(), broken: self.broken.load(Ordering::Relaxed), took }
+        ScenarioReport { outcomes, answers: answers.len(), broken: self.broken.load(Ordering::Relaxed), took }
     }
 
     /// Waits until more calls than this have ended, and more answers than this were accepted: otherwise nothing would be shown.
@@ -165,7 +170,7 @@ impl Scene {
     }
 
     /// Makes a call and follows it to its end. Once it was accepted, it is never unknown again.
-    fn make(&self, bot: &str, key: String, body: Value, wait: u32) -> Made {
+    fn make(&self, bot: &str, key: String, body: Value, wait: u32) -> ClientCall {
         let (mut status, mut heard) = self.ask(bot, &key, "POST", &format!("/v1/calls?wait={wait}"), &body);
         assert!(matches!(status, 200 | 202), "{key}: {status} {heard}");
         let call = heard["call"].as_str().unwrap().to_owned();
@@ -177,20 +182,20 @@ impl Scene {
         }
         let file =
             body["arguments"]["path"].as_str().filter(|_| body["tool"] != "read_file").map(str::to_owned);
-        let made = Made { key, body, call, file, result: heard["result"].clone() };
+        let made = ClientCall { key, body, call, file, result: heard["result"].clone() };
         self.hears_the_same(bot, &made);
         made
     }
 
     /// The same key and the same body are the same call, with the same outcome.
-    fn hears_the_same(&self, bot: &str, made: &Made) {
+    fn hears_the_same(&self, bot: &str, made: &ClientCall) {
         let (status, again) = self.ask(bot, &made.key, "POST", "/v1/calls?wait=60", &made.body);
         assert_eq!((status, &again["call"]), (200, &json!(made.call)), "{}: {again}", made.key);
         assert_eq!(again["result"], made.result, "{}", made.key);
     }
 
     /// Makes one call after another, of every kind, until it is over.
-    fn agent(&self, bot: &str, agent: usize) -> Vec<Made> {
+    fn agent(&self, bot: &str, agent: usize) -> Vec<ClientCall> {
         let mut made = Vec::new();
         while !self.over.load(Ordering::Relaxed) {
             let number = made.len();
@@ -243,7 +248,7 @@ fn text(value: &Value) -> String {
 }
 
 /// What is on the record of a call, and what it left behind, is what its client was told.
-fn is_as_told(world: &World, made: &Made, record: &Value) {
+fn is_as_told(world: &CliTestWorld, made: &ClientCall, record: &Value) {
     let lines = record["lines"].as_array().unwrap();
     let many = |fact: &str| lines.iter().filter(|line| !line["entry"]["fact"][fact].is_null()).count();
     assert_eq!((many("received"), many("settled")), (1, 1), "{}: {record}", made.key);

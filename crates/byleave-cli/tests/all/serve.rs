@@ -8,30 +8,30 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 /// Longer than anything here takes, however slow the machine is.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The program as a server.
-pub(crate) struct Served {
+pub(crate) struct HttpServerProcess {
     child: Child,
     pub(crate) address: String,
 }
 
-impl Served {
-    pub(crate) fn start(world: &World, words: &[&str]) -> Self {
+impl HttpServerProcess {
+    pub(crate) fn start(world: &CliTestWorld, words: &[&str]) -> Self {
         Self::start_with(world, words, &[])
     }
 
     /// The same with these in its environment.
-    pub(crate) fn start_with(world: &World, words: &[&str], environment: &[(&str, &str)]) -> Self {
+    pub(crate) fn start_with(world: &CliTestWorld, words: &[&str], environment: &[(&str, &str)]) -> Self {
         Self::start_at(world, "127.0.0.1:0", words, environment)
     }
 
     /// The same where it is to listen.
     pub(crate) fn start_at(
-        world: &World,
+        world: &CliTestWorld,
         address: &str,
         words: &[&str],
         environment: &[(&str, &str)],
@@ -102,7 +102,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for HttpServerProcess {
     fn drop(&mut self) {
         self.kill();
     }
@@ -149,7 +149,7 @@ pub(crate) fn said(
     Ok((head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned()))
 }
 
-pub(crate) fn token(world: &World, words: &[&str]) -> String {
+pub(crate) fn token(world: &CliTestWorld, words: &[&str]) -> String {
     let mut all = vec!["--json", "token", "add"];
     all.extend(words);
     world.json(&all)["token"].as_str().unwrap().to_owned()
@@ -158,9 +158,9 @@ pub(crate) fn token(world: &World, words: &[&str]) -> String {
 // req: R5
 #[test]
 fn a_call_over_http_is_asked_about_and_answered_there_or_in_the_inbox() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let (bot, ann) = (token(&world, &["bot"]), token(&world, &["web-ann", "--person"]));
-    let served = Served::start(&world, &[]);
+    let served = HttpServerProcess::start(&world, &[]);
     let note = json!({"tool": "append_line", "arguments": {"path": "notes.txt", "line": "first"}});
     let standing = served.asked_about(&bot, "k", &note);
     let (id, digest) = (standing["question"]["id"].as_str().unwrap(), &standing["question"]["digest"]);
@@ -189,12 +189,12 @@ fn a_call_over_http_is_asked_about_and_answered_there_or_in_the_inbox() {
 // req: R5
 #[test]
 fn a_tenant_has_a_book_of_its_own() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let admin = ["--person", "--scope", "submit,read,administer"];
     let ours = token(&world, &[&["ann"][..], &admin].concat());
     let theirs = token(&world, &[&["ann", "--tenant", "acme"][..], &admin].concat());
     let unserved = token(&world, &["ann", "--tenant", "nobody", "--person"]);
-    let served = Served::start(&world, &["--tenant", "acme"]);
+    let served = HttpServerProcess::start(&world, &["--tenant", "acme"]);
     let call = json!({"tool": "echo", "arguments": {"text": "hi"}});
     let (_, made) = served.ask(&theirs, "POST", "/v1/calls?wait=60", &call);
     assert_eq!(made["result"]["outcome"], "completed", "{made}");
@@ -216,9 +216,9 @@ fn a_tenant_has_a_book_of_its_own() {
 // req: P8, R5
 #[test]
 fn other_rules_are_tried_on_past_calls() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let admin = token(&world, &["ann", "--person", "--scope", "submit,read,administer"]);
-    let served = Served::start(&world, &[]);
+    let served = HttpServerProcess::start(&world, &[]);
     let echo = json!({"tool": "echo", "arguments": {"text": "hi"}});
     let made = request(&served.address, &admin, "a", "POST", "/v1/calls?wait=30", &echo).unwrap().1;
     assert_eq!(made["result"]["outcome"], "completed", "{made}");

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use crate::dice::Dice;
-use crate::scene::{People, Scene};
-use crate::serve::Served;
-use crate::world::World;
+use crate::dice::SeededRandom;
+use crate::scene::{ClientLoadScenario, ScenarioTokens};
+use crate::serve::HttpServerProcess;
+use crate::world::CliTestWorld;
 
 /// The longest that a server lives, once it listens.
 const LIFE_MS: u64 = 250;
@@ -17,13 +17,13 @@ const LIFE_MS: u64 = 250;
 #[test]
 fn a_server_killed_at_any_moment_loses_nothing_and_runs_nothing_twice() {
     let kills: usize = std::env::var("BYLEAVE_KILLS").map_or(12, |many| many.parse().unwrap());
-    let world = World::new();
-    let people = People::new(&world);
-    let start = || Served::start(&world, &["--mode", "yolo", "--requests-per-second", "100000"]);
+    let world = CliTestWorld::new();
+    let people = ScenarioTokens::new(&world);
+    let start = || HttpServerProcess::start(&world, &["--mode", "yolo", "--requests-per-second", "100000"]);
     let mut served = start();
-    let scene = Scene::at(&served.address);
+    let scene = ClientLoadScenario::at(&served.address);
     let told = scene.play(&world, &people, || {
-        let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+        let mut dice = SeededRandom(0x9e37_79b9_7f4a_7c15);
         for _ in 0..kills {
             std::thread::sleep(Duration::from_millis(dice.below(LIFE_MS)));
             served.kill();

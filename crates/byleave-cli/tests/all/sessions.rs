@@ -1,12 +1,12 @@
 //! Sub-agents: `byleave session`, `byleave call --parent`, and whose question it is.
 
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 const NOTE: &str = r#"{"path":"notes.txt","line":"first"}"#;
 
 #[test]
 fn a_sub_agent_stands_beneath_its_parent_and_says_so() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     let child =
         ["call", "append_line", "--session", "t", "--agent", "tester", "--parent", "main", "--mode", "yolo"];
     let ask = ["--ask", "inbox", "--args", NOTE];
@@ -45,7 +45,7 @@ fn a_sub_agent_stands_beneath_its_parent_and_says_so() {
 // req: P2
 #[test]
 fn read_only_changes_nothing() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["call", "append_line", "--mode", "read-only", "--args", NOTE]);
     world.run(&["call", "echo", "--mode", "read-only", "--args", r#"{"text":"hello"}"#]);
     assert!(!world.workspace().join("notes.txt").exists());
@@ -55,7 +55,7 @@ fn read_only_changes_nothing() {
 // req: P2
 #[test]
 fn the_same_rules_say_the_same_of_a_sub_agents_past_call() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["session", "open", "main", "--deny", "write:**/secret.txt"]);
     let secret = r#"{"path":"secret.txt","line":"x"}"#;
     let child = ["call", "append_line", "--session", "t", "--agent", "tester", "--parent", "main"];

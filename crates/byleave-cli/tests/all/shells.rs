@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 fn there_is(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 
 /// What a real bash offers for a line, from the script that the program prints.
-fn offered(world: &World, line: &[&str]) -> Vec<String> {
+fn offered(world: &CliTestWorld, line: &[&str]) -> Vec<String> {
     let script = world.workspace().join("byleave.bash");
     std::fs::write(&script, world.quietly(&["completions", "bash"], "").stdout).unwrap();
     let asked = r#"
@@ -28,7 +28,7 @@ fn offered(world: &World, line: &[&str]) -> Vec<String> {
 
 #[test]
 fn bash_completes_commands_options_and_values() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     assert_eq!(offered(&world, &["byleave", "reh"]), ["rehearse"]);
     assert_eq!(offered(&world, &["byleave", "config", "ed"]), ["edit"]);
     assert_eq!(offered(&world, &["byleave", "call", "echo", "--dry"]), ["--dry-run"]);
@@ -37,7 +37,7 @@ fn bash_completes_commands_options_and_values() {
 
 #[test]
 fn every_shell_takes_its_script() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     for (shell, check) in [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")] {
         let script = world.workspace().join(shell);
         let told = world.quietly(&["completions", shell], "");
@@ -52,7 +52,7 @@ fn every_shell_takes_its_script() {
 
 #[test]
 fn manual_pages_are_written_for_every_command() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let dir = world.workspace().join("man1");
     let told = world.quietly(&["man", "--dir", dir.to_str().unwrap()], "");
     assert!(told.status.success(), "{told:?}");

@@ -8,37 +8,37 @@ use std::time::{Duration, Instant};
 
 use regex::Regex;
 
-use crate::window::{PATIENCE, Window};
-use crate::world::World;
+use crate::window::{PATIENCE, TestWindow};
+use crate::world::CliTestWorld;
 
 /// The program at a terminal, and what is on its screen.
-pub(crate) struct Sitting {
-    window: Window,
+pub(crate) struct TerminalSession {
+    window: TestWindow,
     child: Child,
 }
 
-impl Deref for Sitting {
-    type Target = Window;
+impl Deref for TerminalSession {
+    type Target = TestWindow;
 
-    fn deref(&self) -> &Window {
+    fn deref(&self) -> &TestWindow {
         &self.window
     }
 }
 
-impl DerefMut for Sitting {
-    fn deref_mut(&mut self) -> &mut Window {
+impl DerefMut for TerminalSession {
+    fn deref_mut(&mut self) -> &mut TestWindow {
         &mut self.window
     }
 }
 
-impl Sitting {
+impl TerminalSession {
     /// Starts the program with these words.
-    pub(crate) fn new(world: &World, words: &[&str]) -> Self {
+    pub(crate) fn new(world: &CliTestWorld, words: &[&str]) -> Self {
         Self::with(world, words, &[])
     }
 
     /// The same, with these variables.
-    pub(crate) fn with(world: &World, words: &[&str], variables: &[(&str, &str)]) -> Self {
+    pub(crate) fn with(world: &CliTestWorld, words: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = world.command(Path::new("setsid"));
         command.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_byleave")]).args(words);
         command.env("TERM", "xterm-256color").envs(variables.iter().copied());
@@ -52,7 +52,7 @@ impl Sitting {
 
     /// The same, at a terminal of this size.
     pub(crate) fn sized(mut command: Command, columns: u16, rows: u16) -> Self {
-        let (window, end) = Window::open(columns, rows);
+        let (window, end) = TestWindow::open(columns, rows);
         let end = || Stdio::from(OwnedFd::from(end.try_clone().unwrap()));
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         Self { window, child }
@@ -63,7 +63,9 @@ impl Sitting {
         let began = Instant::now();
         loop {
             self.look(Duration::from_millis(100));
-            if self.screen().lines().any(|row| row.starts_with("── ")) {
+            // One that is being taken off the screen loses its keys first.
+            let screen = self.screen();
+            if screen.lines().any(|row| row.starts_with("── ")) && screen.contains("a abort") {
                 return true;
             }
             if self.child.try_wait().unwrap().is_some() {
@@ -74,7 +76,7 @@ impl Sitting {
     }
 
     /// What is on the screen now, with names for whatever is different each time.
-    pub(crate) fn shown(&self, world: &World) -> String {
+    pub(crate) fn shown(&self, world: &CliTestWorld) -> String {
         let clock = Regex::new(r"\b\d+:\d\d:\d\d\b").unwrap();
         let text = world.named(&self.screen());
         // Names are not as long as what they stand for: what is cut at the edge depends on that.

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, said};
-use crate::dice::Dice;
-use crate::provider::{FakeModel, Say};
-use crate::sitting::Sitting;
+use crate::desk::{OtherUserWorld, said};
+use crate::dice::SeededRandom;
+use crate::provider::{FakeModel, ScriptedTurn};
+use crate::sitting::TerminalSession;
 
 /// Longer than anything here takes, however slow the machine is.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -20,19 +20,19 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) const WRONG: &str = "pub fn sum(a: i32, b: i32) -> i32 {\n    a - b\n}\n\n#[test]\nfn sums() {\n    assert_eq!(sum(2, 2), 4);\n}\n";
 
 /// A project with a failing test, at the desk of another user, with a compiler.
-pub(crate) struct Project {
-    pub(crate) desk: Desk,
+pub(crate) struct ProjectFixture {
+    pub(crate) desk: OtherUserWorld,
     pub(crate) model: FakeModel,
     path: String,
 }
 
-impl Project {
-    pub(crate) fn new(says: Vec<Say>) -> Self {
+impl ProjectFixture {
+    pub(crate) fn new(says: Vec<ScriptedTurn>) -> Self {
         Self::with(FakeModel::new(says))
     }
 
     pub(crate) fn with(model: FakeModel) -> Self {
-        let desk = Desk::new();
+        let desk = OtherUserWorld::new();
         let place = desk.world.workspace();
         let manifest = "[package]\nname = \"sum\"\nversion = \"0.1.0\"\nedition = \"2024\"\n";
         std::fs::create_dir(place.join("src")).unwrap();
@@ -62,16 +62,16 @@ impl Project {
         command.env("BYLEAVE_MODEL", "openai/some-model").env("BYLEAVE_MODEL_URL", &self.model.url);
     }
 
-    pub(crate) fn sitting(&self, words: &[&str]) -> Sitting {
+    pub(crate) fn sitting(&self, words: &[&str]) -> TerminalSession {
         self.sitting_at(100, 40, words)
     }
 
-    pub(crate) fn sitting_at(&self, columns: u16, rows: u16, words: &[&str]) -> Sitting {
+    pub(crate) fn sitting_at(&self, columns: u16, rows: u16, words: &[&str]) -> TerminalSession {
         let mut command = self.desk.world.command(Path::new("setsid"));
         command.args(["--ctty", "--wait"]).arg(&self.desk.program).args(words).env("TERM", "xterm-256color");
         let mut command = self.desk.by_another(command);
         self.equip(&mut command);
-        Sitting::sized(command, columns, rows)
+        TerminalSession::sized(command, columns, rows)
     }
 
     pub(crate) fn json(&self, words: &[&str]) -> Value {
@@ -100,7 +100,7 @@ fn toolchain(home: &Path) -> PathBuf {
     place
 }
 
-pub(crate) fn mends() -> Vec<Say> {
+pub(crate) fn mends() -> Vec<ScriptedTurn> {
     let test = || Some(("bash", json!({"command": "cargo test --offline --quiet"})));
     let edit = json!({"path": "src/lib.rs", "old": "a - b", "new": "a + b"});
     vec![
@@ -116,7 +116,7 @@ pub(crate) fn mends() -> Vec<Say> {
 // req: L2, L3, L6, L7
 #[test]
 fn a_model_mends_a_failing_test_and_a_person_answers_once() {
-    let project = Project::new(mends());
+    let project = ProjectFixture::new(mends());
     let mut sitting = project.sitting(&["run", "Mend the failing test."]);
     let mut asked = 0;
     while sitting.asks() {
@@ -192,7 +192,7 @@ fn a_model_mends_a_failing_test_and_a_person_answers_once() {
 // req: R7, L7
 #[test]
 fn with_nobody_there_it_is_refused_or_waits_for_an_answer_and_goes_on() {
-    let project = Project::new(mends());
+    let project = ProjectFixture::new(mends());
     let (code, printed, told) = said(&project.command(&["run", "Mend the failing test."]).output().unwrap());
     assert_eq!(code, Some(0), "{printed}{told}");
     assert_eq!(project.desk.world.file("src/lib.rs"), WRONG, "nobody was there to ask");
@@ -240,7 +240,7 @@ fn a_heartbeat_goes_on_and_two_runs_never_overlap() {
     // The model answers a turn once it is told to.
     let (turns, (go_on, waits)) = (Arc::new(AtomicUsize::new(0)), channel::<()>());
     let (counts, waits) = (Arc::clone(&turns), Mutex::new(waits));
-    let project = Project::with(FakeModel::deciding(move |_| {
+    let project = ProjectFixture::with(FakeModel::deciding(move |_| {
         counts.fetch_add(1, Ordering::SeqCst);
         // Not after the end of the test.
         waits.lock().unwrap().recv_timeout(PATIENCE).unwrap_or_default();
@@ -268,7 +268,7 @@ fn a_heartbeat_goes_on_and_two_runs_never_overlap() {
 }
 
 /// A careful model, which mends the test and keeps a log: where nobody can say whether something happened, it looks.
-pub(crate) fn careful(messages: &[Value]) -> Say {
+pub(crate) fn careful(messages: &[Value]) -> ScriptedTurn {
     let (mut is_mended, mut is_logged, mut is_tested, mut looks) = (false, false, false, None);
     let mut call = ("", "");
     for message in messages {
@@ -308,10 +308,10 @@ pub(crate) fn careful(messages: &[Value]) -> Say {
 #[test]
 fn killed_at_any_moment_it_is_taken_up_again_and_nothing_runs_twice() {
     let kills: u64 = std::env::var("BYLEAVE_KILLS").map_or(4, |many| many.parse().unwrap());
-    let project = Project::with(FakeModel::deciding(careful));
+    let project = ProjectFixture::with(FakeModel::deciding(careful));
     let (source, log) =
         (project.desk.world.workspace().join("src/lib.rs"), project.desk.world.workspace().join("log.txt"));
-    let (mut dice, mut unsure, mut late) = (Dice(0x9e37_79b9_7f4a_7c15), 0, 0);
+    let (mut dice, mut unsure, mut late) = (SeededRandom(0x9e37_79b9_7f4a_7c15), 0, 0);
     // How long it takes unhindered; the first also compiles.
     let mut takes = Duration::ZERO;
     for _ in 0..2 {

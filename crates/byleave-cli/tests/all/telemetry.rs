@@ -15,16 +15,17 @@ use prost::Message as _;
 use regex::Regex;
 use serde_json::{Value, json};
 
-use crate::serve::{Served, request, said, token};
-use crate::world::World;
+use crate::serve::{HttpServerProcess, request, said, token};
+use crate::world::CliTestWorld;
 
 /// What a collector was sent, by path.
-type Sent = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+type CollectorRequests = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
 /// A collector on loopback: it keeps what it is sent, and says that all is well.
-fn collector() -> (String, Sent) {
+fn collector() -> (String, CollectorRequests) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, sent) = (format!("http://{}", listener.local_addr().unwrap()), Sent::default());
+    let (address, sent) =
+        (format!("http://{}", listener.local_addr().unwrap()), CollectorRequests::default());
     let kept = Arc::clone(&sent);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
@@ -59,8 +60,8 @@ fn collector() -> (String, Sent) {
     (address, sent)
 }
 
-fn start(world: &World, collector: &str) -> Served {
-    Served::start_with(
+fn start(world: &CliTestWorld, collector: &str) -> HttpServerProcess {
+    HttpServerProcess::start_with(
         world,
         &[],
         &[
@@ -80,7 +81,7 @@ fn texts(attributes: &[KeyValue]) -> BTreeMap<&str, String> {
 }
 
 /// The spans that were sent to the end, in order of their beginnings; by whom, is checked.
-fn spans(sent: &Sent) -> Vec<Span> {
+fn spans(sent: &CollectorRequests) -> Vec<Span> {
     let mut spans = Vec::new();
     for (_, body) in sent.lock().unwrap().iter().filter(|(path, _)| path == "/v1/traces") {
         for resource in ExportTraceServiceRequest::decode(body.as_slice()).unwrap().resource_spans {
@@ -96,7 +97,7 @@ fn spans(sent: &Sent) -> Vec<Span> {
 // req: A2
 #[test]
 fn one_trace_from_receipt_to_settlement_also_across_a_person_and_a_restart() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let (bot, ann) = (token(&world, &["bot"]), token(&world, &["web-ann", "--person"]));
     let (collector, sent) = collector();
     let served = start(&world, &collector);
@@ -165,7 +166,7 @@ fn one_trace_from_receipt_to_settlement_also_across_a_person_and_a_restart() {
 // req: A2
 #[test]
 fn a_call_is_part_of_the_trace_that_its_client_brings() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let bot = token(&world, &["bot"]);
     let (collector, sent) = collector();
     let served = start(&world, &collector);
@@ -195,7 +196,7 @@ fn a_call_is_part_of_the_trace_that_its_client_brings() {
 // req: A2
 #[test]
 fn nothing_that_a_model_or_a_file_says_is_told() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let bot = token(&world, &["bot"]);
     let (collector, sent) = collector();
     let served = start(&world, &collector);
@@ -243,7 +244,7 @@ fn a_collector_that_is_gone_or_says_nothing_holds_no_call_up() {
     });
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for collector in [mute, gone] {
-        let world = World::new();
+        let world = CliTestWorld::new();
         let bot = token(&world, &["bot"]);
         let served = start(&world, &format!("http://{collector}"));
         let echo = json!({"tool": "echo", "arguments": {"text": "hi"}});
@@ -263,9 +264,9 @@ fn a_collector_that_is_gone_or_says_nothing_holds_no_call_up() {
 // req: A2
 #[test]
 fn the_dashboard_is_over_metrics_that_there_are() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let admin = token(&world, &["ann", "--person", "--scope", "submit,read,administer"]);
-    let served = Served::start(&world, &[]);
+    let served = HttpServerProcess::start(&world, &[]);
     for (key, call) in
         [("a", json!({"tool": "echo", "arguments": {"text": "hi"}})), ("b", json!({"tool": "nothing"}))]
     {

@@ -1,18 +1,18 @@
 //! Questions at a real terminal, drawn in place.
 
-use crate::desk::Desk;
-use crate::sitting::Sitting;
-use crate::world::World;
+use crate::desk::OtherUserWorld;
+use crate::sitting::TerminalSession;
+use crate::world::CliTestWorld;
 
-fn asks(world: &World) -> Sitting {
+fn asks(world: &CliTestWorld) -> TerminalSession {
     let args = r#"{"path":"notes.txt","line":"first"}"#;
-    Sitting::new(world, &["call", "append_line", "--args", args, "--reason", "because"])
+    TerminalSession::new(world, &["call", "append_line", "--args", args, "--reason", "because"])
 }
 
 // req: R5
 #[test]
 fn yes_runs_it() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let mut sitting = asks(&world);
     sitting.await_ready();
     insta::assert_snapshot!("question", sitting.shown(&world));
@@ -28,7 +28,7 @@ fn yes_runs_it() {
 // req: R5
 #[test]
 fn no_tells_the_model_what_to_do_instead() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let mut sitting = asks(&world);
     sitting.choose("n", "no");
     sitting.await_shown("What should be done instead?");
@@ -46,7 +46,7 @@ fn no_tells_the_model_what_to_do_instead() {
 // req: R5
 #[test]
 fn an_edit_is_what_runs() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let mut sitting = asks(&world);
     sitting.choose("e", "edit");
     sitting.await_shown("Ctrl-D");
@@ -63,7 +63,7 @@ fn an_edit_is_what_runs() {
 // req: R5
 #[test]
 fn abort_exits_with_130() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let mut sitting = asks(&world);
     sitting.choose("a", "abort");
     let (code, seen) = sitting.end();
@@ -74,7 +74,7 @@ fn abort_exits_with_130() {
 // req: E2
 #[test]
 fn ctrl_c_calls_it_off() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let mut sitting = asks(&world);
     sitting.await_ready();
     sitting.press("\u{3}");
@@ -89,7 +89,7 @@ fn ctrl_c_calls_it_off() {
 // req: R5
 #[test]
 fn a_question_fits_any_window_and_scrolls_to_its_end() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let mut sitting = asks(&world);
     sitting.await_ready();
     sitting.resize(40, 10);
@@ -108,11 +108,11 @@ fn a_question_fits_any_window_and_scrolls_to_its_end() {
 // req: R5
 #[test]
 fn an_argument_of_200_kilobytes_is_shown_to_its_last_byte_before_it_can_be_approved() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let line = format!("{}THE END", "0123456789".repeat(20_480));
     let args = serde_json::json!({"path": "notes.txt", "line": line}).to_string();
     std::fs::write(world.workspace().join("args.json"), &args).unwrap();
-    let mut sitting = Sitting::new(&world, &["call", "append_line", "--args", "@args.json"]);
+    let mut sitting = TerminalSession::new(&world, &["call", "append_line", "--args", "@args.json"]);
     sitting.await_ready();
     sitting.press("y");
     sitting.await_shown("scroll to the end first");
@@ -127,10 +127,11 @@ fn an_argument_of_200_kilobytes_is_shown_to_its_last_byte_before_it_can_be_appro
 // req: R5
 #[test]
 fn wide_and_right_to_left_text_stays_in_its_place() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let line = "漢字かな交じり文 👩‍👩‍👧 שלום עולם مرحبا e\u{301} \u{202e}gpj.exe Ꭺ";
     let args = serde_json::json!({"path": "notes.txt", "line": line.repeat(3)}).to_string();
-    let mut sitting = Sitting::new(&world, &["call", "append_line", "--args", &args, "--reason", line]);
+    let mut sitting =
+        TerminalSession::new(&world, &["call", "append_line", "--args", &args, "--reason", line]);
     sitting.await_ready();
     sitting.press("\u{1b}[F");
     sitting.await_screen("the end", |screen| !screen.contains("below"));
@@ -144,7 +145,7 @@ fn wide_and_right_to_left_text_stays_in_its_place() {
 // req: R5
 #[test]
 fn what_was_typed_ahead_is_no_answer() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let mut sitting = asks(&world);
     sitting.press("y\ry\ry\r");
     declined(&world, sitting);
@@ -153,7 +154,7 @@ fn what_was_typed_ahead_is_no_answer() {
 // req: R5
 #[test]
 fn what_is_pasted_is_no_answer() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let mut sitting = asks(&world);
     sitting.await_ready();
     sitting.press("\u{1b}[200~y\r\u{1b}[201~");
@@ -164,7 +165,7 @@ fn what_is_pasted_is_no_answer() {
 // req: R5
 #[test]
 fn a_sentence_is_no_answer() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let mut sitting = asks(&world);
     sitting.await_ready();
     sitting.press("yes, but\r");
@@ -173,7 +174,7 @@ fn a_sentence_is_no_answer() {
 }
 
 /// Says no to a question that is still open, and nothing was done.
-fn declined(world: &World, mut sitting: Sitting) {
+fn declined(world: &CliTestWorld, mut sitting: TerminalSession) {
     sitting.choose("n", "no");
     sitting.await_shown("instead?");
     sitting.press("\r");
@@ -185,7 +186,7 @@ fn declined(world: &World, mut sitting: Sitting) {
 // req: R5, R8
 #[test]
 fn what_cannot_be_taken_back_needs_the_words() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     let world = &desk.world;
     let git = "git init -q -b main . && git remote add origin https://git.example/x.git && \
                git -c user.name=a -c user.email=a@b commit -q --allow-empty -m one";
@@ -196,7 +197,7 @@ fn what_cannot_be_taken_back_needs_the_words() {
     command.args(["--ctty", "--wait"]).arg(&desk.program);
     command.args(["call", "bash", "--args", r#"{"command":"git push --force origin main"}"#]);
     command.env("TERM", "xterm-256color");
-    let mut sitting = Sitting::before(desk.by_another(command));
+    let mut sitting = TerminalSession::before(desk.by_another(command));
     sitting.await_ready();
     sitting.press("\u{1b}[F");
     sitting.await_screen("the end", |screen| !screen.contains("below"));
@@ -222,9 +223,9 @@ fn what_cannot_be_taken_back_needs_the_words() {
 // req: R5
 #[test]
 fn a_leave_shows_its_rule_and_what_it_would_have_covered() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     for line in ["zero", "one"] {
-        let mut sitting = Sitting::new(
+        let mut sitting = TerminalSession::new(
             &world,
             &["call", "append_line", "--args", &format!(r#"{{"path":"notes.txt","line":"{line}"}}"#)],
         );
@@ -260,11 +261,11 @@ fn a_leave_shows_its_rule_and_what_it_would_have_covered() {
 // req: R5
 #[test]
 fn a_question_that_grows_too_old_leaves_the_screen() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let args = r#"{"path":"notes.txt","line":"first"}"#;
     // Time enough for a slow machine to draw it.
     let short = [("BYLEAVE_QUESTION_EXPIRY", "6s")];
-    let mut sitting = Sitting::with(&world, &["call", "append_line", "--args", args], &short);
+    let mut sitting = TerminalSession::with(&world, &["call", "append_line", "--args", args], &short);
     sitting.await_drawn("s left");
     let (code, seen) = sitting.end();
     assert_eq!(code, Some(3), "{seen}");
@@ -275,10 +276,10 @@ fn a_question_that_grows_too_old_leaves_the_screen() {
 // req: R5
 #[test]
 fn arguments_are_changed_in_the_persons_own_editor() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let args = r#"{"path":"notes.txt","line":"first"}"#;
     let editor = [("EDITOR", "sed -i s/first/second/")];
-    let mut sitting = Sitting::with(&world, &["call", "append_line", "--args", args], &editor);
+    let mut sitting = TerminalSession::with(&world, &["call", "append_line", "--args", args], &editor);
     sitting.choose("e", "edit");
     sitting.await_shown("Ctrl-O");
     sitting.press("\u{f}");
@@ -291,7 +292,7 @@ fn arguments_are_changed_in_the_persons_own_editor() {
 // req: R5
 #[test]
 fn an_edit_is_judged_again() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let mut sitting = asks(&world);
     sitting.choose("e", "edit");
     sitting.await_shown("Ctrl-D");
@@ -307,7 +308,7 @@ fn an_edit_is_judged_again() {
 // req: R3
 #[test]
 fn a_terminal_that_hangs_up_answers_nothing() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let mut sitting = asks(&world);
     sitting.await_ready();
     sitting.press("y");
@@ -319,14 +320,14 @@ fn a_terminal_that_hangs_up_answers_nothing() {
 // req: R5
 #[test]
 fn a_difference_of_5000_lines_is_scrolled_and_folded() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     let script = "i=0; while [ $i -lt 5000 ]; do echo \"let v_$i = $i;\"; i=$((i+1)); done > long.rs";
     let mut command = desk.world.command(std::path::Path::new("setsid"));
     command.args(["--ctty", "--wait"]).arg(&desk.program);
     command.args(["call", "bash", "--mode", "confirm-all", "--args"]);
     command.arg(serde_json::json!({ "command": script }).to_string());
     command.env("TERM", "xterm-256color").env("BYLEAVE_WAIVE", "memory-limited");
-    let mut sitting = Sitting::before(desk.by_another(command));
+    let mut sitting = TerminalSession::before(desk.by_another(command));
     sitting.await_ready();
     sitting.await_shown("v_3");
     insta::assert_snapshot!("long_difference", sitting.shown(&desk.world));

@@ -1,11 +1,11 @@
 //! `byleave tools`: listed, shown, found, and in every form.
 
-use crate::world::World;
+use crate::world::CliTestWorld;
 
 // req: G1, G3, T9
 #[test]
 fn tools_are_listed_shown_and_found() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.run(&["tools"]);
     world.run(&["tools", "list", "--json"]);
     world.run(&["tools", "show", "append_line"]);

@@ -7,15 +7,15 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::desk::Desk;
-use crate::sitting::Sitting;
-use crate::world::World;
+use crate::desk::OtherUserWorld;
+use crate::sitting::TerminalSession;
+use crate::world::CliTestWorld;
 
 const NOTE: &str = r#"{"path":"notes.txt","line":"first"}"#;
 
 /// Calls of every kind: done, refused, asked about and answered either way, waiting.
-fn busy() -> World {
-    let world = World::new();
+fn busy() -> CliTestWorld {
+    let world = CliTestWorld::new();
     world.quietly(&["call", "echo", "--session", "other", "--args", r#"{"text":"hi"}"#], "");
     world.quietly(&["call", "ecko"], "");
     for answer in ["yes", "yes", "no"] {
@@ -71,7 +71,7 @@ fn what_was_called_and_asked_is_counted() {
 
 #[test]
 fn rules_that_are_always_answered_yes_are_named() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     for _ in 0..2 {
         world.quietly(&["call", "append_line", "--ask", "inbox", "--args", NOTE], "");
         world.quietly(&["inbox", "answer", &world.question(), "yes"], "");
@@ -82,7 +82,7 @@ fn rules_that_are_always_answered_yes_are_named() {
 
 #[test]
 fn of_a_damaged_record_nothing_is_counted() {
-    let mut world = World::new();
+    let mut world = CliTestWorld::new();
     world.quietly(&["call", "echo", "--args", r#"{"text":"one"}"#], "");
     world.quietly(&["call", "echo", "--args", r#"{"text":"two"}"#], "");
     let book = rusqlite::Connection::open(world.state().join("book.sqlite")).unwrap();
@@ -95,13 +95,13 @@ fn of_a_damaged_record_nothing_is_counted() {
 }
 
 /// The program, watching, with what it says line by line.
-struct Watching {
+struct WatchProcess {
     child: Child,
     lines: Option<BufReader<ChildStdout>>,
     heard: Vec<String>,
 }
 
-impl Watching {
+impl WatchProcess {
     fn start(mut command: Command) -> Self {
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().unwrap();
@@ -135,7 +135,7 @@ impl Watching {
     }
 }
 
-impl Drop for Watching {
+impl Drop for WatchProcess {
     fn drop(&mut self) {
         // By its own handle, and only where a test has failed: otherwise it has ended.
         drop(self.child.kill());
@@ -146,12 +146,12 @@ impl Drop for Watching {
 // req: E5
 #[test]
 fn calls_of_other_processes_are_watched_line_by_line() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     world.quietly(&["call", "append_line", "--ask", "inbox", "--args", NOTE], "");
     let first = world.question();
     let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
     command.arg("watch");
-    let mut watching = Watching::start(command);
+    let mut watching = WatchProcess::start(command);
     let line = watching.until("is there");
     assert!(line.contains("waits for a person") && line.contains("byleave inbox answer"), "{line}");
 
@@ -177,7 +177,7 @@ fn only_what_is_wanted_is_watched_and_once_is_once() {
     let program = Path::new(env!("CARGO_BIN_EXE_byleave"));
     let mut command = world.command(program);
     command.args(["watch", "--json", "--session", "mine", "--tool", "echo"]);
-    let mut watching = Watching::start(command);
+    let mut watching = WatchProcess::start(command);
     // Nothing says that it has begun to look, so it is told again until it has heard.
     let heard = std::thread::scope(|scope| {
         let heard = scope.spawn(|| watching.until("settled"));
@@ -206,7 +206,7 @@ fn it_ends_when_nobody_reads() {
     let world = busy();
     let mut command = world.command(Path::new(env!("CARGO_BIN_EXE_byleave")));
     command.arg("watch");
-    let mut watching = Watching::start(command);
+    let mut watching = WatchProcess::start(command);
     // Everything that there is to say is said: no further line is needed to find out.
     watching.until("is there");
     assert_eq!(watching.turn_away(), Some(0));
@@ -214,12 +214,12 @@ fn it_ends_when_nobody_reads() {
 
 #[test]
 fn at_a_terminal_it_is_drawn_in_place() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     world.quietly(&["call", "append_line", "--ask", "inbox", "--args", NOTE], "");
     let question = world.question();
     let mut command = world.command(Path::new("setsid"));
     command.args(["--ctty", "--wait", env!("CARGO_BIN_EXE_byleave"), "watch"]);
-    let mut sitting = Sitting::before(command);
+    let mut sitting = TerminalSession::before(command);
     sitting.await_text("waits for a person");
     sitting.await_text(&format!("byleave inbox answer {} yes", question.get(28..).unwrap()));
     sitting.await_text("ask: no rule covers it");
@@ -238,7 +238,7 @@ fn at_a_terminal_it_is_drawn_in_place() {
 // req: T1
 #[test]
 fn what_a_command_prints_is_seen_while_it_runs_and_left_nowhere() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     let waived = |words: &[&str]| {
         let mut command = desk.command(words);
         command.env("BYLEAVE_WAIVE", "memory-limited").stdin(Stdio::null());
@@ -246,7 +246,7 @@ fn what_a_command_prints_is_seen_while_it_runs_and_left_nowhere() {
     };
     // The book must be there before it can be watched.
     assert!(waived(&["call", "echo", "--args", r#"{"text":"hi"}"#]).output().unwrap().status.success());
-    let mut watching = Watching::start(waived(&["watch", "--tool", "bash"]));
+    let mut watching = WatchProcess::start(waived(&["watch", "--tool", "bash"]));
     // Prints something that would act on a terminal, and then does not end by itself.
     let arguments = serde_json::json!({ "command": r"printf 'one\033[2J\n'; sleep 600" }).to_string();
     let words = ["call", "bash", "--mode", "yolo", "--args", &arguments];

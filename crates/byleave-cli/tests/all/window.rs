@@ -20,7 +20,7 @@ const DRAWN: &[u8] = b"\x1b[?2026l";
 const WAITS: &str = "⏳";
 
 /// A terminal, and what is on its screen.
-pub(crate) struct Window {
+pub(crate) struct TestWindow {
     keyboard: File,
     drawn: Receiver<Vec<u8>>,
     /// What was drawn and was not looked at yet.
@@ -35,7 +35,7 @@ pub(crate) struct Window {
     pub(crate) path: PathBuf,
 }
 
-impl Window {
+impl TestWindow {
     /// A window of this size, and the end of it that a program works at. It is gone when nobody has that end any more.
     pub(crate) fn open(columns: u16, rows: u16) -> (Self, File) {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();

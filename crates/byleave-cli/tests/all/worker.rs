@@ -10,30 +10,30 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::desk::Desk;
-use crate::dice::Dice;
-use crate::scene::{People, Scene};
-use crate::serve::{Served, request, token};
-use crate::world::World;
+use crate::desk::OtherUserWorld;
+use crate::dice::SeededRandom;
+use crate::scene::{ClientLoadScenario, ScenarioTokens};
+use crate::serve::{HttpServerProcess, request, token};
+use crate::world::CliTestWorld;
 
 /// The longest between two deaths.
 const LIFE_MS: u64 = 300;
 
 /// The program as a worker, with a state directory of its own.
-pub(crate) struct Hired {
+pub(crate) struct WorkerProcess {
     child: Child,
 }
 
-impl Hired {
+impl WorkerProcess {
     /// One with this name, whose token is in a file.
-    pub(crate) fn start(world: &World, name: &str, token: &Path, server: &str) -> Self {
+    pub(crate) fn start(world: &CliTestWorld, name: &str, token: &Path, server: &str) -> Self {
         Self::start_by(world.command(Path::new(env!("CARGO_BIN_EXE_byleave"))), world, name, token, server)
     }
 
     /// The same by whoever this command is of.
     pub(crate) fn start_by(
         mut command: Command,
-        world: &World,
+        world: &CliTestWorld,
         name: &str,
         token: &Path,
         server: &str,
@@ -66,19 +66,19 @@ impl Hired {
     }
 }
 
-impl Drop for Hired {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
 /// A token for a worker, in a file that only its owner reads.
-pub(crate) fn token_file(world: &World, name: &str) -> PathBuf {
+pub(crate) fn token_file(world: &CliTestWorld, name: &str) -> PathBuf {
     token_file_for(world, name, &[])
 }
 
 /// The same, made with these words.
-pub(crate) fn token_file_for(world: &World, name: &str, words: &[&str]) -> PathBuf {
+pub(crate) fn token_file_for(world: &CliTestWorld, name: &str, words: &[&str]) -> PathBuf {
     use std::os::unix::fs::OpenOptionsExt as _;
     let path = world.workspace().join(format!("../{name}.token"));
     let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
@@ -91,7 +91,7 @@ pub(crate) fn token_file_for(world: &World, name: &str, words: &[&str]) -> PathB
 }
 
 /// Waits until a call has begun.
-fn begun(served: &Served, reader: &str, call: &Value) {
+fn begun(served: &HttpServerProcess, reader: &str, call: &Value) {
     let path = format!("/v1/book/calls/{}", call.as_str().unwrap());
     let end = Instant::now() + Duration::from_secs(120);
     loop {
@@ -104,7 +104,7 @@ fn begun(served: &Served, reader: &str, call: &Value) {
     }
 }
 
-pub(crate) fn settled(served: &Served, bot: &str, call: &Value) -> Value {
+pub(crate) fn settled(served: &HttpServerProcess, bot: &str, call: &Value) -> Value {
     let path = format!("/v1/calls/{}?wait=60", call.as_str().unwrap());
     served.ask(bot, "GET", &path, &Value::Null).1
 }
@@ -112,14 +112,14 @@ pub(crate) fn settled(served: &Served, bot: &str, call: &Value) -> Value {
 // req: E4, R5
 #[test]
 fn a_call_is_asked_about_at_the_server_and_run_by_a_worker() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let (bot, ann) = (token(&world, &["bot"]), token(&world, &["web-ann", "--person"]));
-    let served = Served::start(&world, &["--workers"]);
+    let served = HttpServerProcess::start(&world, &["--workers"]);
     let body = json!({"tool": "append_line", "arguments": {"path": "notes.txt", "line": "first"}});
     // Nobody is there to drive it.
     let (status, standing) = served.ask(&bot, "POST", "/v1/calls?wait=1", &body);
     assert_eq!((status, &standing["state"]), (202, &json!("running")), "{standing}");
-    let hired = Hired::start(&world, "w1", &token_file(&world, "w1"), &served.address);
+    let hired = WorkerProcess::start(&world, "w1", &token_file(&world, "w1"), &served.address);
     let end = Instant::now() + Duration::from_secs(120);
     let standing = loop {
         let path = format!("/v1/calls/{}?wait=1", standing["call"].as_str().unwrap());
@@ -150,11 +150,11 @@ fn a_call_is_asked_about_at_the_server_and_run_by_a_worker() {
 // req: E4
 #[test]
 fn what_is_answered_on_the_server_itself_is_still_run_by_a_worker() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let bot = token(&world, &["bot"]);
-    let served = Served::start(&world, &["--workers", "--worker-lease", "2s"]);
+    let served = HttpServerProcess::start(&world, &["--workers", "--worker-lease", "2s"]);
     let file = token_file(&world, "w1");
-    let hired = Hired::start(&world, "w1", &file, &served.address);
+    let hired = WorkerProcess::start(&world, "w1", &file, &served.address);
     let body = json!({"tool": "append_line", "arguments": {"path": "notes.txt", "line": "first"}});
     let (_, standing) = served.ask(&bot, "POST", "/v1/calls?wait=0", &body);
     let end = Instant::now() + Duration::from_secs(120);
@@ -167,7 +167,7 @@ fn what_is_answered_on_the_server_itself_is_still_run_by_a_worker() {
     let answered = world.quietly(&["inbox", "answer", &question, "yes"], "");
     let resumed = world.quietly(&["resume"], "");
     assert!(!world.workspace().join("notes.txt").exists(), "{answered:?} {resumed:?}");
-    let hired = Hired::start(&world, "w1", &file, &served.address);
+    let hired = WorkerProcess::start(&world, "w1", &file, &served.address);
     let standing = settled(&served, &bot, &standing["call"]);
     assert_eq!(standing["result"]["outcome"], "completed", "{standing}");
     assert_eq!(world.file("notes.txt"), "first\n");
@@ -178,15 +178,15 @@ fn what_is_answered_on_the_server_itself_is_still_run_by_a_worker() {
 // req: E1
 #[test]
 fn what_a_worker_ran_that_never_comes_back_is_unknown_with_nobody_there() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     let world = &desk.world;
     let (bot, ann) = (token(world, &["bot"]), token(world, &["web-ann", "--person"]));
-    let served = Served::start(world, &["--workers", "--worker-lease", "2s", "--mode", "yolo"]);
+    let served = HttpServerProcess::start(world, &["--workers", "--worker-lease", "2s", "--mode", "yolo"]);
     let file = token_file(world, "w1");
     desk.give(&file);
     let mut command = desk.command(&[]);
     command.env("BYLEAVE_WAIVE", "memory-limited");
-    let mut hired = Hired::start_by(command, world, "w1", &file, &served.address);
+    let mut hired = WorkerProcess::start_by(command, world, "w1", &file, &served.address);
     let body = json!({"tool": "bash", "arguments": {"command": "sleep 60"}});
     let (_, standing) = served.ask(&bot, "POST", "/v1/calls?wait=0", &body);
     begun(&served, &ann, &standing["call"]);
@@ -199,7 +199,7 @@ fn what_a_worker_ran_that_never_comes_back_is_unknown_with_nobody_there() {
 // req: R4
 #[test]
 fn a_worker_shows_a_token_for_work_and_nothing_else_is_good_for_it() {
-    let world = World::new();
+    let world = CliTestWorld::new();
     let said = |words: &[&str]| {
         let said = world.quietly(words, "");
         (said.status.code(), String::from_utf8_lossy(&said.stderr).into_owned())
@@ -207,7 +207,7 @@ fn a_worker_shows_a_token_for_work_and_nothing_else_is_good_for_it() {
     let (code, why) = said(&["token", "add", "w", "--scope", "work,submit"]);
     assert!(code == Some(2) && why.contains("no other scope"), "{why}");
     let (bot, worker) = (token(&world, &["bot"]), token(&world, &["w", "--scope", "work"]));
-    let served = Served::start(&world, &["--workers"]);
+    let served = HttpServerProcess::start(&world, &["--workers"]);
     // Who makes calls does not drive them, and who drives them does not make them.
     assert_eq!(served.ask(&bot, "GET", "/v1/workers/wire", &Value::Null).0, 403);
     assert_eq!(served.ask(&worker, "POST", "/v1/calls", &json!({"tool": "echo"})).0, 403);
@@ -218,7 +218,7 @@ fn a_worker_shows_a_token_for_work_and_nothing_else_is_good_for_it() {
     let (code, why) = said(&["serve", "--listen", "127.0.0.1:0"]);
     assert!(code == Some(2) && why.contains("--workers") && why.contains("for-workers"), "{why}");
     std::fs::remove_file(world.state().join("for-workers")).unwrap();
-    let served = Served::start(&world, &[]);
+    let served = HttpServerProcess::start(&world, &[]);
     assert_eq!(served.ask(&worker, "GET", "/v1/workers/wire", &Value::Null).0, 404, "it drives calls itself");
     served.stop();
     let open = world.workspace().join("../open.token");
@@ -232,16 +232,16 @@ fn a_worker_shows_a_token_for_work_and_nothing_else_is_good_for_it() {
 // req: E4
 #[test]
 fn a_worker_that_is_told_to_end_ends_what_it_runs_first() {
-    let desk = Desk::new();
+    let desk = OtherUserWorld::new();
     let world = &desk.world;
     let (bot, ann) = (token(world, &["bot"]), token(world, &["web-ann", "--person"]));
-    let served = Served::start(world, &["--workers", "--mode", "yolo"]);
+    let served = HttpServerProcess::start(world, &["--workers", "--mode", "yolo"]);
     let file = token_file(world, "w1");
     desk.give(&file);
     let mut command = desk.command(&[]);
     // Not every machine has cgroups to give.
     command.env("BYLEAVE_WAIVE", "memory-limited");
-    let hired = Hired::start_by(command, world, "w1", &file, &served.address);
+    let hired = WorkerProcess::start_by(command, world, "w1", &file, &served.address);
     let body = json!({"tool": "bash", "arguments": {"command": "sleep 3 && echo done > done.txt"}});
     let (_, standing) = served.ask(&bot, "POST", "/v1/calls?wait=0", &body);
     begun(&served, &ann, &standing["call"]);
@@ -259,19 +259,19 @@ fn a_worker_that_is_told_to_end_ends_what_it_runs_first() {
 #[test]
 fn the_server_and_the_workers_killed_and_stopped_at_any_moment_lose_nothing_and_run_nothing_twice() {
     let kills: usize = std::env::var("BYLEAVE_KILLS").map_or(8, |many| many.parse().unwrap());
-    let world = World::new();
-    let people = People::new(&world);
+    let world = CliTestWorld::new();
+    let people = ScenarioTokens::new(&world);
     let files = ["w1", "w2"].map(|name| (name, token_file(&world, name)));
     let words = ["--workers", "--worker-lease", "2s", "--mode", "yolo", "--requests-per-second", "100000"];
-    let mut served = Served::start(&world, &words);
+    let mut served = HttpServerProcess::start(&world, &words);
     // Workers find it where it was.
     let address = served.address.clone();
-    let hire = |which: usize| Hired::start(&world, files[which].0, &files[which].1, &address);
+    let hire = |which: usize| WorkerProcess::start(&world, files[which].0, &files[which].1, &address);
     let mut hired = [hire(0), hire(1)];
     let mut deaths = [0_usize; 4];
-    let scene = Scene::at(&address);
+    let scene = ClientLoadScenario::at(&address);
     let told = scene.play(&world, &people, || {
-        let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+        let mut dice = SeededRandom(0x9e37_79b9_7f4a_7c15);
         for kill in 0..kills {
             std::thread::sleep(Duration::from_millis(dice.below(LIFE_MS)));
             let which = usize::try_from(dice.below(2)).unwrap();
@@ -281,7 +281,7 @@ fn the_server_and_the_workers_killed_and_stopped_at_any_moment_lose_nothing_and_
             match what {
                 0 => {
                     served.kill();
-                    served = Served::start_at(&world, &address, &words, &[]);
+                    served = HttpServerProcess::start_at(&world, &address, &words, &[]);
                 }
                 1 => {
                     hired[which].kill();
@@ -302,7 +302,7 @@ fn the_server_and_the_workers_killed_and_stopped_at_any_moment_lose_nothing_and_
         }
         scene.await_calls(kills, kills / 4);
     });
-    hired.into_iter().for_each(Hired::stop);
+    hired.into_iter().for_each(WorkerProcess::stop);
     served.stop();
     let verified = world.quietly(&["book", "verify"], "");
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::desk::{UID, put};
 
 /// A workspace, a state directory beside it, and everything that was typed and said.
-pub(crate) struct World {
+pub(crate) struct CliTestWorld {
     dir: TempDir,
     transcript: String,
     path: OsString,
@@ -24,7 +24,7 @@ pub(crate) struct World {
     another: Option<(PathBuf, TempDir)>,
 }
 
-impl World {
+impl CliTestWorld {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("w")).unwrap();

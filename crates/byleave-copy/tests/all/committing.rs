@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 
-use byleave_copy::{Fault, Since, State};
-use byleave_core::change::Changes;
+use byleave_copy::{CopyState, Error, OnConflict};
+use byleave_core::file_change::FileChanges;
 use uuid::Uuid;
 
-use crate::place::{Place, differences, tree};
+use crate::place::{CopyFixture, differences, tree};
 
 const FILES: &str =
     "mkdir -p d/e out; echo one > a; echo two > b; echo x > d/x; echo y > d/e/y; ln -s a link";
@@ -37,21 +37,21 @@ const MEANWHILE: [(&str, &str, &[&str]); 16] = [
 #[test]
 fn what_changed_meanwhile_is_a_conflict_and_nothing_is_done() {
     for (mine, theirs, paths) in MEANWHILE {
-        let place = Place::new();
+        let place = CopyFixture::new();
         place.directly(FILES);
         // One more, which alone would be well: it is not done either.
         let copy = place.on_copy(&format!("{mine}; echo other > other"));
         let changes = copy.changes().unwrap();
         place.directly(theirs);
         let before = tree(&place.root);
-        let Err(Fault::Conflicts(conflicts)) = copy.commit(&changes) else {
+        let Err(Error::Conflicts(conflicts)) = copy.commit(&changes) else {
             panic!("{mine} / {theirs}: no conflict")
         };
         let found: Vec<_> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
         let expected: Vec<_> = paths.iter().map(|path| place.path(path)).collect();
         assert_eq!(found, expected, "{mine} / {theirs}");
         assert_eq!(differences(&before, &tree(&place.root)), [""; 0], "{mine} / {theirs}");
-        assert_eq!(place.store.state(copy.id()).unwrap(), State::Open);
+        assert_eq!(place.store.state(copy.id()).unwrap(), CopyState::Open);
         // The rest can still be had.
         copy.commit(&changes.only(&[place.path("other")])).unwrap();
         assert_eq!(fs::read_to_string(place.path("other")).unwrap(), "other\n");
@@ -61,50 +61,51 @@ fn what_changed_meanwhile_is_a_conflict_and_nothing_is_done() {
 // req: E6
 #[test]
 fn what_changed_while_the_command_ran_is_a_conflict_though_the_listing_saw_it() {
-    let place = Place::new();
+    let place = CopyFixture::new();
     place.directly(FILES);
     let copy = place.on_copy("echo mine > a");
     place.directly("touch -r a t; echo eno > a; touch -r t a; rm t");
     let changes = copy.changes().unwrap();
-    assert!(matches!(copy.commit(&changes), Err(Fault::Conflicts(_))));
+    assert!(matches!(copy.commit(&changes), Err(Error::Conflicts(_))));
     assert_eq!(fs::read_to_string(place.path("a")).unwrap(), "eno\n");
 }
 
 // req: E6
 #[test]
 fn a_root_that_is_another_one_is_refused() {
-    let place = Place::new();
+    let place = CopyFixture::new();
     place.directly(FILES);
     let copy = place.on_copy("echo mine > a");
     let changes = copy.changes().unwrap();
     place.directly("mv $PWD ../old; mkdir ../w; echo one > ../w/a");
-    assert!(matches!(copy.commit(&changes), Err(Fault::Root { .. })));
+    assert!(matches!(copy.commit(&changes), Err(Error::Root { .. })));
     assert_eq!(fs::read_to_string(place.path("a")).unwrap(), "one\n");
 }
 
 #[test]
 fn what_was_shown_is_what_is_committed() {
-    let place = Place::new();
+    let place = CopyFixture::new();
     place.directly(FILES);
     let copy = place.on_copy("echo mine > a");
     let changes = copy.changes().unwrap();
     let mut other = changes.clone();
     other.list[0].path = place.path("b");
-    assert!(matches!(copy.commit(&other), Err(Fault::NotListed(_))));
+    assert!(matches!(copy.commit(&other), Err(Error::NotListed(_))));
     let mut other = changes.clone();
     other.list[0].after.as_mut().unwrap().mode = 0o4755;
-    assert!(matches!(copy.commit(&other), Err(Fault::NotListed(_))));
+    assert!(matches!(copy.commit(&other), Err(Error::NotListed(_))));
     // The layer is another than what was listed.
     let upper = place.store.path().join(format!("copies/{}/0/upper/a", copy.id()));
     fs::write(upper, "evil").unwrap();
-    assert!(matches!(copy.commit(&changes), Err(Fault::NotListed(_))));
+    assert!(matches!(copy.commit(&changes), Err(Error::NotListed(_))));
     assert_eq!(fs::read_to_string(place.path("a")).unwrap(), "one\n");
 }
 
 /// What the command did, what is chosen, and what is committed, or what is missing.
-type Choice = (&'static str, &'static [&'static str], Result<&'static [&'static str], &'static str>);
+type PartialCommitCase =
+    (&'static str, &'static [&'static str], Result<&'static [&'static str], &'static str>);
 
-const CHOICES: [Choice; 6] = [
+const CHOICES: [PartialCommitCase; 6] = [
     ("echo 1 > a; echo 2 > b", &["a"], Ok(&["a"])),
     ("mkdir -p n/o; echo 1 > n/o/p; echo 2 > n/q", &["n/o/p"], Ok(&["n", "n/o", "n/o/p"])),
     ("rm -r d", &["d/e/y"], Ok(&["d/e/y"])),
@@ -117,7 +118,7 @@ const CHOICES: [Choice; 6] = [
 #[test]
 fn a_part_is_committed_with_what_it_needs_or_not_at_all() {
     for (script, chosen, expected) in CHOICES {
-        let place = Place::new();
+        let place = CopyFixture::new();
         place.directly(FILES);
         let copy = place.on_copy(script);
         let paths: Vec<_> = chosen.iter().map(|path| place.path(path)).collect();
@@ -131,23 +132,23 @@ fn a_part_is_committed_with_what_it_needs_or_not_at_all() {
                     "{script}"
                 );
             }
-            (Err(Fault::Incomplete { needs, .. }), Err(expected)) => assert_eq!(needs, place.path(expected)),
+            (Err(Error::Incomplete { needs, .. }), Err(expected)) => assert_eq!(needs, place.path(expected)),
             (other, _) => panic!("{script}: {other:?}"),
         }
     }
     // A directory cannot go without what is in it.
-    let place = Place::new();
+    let place = CopyFixture::new();
     place.directly(FILES);
     let copy = place.on_copy("rm -r d");
     let mut changes = copy.changes().unwrap();
     changes.list.retain(|change| change.path != place.path("d/x"));
-    assert!(matches!(copy.commit(&changes), Err(Fault::Incomplete { .. })));
+    assert!(matches!(copy.commit(&changes), Err(Error::Incomplete { .. })));
 }
 
 // req: E6
 #[test]
 fn a_store_on_another_filesystem_commits_and_undoes_as_well() {
-    let place = Place::apart();
+    let place = CopyFixture::apart();
     place.directly(&format!("{FILES}; mkdir gone; echo g > gone/g; chmod 640 b"));
     let before = tree(&place.root);
     let script = "echo mine > a; chmod 600 b; rm -r gone; mkdir -p n/o; echo p > n/o/p; ln -sfn b link; mkfifo n/f; rm d/x; mkdir d/x";
@@ -156,26 +157,26 @@ fn a_store_on_another_filesystem_commits_and_undoes_as_well() {
     assert_eq!(fs::read_to_string(place.path("n/o/p")).unwrap(), "p\n");
     assert!(!fs::exists(place.path("gone")).unwrap());
     let (undo, redo) = (Uuid::new_v4(), Uuid::new_v4());
-    place.store.undo(id, undo, Since::Refuse).unwrap();
+    place.store.undo(id, undo, OnConflict::Refuse).unwrap();
     assert_eq!(differences(&before, &tree(&place.root)), [""; 0]);
-    place.store.undo(undo, redo, Since::Refuse).unwrap();
+    place.store.undo(undo, redo, OnConflict::Refuse).unwrap();
     assert_eq!(differences(&after, &tree(&place.root)), [""; 0]);
 }
 
 #[test]
 fn a_commit_of_nothing_is_a_commit() {
-    let place = Place::new();
+    let place = CopyFixture::new();
     place.directly(FILES);
     let copy = place.on_copy("true");
-    copy.commit(&Changes::default()).unwrap();
-    assert_eq!(place.store.state(copy.id()).unwrap(), State::Committed);
-    assert!(matches!(copy.commit(&Changes::default()), Err(Fault::Exists(_))));
+    copy.commit(&FileChanges::default()).unwrap();
+    assert_eq!(place.store.state(copy.id()).unwrap(), CopyState::Committed);
+    assert!(matches!(copy.commit(&FileChanges::default()), Err(Error::Exists(_))));
 }
 
 // req: E6
 #[test]
 fn a_step_that_fails_takes_back_those_before_it() {
-    for place in [Place::new(), Place::apart()] {
+    for place in [CopyFixture::new(), CopyFixture::apart()] {
         place.directly(&format!("{FILES}; mkdir z; echo z > z/z; chmod 750 d"));
         let before = tree(&place.root);
         let script = "echo mine > a; rm b; rm -r d; mkdir -p n/o; echo p > n/o/p; ln -sfn b link; echo more > z/z; chmod 700 .";
@@ -191,21 +192,21 @@ fn a_step_that_fails_takes_back_those_before_it() {
         let is = tree(&place.root);
         assert!(fixed("-i").unwrap().success());
         assert!(
-            matches!(&result, Err(Fault::TakenBack { path, .. }) if *path == place.path("z/z")),
+            matches!(&result, Err(Error::TakenBack { path, .. }) if *path == place.path("z/z")),
             "{result:?}"
         );
         assert_eq!(differences(&before, &is), [""; 0]);
-        assert_eq!(place.store.state(copy.id()).unwrap(), State::Open);
+        assert_eq!(place.store.state(copy.id()).unwrap(), CopyState::Open);
         // Moving things away and back touched them: the copy is of files as they were before that, and is not committed any more.
         assert_eq!(place.store.recover().unwrap(), []);
-        assert!(matches!(copy.commit(&changes), Err(Fault::Conflicts(_))));
+        assert!(matches!(copy.commit(&changes), Err(Error::Conflicts(_))));
     }
 }
 
 // req: E6
 #[test]
 fn nothing_lands_elsewhere_while_somebody_swaps_a_directory_for_a_link() {
-    let place = Place::new();
+    let place = CopyFixture::new();
     place.directly("mkdir -p d/e away; for i in $(seq 1 30); do echo $i > d/e/f$i; done");
     let outside = place.root.parent().unwrap().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -229,7 +230,7 @@ fn nothing_lands_elsewhere_while_somebody_swaps_a_directory_for_a_link() {
             let copy = place.store.copy(
                 Uuid::new_v4(),
                 std::slice::from_ref(&place.root),
-                byleave_copy::Method::Overlay,
+                byleave_copy::CopyMethod::Overlay,
             );
             let copy = copy.unwrap();
             let upper = place.store.path().join(format!("copies/{}/0/upper/d/e", copy.id()));
@@ -294,12 +295,12 @@ fn as_somebody() {
         "chmod 755 d; rm d/x; chmod 000 a; mkdir c; echo k > c/k; chmod 555 c",
         "chmod u+w d; mkdir d/c; echo k > d/c/k; chmod 500 d/c d",
     ] {
-        let place = Place::new();
+        let place = CopyFixture::new();
         place.directly(&format!("{FILES}; chmod 555 d d/e"));
         let before = tree(&place.root);
         let (id, _) = place.commit(script);
         let undo = Uuid::new_v4();
-        place.store.undo(id, undo, Since::Refuse).unwrap_or_else(|fault| panic!("{script}: {fault}"));
+        place.store.undo(id, undo, OnConflict::Refuse).unwrap_or_else(|fault| panic!("{script}: {fault}"));
         assert_eq!(before, tree(&place.root), "{script}");
         // What is left must be removable by the test.
         place.directly("chmod -R u+rwx .");

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use byleave_copy::{End, Settings, Since, State, Store};
+use byleave_copy::{CopySettings, CopyState, CopyStore, OnConflict, RecoveryOutcome};
 use uuid::Uuid;
 
-use crate::place::{Dice, Place, Tree, differences, number, tree};
+use crate::place::{CopyFixture, SeededRng, TreeSnapshot, differences, number, tree};
 
 const FILES: &str = "mkdir -p src/deep/er gone/in old; for i in $(seq 1 120); do echo $i > src/f$i; echo $i > gone/in/g$i; done; \
     echo t > type; ln -s src l; chmod 750 src/deep; echo r > replaced";
@@ -21,17 +21,17 @@ const SCRIPT: &str = "for i in $(seq 1 60); do echo changed >> src/f$i; done; fo
 // req: E6
 #[test]
 fn whenever_it_is_killed_it_is_wholly_done_or_wholly_not() {
-    check(&Place::new(), number("BYLEAVE_CRASHES", 12));
+    check(&CopyFixture::new(), number("BYLEAVE_CRASHES", 12));
 }
 
 // req: E6
 #[test]
 fn also_with_the_store_on_another_filesystem() {
-    check(&Place::apart(), number("BYLEAVE_CRASHES", 12) / 2);
+    check(&CopyFixture::apart(), number("BYLEAVE_CRASHES", 12) / 2);
 }
 
-fn check(place: &Place, rounds: usize) {
-    let mut dice = Dice(number("BYLEAVE_SEED", 11) as u64 | 1);
+fn check(place: &CopyFixture, rounds: usize) {
+    let mut dice = SeededRng(number("BYLEAVE_SEED", 11) as u64 | 1);
     place.directly(FILES);
     let before = tree(&place.root);
     let mut killed = 0;
@@ -64,7 +64,7 @@ fn check(place: &Place, rounds: usize) {
             killed += usize::from(run(place, &format!("undo {id} {undo}"), Some(moment(&mut dice, usual))));
         }
         let watched = if kills_undo { undo } else { id };
-        let was_interrupted = place.store.state(watched).unwrap() == State::Interrupted;
+        let was_interrupted = place.store.state(watched).unwrap() == CopyState::Interrupted;
         interrupted += usize::from(was_interrupted);
         // Recovery itself may be killed as well, and is begun again.
         if dice.roll(3) == 0 {
@@ -72,19 +72,21 @@ fn check(place: &Place, rounds: usize) {
         }
         let recovered = place.store.recover().unwrap();
         assert!(
-            recovered.iter().all(|one| matches!(one.end, End::Finished | End::TakenBack)),
+            recovered
+                .iter()
+                .all(|one| matches!(one.end, RecoveryOutcome::Finished | RecoveryOutcome::TakenBack)),
             "round {round}: {recovered:?}"
         );
         assert_eq!(place.store.recover().unwrap(), [], "round {round}");
         let is = tree(&place.root);
         let state = place.store.state(watched).unwrap();
-        let expected: &Tree = match (kills_undo, &state) {
-            (false, State::Committed) => {
+        let expected: &TreeSnapshot = match (kills_undo, &state) {
+            (false, CopyState::Committed) => {
                 assert_ne!(is, before, "round {round}: said to be committed");
                 after.get_or_insert_with(|| is.clone())
             }
-            (false, State::Open) | (true, State::Committed) => &before,
-            (true, State::Missing) => after.as_ref().unwrap(),
+            (false, CopyState::Open) | (true, CopyState::Committed) => &before,
+            (true, CopyState::Missing) => after.as_ref().unwrap(),
             other => panic!("round {round}: {other:?}"),
         };
         assert_eq!(differences(expected, &is), [""; 0], "round {round}: {state:?}");
@@ -93,7 +95,7 @@ fn check(place: &Place, rounds: usize) {
         if is != before {
             place
                 .store
-                .undo(id, Uuid::new_v4(), Since::Refuse)
+                .undo(id, Uuid::new_v4(), OnConflict::Refuse)
                 .unwrap_or_else(|fault| panic!("round {round}: {fault}"));
             assert_eq!(differences(&before, &tree(&place.root)), [""; 0], "round {round}");
         }
@@ -104,7 +106,7 @@ fn check(place: &Place, rounds: usize) {
     eprintln!("figure: {round} rounds, {killed} killed, {interrupted} in the middle of their steps");
 }
 
-fn moment(dice: &mut Dice, usual: Duration) -> Duration {
+fn moment(dice: &mut SeededRng, usual: Duration) -> Duration {
     usual.mul_f64(f64::from(u32::try_from(dice.roll(1000)).unwrap()) / 1000.0)
 }
 
@@ -115,7 +117,7 @@ fn no_traces(root: &Path) -> bool {
 }
 
 /// Runs a job in a process of its own, killed after a while; says whether it was killed before it ended.
-fn run(place: &Place, job: &str, kill_after: Option<Duration>) -> bool {
+fn run(place: &CopyFixture, job: &str, kill_after: Option<Duration>) -> bool {
     let mut child = Command::new("/proc/self/exe")
         .args(["crashing::the_job", "--exact", "--ignored", "--nocapture"])
         .env("BYLEAVE_JOB", job)
@@ -140,7 +142,8 @@ fn run(place: &Place, job: &str, kill_after: Option<Duration>) -> bool {
 fn the_job() {
     let Ok(job) = std::env::var("BYLEAVE_JOB") else { return };
     let store =
-        Store::open(Path::new(&std::env::var_os("BYLEAVE_STORE").unwrap()), Settings::default()).unwrap();
+        CopyStore::open(Path::new(&std::env::var_os("BYLEAVE_STORE").unwrap()), CopySettings::default())
+            .unwrap();
     let words: Vec<_> = job.split(' ').collect();
     let id = |number: usize| Uuid::parse_str(words[number]).unwrap();
     println!("begins");
@@ -149,7 +152,7 @@ fn the_job() {
             let copy = store.reopen(id(1)).unwrap();
             copy.commit(&store.changes(id(1)).unwrap()).unwrap();
         }
-        "undo" => drop(store.undo(id(1), id(2), Since::Refuse).unwrap()),
+        "undo" => drop(store.undo(id(1), id(2), OnConflict::Refuse).unwrap()),
         _ => drop(store.recover().unwrap()),
     }
 }

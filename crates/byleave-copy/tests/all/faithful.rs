@@ -1,8 +1,8 @@
 //! The same commands, run directly and on a copy that is committed: the trees are the same, or the difference was told.
 
-use byleave_copy::Method;
+use byleave_copy::CopyMethod;
 
-use crate::place::{Dice, Place, Tree, directly, number, tree};
+use crate::place::{CopyFixture, SeededRng, TreeSnapshot, directly, number, tree};
 
 const FILES: &str = "mkdir -p d/e d/f g/h empty; for n in a b d/x d/e/y d/f/z g/p g/h/q; do echo \"content of $n\" > $n; done; \
     ln -s a la; ln -s d ld; ln -s nowhere lost; chmod 600 g/p; chmod 755 a; chmod 711 g/h; \
@@ -17,7 +17,7 @@ const NAMES: [&str; 18] = [
 ];
 
 /// One command, with the names that it is about.
-fn command(dice: &mut Dice, number: usize) -> String {
+fn command(dice: &mut SeededRng, number: usize) -> String {
     let (one, other) = (*dice.pick(&NAMES), *dice.pick(&NAMES));
     match dice.roll(27) {
         0 => format!("echo {number} > {one}"),
@@ -52,7 +52,7 @@ fn command(dice: &mut Dice, number: usize) -> String {
 }
 
 /// What differs between a direct run and a commit. Times of what was written during the test are not compared.
-fn differences(direct: &Tree, committed: &Tree) -> Vec<String> {
+fn differences(direct: &TreeSnapshot, committed: &TreeSnapshot) -> Vec<String> {
     const DURING: i128 = 1_500_000_000_000_000_000;
     let mut all = Vec::new();
     for path in direct.keys().chain(committed.keys()).collect::<std::collections::BTreeSet<_>>() {
@@ -68,12 +68,12 @@ fn differences(direct: &Tree, committed: &Tree) -> Vec<String> {
     all
 }
 
-fn check(seed: u64, method: Method) -> bool {
-    let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+fn check(seed: u64, method: CopyMethod) -> bool {
+    let mut dice = SeededRng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let commands: Vec<_> = (0..4 + dice.roll(14)).map(|number| command(&mut dice, number)).collect();
     // Commands fail where the names do not fit: in both runs alike.
     let script = format!("{} ; true", commands.join("; "));
-    let (place, plain) = (Place::new(), Place::new());
+    let (place, plain) = (CopyFixture::new(), CopyFixture::new());
     for place in [&place, &plain] {
         place.directly(FILES);
         if seed.is_multiple_of(4) {
@@ -96,7 +96,7 @@ fn check(seed: u64, method: Method) -> bool {
     let (undo, redo) = (uuid::Uuid::new_v4(), uuid::Uuid::new_v4());
     place
         .store
-        .undo(id, undo, byleave_copy::Since::Refuse)
+        .undo(id, undo, byleave_copy::OnConflict::Refuse)
         .unwrap_or_else(|fault| panic!("seed {seed}: undo: {fault}"));
     assert_eq!(
         crate::place::differences(&before, &tree(&place.root)),
@@ -105,7 +105,7 @@ fn check(seed: u64, method: Method) -> bool {
     );
     place
         .store
-        .undo(undo, redo, byleave_copy::Since::Refuse)
+        .undo(undo, redo, byleave_copy::OnConflict::Refuse)
         .unwrap_or_else(|fault| panic!("seed {seed}: redo: {fault}"));
     assert_eq!(
         crate::place::differences(&after, &tree(&place.root)),
@@ -129,7 +129,7 @@ fn what_is_committed_is_what_a_direct_run_does_for_other_seeds() {
 
 fn every_second_seed(first: usize) {
     let seeds: Vec<usize> = (first..number("BYLEAVE_FAITHFUL", 40)).step_by(2).collect();
-    let told = seeds.iter().filter(|seed| check(**seed as u64, Method::Overlay)).count();
+    let told = seeds.iter().filter(|seed| check(**seed as u64, CopyMethod::Overlay)).count();
     // Limits are the exception: a test in which all is told shows nothing.
     assert!(told * 2 < seeds.len(), "{told} of {} met a limit", seeds.len());
 }
@@ -138,6 +138,6 @@ fn every_second_seed(first: usize) {
 #[test]
 fn a_copied_tree_is_as_faithful() {
     for seed in 0..number("BYLEAVE_FAITHFUL", 40) / 4 {
-        check(1_000_000 + seed as u64, Method::Tree);
+        check(1_000_000 + seed as u64, CopyMethod::Tree);
     }
 }

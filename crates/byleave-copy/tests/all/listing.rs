@@ -1,9 +1,9 @@
 //! What a listing says, for each thing that a command can do.
 
-use byleave_copy::{Fault, Method};
-use byleave_core::change::{NodeKind, Standing};
+use byleave_copy::{CopyMethod, Error};
+use byleave_core::file_change::{FileNodeKind, GitStatus};
 
-use crate::place::Place;
+use crate::place::CopyFixture;
 
 const FILES: &str =
     "mkdir -p d/e empty; echo one > a; echo two > b; echo x > d/x; echo y > d/e/y; ln -s a link; chmod 640 b";
@@ -49,8 +49,8 @@ const CASES: [(&str, &[&str]); 22] = [
 // req: E5
 #[test]
 fn everything_is_listed_and_nothing_else() {
-    for method in [Method::Overlay, Method::Tree] {
-        let place = Place::new();
+    for method in [CopyMethod::Overlay, CopyMethod::Tree] {
+        let place = CopyFixture::new();
         place.directly(&format!("{FILES}; touch -d @1000000000 a b d/x d/e/y"));
         for (script, listed) in CASES {
             let copy = place.on_copy_by(method, script);
@@ -63,7 +63,7 @@ fn everything_is_listed_and_nothing_else() {
 // req: E5
 #[test]
 fn renames_diffs_and_limits_are_told() {
-    let place = Place::new();
+    let place = CopyFixture::new();
     place.directly(&format!("{FILES}; ln b hard"));
     let copy = place.on_copy("mv d/x moved; echo three >> a; echo four > hard");
     let mut changes = copy.changes().unwrap();
@@ -85,7 +85,7 @@ fn renames_diffs_and_limits_are_told() {
 
 #[test]
 fn what_was_changed_underneath_is_told() {
-    let place = Place::new();
+    let place = CopyFixture::new();
     place.directly(FILES);
     let copy = place.on_copy("echo mine > a");
     place.directly("echo theirs > a");
@@ -98,15 +98,15 @@ fn what_is_not_text_is_a_fault() {
     for script in
         [r"touch $(printf 'bad\377')", r"ln -s $(printf 'bad\377') link2", r"mkdir $(printf 'bad\377')"]
     {
-        let place = Place::new();
+        let place = CopyFixture::new();
         place.directly(FILES);
-        assert!(matches!(place.on_copy(script).changes(), Err(Fault::NotText { .. })), "{script}");
+        assert!(matches!(place.on_copy(script).changes(), Err(Error::NotText { .. })), "{script}");
     }
 }
 
 #[test]
 fn attributes_of_overlays_do_not_leave_the_layer_and_strange_ones_are_faults() {
-    let place = Place::new();
+    let place = CopyFixture::new();
     place.directly(FILES);
     let set = |path: &str, name: &str| {
         rustix::fs::setxattr(path, name, b"x", rustix::fs::XattrFlags::empty()).unwrap()
@@ -133,13 +133,13 @@ fn attributes_of_overlays_do_not_leave_the_layer_and_strange_ones_are_faults() {
     set(&format!("{upper}/d/x"), "user.overlay.whiteout");
     assert_eq!(place.short(&copy.changes().unwrap()), ["created d/gone", "deleted d/x"]);
     set(&format!("{upper}/d"), "user.overlay.redirect");
-    assert!(matches!(copy.changes(), Err(Fault::Layer { .. })));
+    assert!(matches!(copy.changes(), Err(Error::Layer { .. })));
 }
 
 // req: E5
 #[test]
 fn an_attribute_alone_is_a_change() {
-    let place = Place::new();
+    let place = CopyFixture::new();
     place.directly(FILES);
     let copy = place.on_copy("python3 -c 'import os; os.setxattr(\"a\", \"user.own\", b\"1\")'");
     let changes = copy.changes().unwrap();
@@ -152,7 +152,7 @@ fn an_attribute_alone_is_a_change() {
 fn what_git_knows_is_told_without_git() {
     let git = "git init -q . && git config user.email a@b && git config user.name n";
     for version in [2, 4] {
-        let place = Place::new();
+        let place = CopyFixture::new();
         place.directly(&format!(
             "{git}; git config index.version {version}; mkdir -p src sub; echo a > src/a; echo ab > src/ab; echo '*.log\nout/' > .gitignore; \
              echo '!keep.log' > sub/.gitignore; git add -A; git commit -qm x; echo secret > .git/info/exclude; echo u > untracked"
@@ -168,16 +168,16 @@ fn what_git_knows_is_told_without_git() {
         assert_eq!(
             told,
             [
-                (".git/description", Standing::Repository),
-                (".gitignore", Standing::Tracked),
-                ("out", Standing::Ignored),
-                ("out/keep.log", Standing::Ignored),
-                ("secret", Standing::Ignored),
-                ("src/a", Standing::Tracked),
-                ("src/ab", Standing::Tracked),
-                ("sub/keep.log", Standing::Untracked),
-                ("untracked", Standing::Untracked),
-                ("x.log", Standing::Ignored),
+                (".git/description", GitStatus::Repository),
+                (".gitignore", GitStatus::Tracked),
+                ("out", GitStatus::Ignored),
+                ("out/keep.log", GitStatus::Ignored),
+                ("secret", GitStatus::Ignored),
+                ("src/a", GitStatus::Tracked),
+                ("src/ab", GitStatus::Tracked),
+                ("sub/keep.log", GitStatus::Untracked),
+                ("untracked", GitStatus::Untracked),
+                ("x.log", GitStatus::Ignored),
             ],
             "index version {version}"
         );
@@ -211,34 +211,34 @@ fn what_cannot_be_read_of_git_counts_as_in_no_repository() {
         ("rm -r .git; ln -s /dev/zero .git", false, false),
     ];
     for (put, index, patterns) in cases {
-        let place = Place::new();
+        let place = CopyFixture::new();
         place.directly("git init -q .; mkdir sub; echo t > t; echo '*.log' > .gitignore; git add -A");
         place.directly(put);
         let changes = place.on_copy("echo 1 >> t; echo 2 > sub/x.log").changes().unwrap();
         let standing =
             |name: &str| changes.list.iter().find(|change| change.path == place.path(name)).unwrap().standing;
-        let counts = |counts: bool, one: Standing| if counts { one } else { Standing::Untracked };
-        assert_eq!(standing("t"), counts(index, Standing::Tracked), "{put}");
-        assert_eq!(standing("sub/x.log"), counts(patterns, Standing::Ignored), "{put}");
+        let counts = |counts: bool, one: GitStatus| if counts { one } else { GitStatus::Untracked };
+        assert_eq!(standing("t"), counts(index, GitStatus::Tracked), "{put}");
+        assert_eq!(standing("sub/x.log"), counts(patterns, GitStatus::Ignored), "{put}");
     }
 }
 
 // req: E9
 #[test]
 fn a_repository_may_lie_elsewhere_and_behind_a_link() {
-    let place = Place::new();
+    let place = CopyFixture::new();
     place.directly(
         "mkdir real; ln -s real linked; git init -q --separate-git-dir linked/git .; echo t > t; \
          git add t; echo '*.log' > real/git/info/exclude; printf 'gitdir: linked/git\\n' > .git",
     );
     let changes = place.on_copy("echo 1 >> t; echo 2 > x.log").changes().unwrap();
     let told: Vec<_> = changes.list.iter().map(|change| change.standing).collect();
-    assert_eq!(told, [Standing::Tracked, Standing::Ignored]);
+    assert_eq!(told, [GitStatus::Tracked, GitStatus::Ignored]);
 }
 
 #[test]
 fn a_link_out_of_the_workspace_is_a_link() {
-    let place = Place::new();
+    let place = CopyFixture::new();
     place.directly(FILES);
     let copy = place.on_copy("rm -r d; ln -s /etc d; ln -s /etc/passwd p");
     let changes = copy.changes().unwrap();
@@ -246,8 +246,8 @@ fn a_link_out_of_the_workspace_is_a_link() {
         let change = changes.list.iter().find(|change| change.path == place.path(inside)).unwrap();
         change.after.clone().unwrap().kind
     };
-    assert_eq!(to("d"), NodeKind::Link { to: "/etc".into() });
-    assert_eq!(to("p"), NodeKind::Link { to: "/etc/passwd".into() });
+    assert_eq!(to("d"), FileNodeKind::Link { to: "/etc".into() });
+    assert_eq!(to("p"), FileNodeKind::Link { to: "/etc/passwd".into() });
     assert_eq!(changes.list.len(), 5);
 }
 
@@ -262,7 +262,7 @@ fn what_may_have_been_one_file_is_told_where_a_directory_was_moved() {
         ("mkdir f; cp -a d/x f/1; cp -a d/x f/2; rm -r f", false),
     ];
     for (script, told) in cases {
-        let place = Place::new();
+        let place = CopyFixture::new();
         place.directly("mkdir d; echo content > d/x; echo content > d/y; touch -r d/x d/y");
         let copy = place.on_copy(script);
         let limits = copy.changes().unwrap().limits;

@@ -7,29 +7,29 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use byleave_copy::{Copied, Copy, Method, Settings, Source, Store};
-use byleave_core::change::Changes;
+use byleave_copy::{CopiedDir, CopyMethod, CopySettings, CopyStore, MountSource, WorkspaceCopy};
 use byleave_core::digest::Digest;
+use byleave_core::file_change::FileChanges;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-pub(crate) struct Place {
+pub(crate) struct CopyFixture {
     _folders: Vec<TempDir>,
     pub(crate) root: PathBuf,
-    pub(crate) store: Store,
+    pub(crate) store: CopyStore,
 }
 
-impl Place {
+impl CopyFixture {
     pub(crate) fn new() -> Self {
-        Self::with(Settings::default())
+        Self::with(CopySettings::default())
     }
 
-    pub(crate) fn with(settings: Settings) -> Self {
+    pub(crate) fn with(settings: CopySettings) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().canonicalize().unwrap();
         let root = at.join("w");
         fs::create_dir(&root).unwrap();
-        let store = Store::open(&at.join("store"), settings).unwrap();
+        let store = CopyStore::open(&at.join("store"), settings).unwrap();
         Self { _folders: vec![folder], root, store }
     }
 
@@ -38,7 +38,7 @@ impl Place {
         let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
         let root = folder.path().canonicalize().unwrap().join("w");
         fs::create_dir(&root).unwrap();
-        let store = Store::open(&elsewhere.path().join("store"), Settings::default()).unwrap();
+        let store = CopyStore::open(&elsewhere.path().join("store"), CopySettings::default()).unwrap();
         Self { _folders: vec![folder, elsewhere], root, store }
     }
 
@@ -48,18 +48,18 @@ impl Place {
     }
 
     /// Runs a script on a copy.
-    pub(crate) fn on_copy(&self, script: &str) -> Copy {
-        self.on_copy_by(Method::Overlay, script)
+    pub(crate) fn on_copy(&self, script: &str) -> WorkspaceCopy {
+        self.on_copy_by(CopyMethod::Overlay, script)
     }
 
-    pub(crate) fn on_copy_by(&self, method: Method, script: &str) -> Copy {
+    pub(crate) fn on_copy_by(&self, method: CopyMethod, script: &str) -> WorkspaceCopy {
         let copy = self.store.copy(Uuid::new_v4(), std::slice::from_ref(&self.root), method).unwrap();
         mounted(&copy.copied(), &self.root, script);
         copy
     }
 
     /// Runs a script on a copy and commits everything.
-    pub(crate) fn commit(&self, script: &str) -> (Uuid, Changes) {
+    pub(crate) fn commit(&self, script: &str) -> (Uuid, FileChanges) {
         let copy = self.on_copy(script);
         let changes = copy.changes().unwrap();
         let committed = copy.commit(&changes).unwrap_or_else(|fault| panic!("{script}: {fault}"));
@@ -71,7 +71,7 @@ impl Place {
     }
 
     /// The changes in short: what and where, in the order of the list.
-    pub(crate) fn short(&self, changes: &Changes) -> Vec<String> {
+    pub(crate) fn short(&self, changes: &FileChanges) -> Vec<String> {
         let root = format!("{}/", self.root.display());
         let inside = |path: &str| path.strip_prefix(&root).unwrap_or(".").to_owned();
         changes.list.iter().map(|change| format!("{} {}", change.what(), inside(&change.path))).collect()
@@ -85,12 +85,12 @@ pub(crate) fn directly(root: &Path, script: &str) {
 }
 
 /// Runs a script in a mount namespace of its own, in which the copies are in place of what they are copies of.
-pub(crate) fn mounted(copies: &[Copied], root: &Path, script: &str) {
+pub(crate) fn mounted(copies: &[CopiedDir], root: &Path, script: &str) {
     let mut whole = String::from("set -e\n");
-    for Copied { root, source } in copies {
+    for CopiedDir { root, source } in copies {
         let root = root.display();
         match source {
-            Source::Overlay { lowers, upper, work } => {
+            MountSource::Overlay { lowers, upper, work } => {
                 let lowers: String = lowers.iter().map(|lower| format!("{}:", lower.display())).collect();
                 writeln!(
                     whole,
@@ -100,7 +100,7 @@ pub(crate) fn mounted(copies: &[Copied], root: &Path, script: &str) {
                 )
                 .unwrap();
             }
-            Source::Tree { at } => writeln!(whole, "mount --bind '{}' '{root}'", at.display()).unwrap(),
+            MountSource::Tree { at } => writeln!(whole, "mount --bind '{}' '{root}'", at.display()).unwrap(),
         }
     }
     writeln!(whole, "set +e\ncd '{}'\n{script}", root.display()).unwrap();
@@ -111,10 +111,10 @@ pub(crate) fn mounted(copies: &[Copied], root: &Path, script: &str) {
 }
 
 /// Everything that can be told of a tree, by path.
-pub(crate) type Tree = BTreeMap<String, Thing>;
+pub(crate) type TreeSnapshot = BTreeMap<String, TreeEntry>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Thing {
+pub(crate) struct TreeEntry {
     pub(crate) what: String,
     pub(crate) mode: u32,
     /// Of files.
@@ -123,14 +123,14 @@ pub(crate) struct Thing {
     pub(crate) first: String,
 }
 
-pub(crate) fn tree(root: &Path) -> Tree {
-    let mut all = Tree::new();
+pub(crate) fn tree(root: &Path) -> TreeSnapshot {
+    let mut all = TreeSnapshot::new();
     let mut first = BTreeMap::new();
     look(root, root, &mut all, &mut first);
     all
 }
 
-fn look(root: &Path, at: &Path, all: &mut Tree, first: &mut BTreeMap<u64, String>) {
+fn look(root: &Path, at: &Path, all: &mut TreeSnapshot, first: &mut BTreeMap<u64, String>) {
     let metadata = fs::symlink_metadata(at).unwrap();
     let path = at.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
     let kind = metadata.file_type();
@@ -149,7 +149,7 @@ fn look(root: &Path, at: &Path, all: &mut Tree, first: &mut BTreeMap<u64, String
     };
     let mode = if kind.is_symlink() { 0 } else { metadata.mode() & 0o7777 };
     let names = first.entry(metadata.ino()).or_insert_with(|| path.clone()).clone();
-    all.insert(path, Thing { what, mode, modified, first: names });
+    all.insert(path, TreeEntry { what, mode, modified, first: names });
     if kind.is_dir() {
         let mut inside: Vec<_> = fs::read_dir(at).unwrap().map(|entry| entry.unwrap().path()).collect();
         inside.sort();
@@ -160,7 +160,7 @@ fn look(root: &Path, at: &Path, all: &mut Tree, first: &mut BTreeMap<u64, String
 }
 
 /// Where two trees differ, in words; the first few.
-pub(crate) fn differences(one: &Tree, other: &Tree) -> Vec<String> {
+pub(crate) fn differences(one: &TreeSnapshot, other: &TreeSnapshot) -> Vec<String> {
     let paths: std::collections::BTreeSet<_> = one.keys().chain(other.keys()).collect();
     paths
         .into_iter()
@@ -175,9 +175,9 @@ pub(crate) fn number(name: &str, usual: usize) -> usize {
 }
 
 /// Random enough, and the same for the same seed.
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct SeededRng(pub(crate) u64);
 
-impl Dice {
+impl SeededRng {
     pub(crate) fn roll(&mut self, below: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -3,19 +3,19 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use byleave_copy::{Copy, Fault, Method, Since};
+use byleave_copy::{CopyMethod, Error, OnConflict, WorkspaceCopy};
 use uuid::Uuid;
 
-use crate::place::{Place, differences, tree};
+use crate::place::{CopyFixture, differences, tree};
 
-fn copy(place: &Place) -> Copy {
-    place.store.copy(Uuid::new_v4(), std::slice::from_ref(&place.root), Method::Overlay).unwrap()
+fn copy(place: &CopyFixture) -> WorkspaceCopy {
+    place.store.copy(Uuid::new_v4(), std::slice::from_ref(&place.root), CopyMethod::Overlay).unwrap()
 }
 
 // req: B7, E6
 #[test]
 fn what_is_put_is_committed_and_taken_back() {
-    for place in [Place::new(), Place::apart()] {
+    for place in [CopyFixture::new(), CopyFixture::apart()] {
         let at = |name: &str| place.root.join(name);
         fs::create_dir_all(at("a/b")).unwrap();
         fs::write(at("a/b/old"), "old").unwrap();
@@ -37,14 +37,14 @@ fn what_is_put_is_committed_and_taken_back() {
         assert_eq!(fs::read(at("a/c/d/fresh")).unwrap(), b"fresh");
         assert!(!at("gone").exists());
         drop(copy);
-        place.store.undo(committed.id, Uuid::new_v4(), Since::Refuse).unwrap();
+        place.store.undo(committed.id, Uuid::new_v4(), OnConflict::Refuse).unwrap();
         assert_eq!(differences(&tree(&place.root), &before), Vec::<String>::new());
     }
 }
 
 #[test]
 fn only_plain_files_of_the_copied_directories_are_put() {
-    let place = Place::new();
+    let place = CopyFixture::new();
     let at = |name: &str| place.root.join(name);
     fs::create_dir(at("d")).unwrap();
     fs::write(at("f"), "").unwrap();
@@ -52,11 +52,11 @@ fn only_plain_files_of_the_copied_directories_are_put() {
     let copy = copy(&place);
     for path in ["d", "f/x", "l", "l/x", "../x", ""] {
         let put = copy.put(&at(path), b"x", None);
-        assert!(matches!(put, Err(Fault::Put { .. } | Fault::Disk { .. })), "{path}: {put:?}");
+        assert!(matches!(put, Err(Error::Put { .. } | Error::Disk { .. })), "{path}: {put:?}");
     }
     for path in ["d", "nothing", "f/x", "l/x"] {
         let taken = copy.take(&at(path));
-        assert!(matches!(taken, Err(Fault::Put { .. } | Fault::Disk { .. })), "{path}: {taken:?}");
+        assert!(matches!(taken, Err(Error::Put { .. } | Error::Disk { .. })), "{path}: {taken:?}");
     }
     assert!(copy.changes().unwrap().list.iter().all(|change| change.after.is_none()), "{copy:?}");
 }

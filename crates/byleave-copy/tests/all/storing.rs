@@ -5,46 +5,52 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use byleave_copy::scratch::{self, Name};
-use byleave_copy::{Fault, Method, Settings, Since, Source, State, Store};
+use byleave_copy::scratch::{self, ScratchName};
+use byleave_copy::{CopyMethod, CopySettings, CopyState, CopyStore, Error, MountSource, OnConflict};
 use uuid::Uuid;
 
-use crate::place::{Place, mounted};
+use crate::place::{CopyFixture, mounted};
 
 #[test]
 fn a_copy_belongs_to_one_process_and_a_leftover_to_nobody() {
-    let place = Place::new();
+    let place = CopyFixture::new();
     let id = Uuid::new_v4();
     let roots = [place.root.clone()];
-    let copy = place.store.copy(id, &roots, Method::Overlay).unwrap();
-    assert!(matches!(place.store.copy(id, &roots, Method::Overlay), Err(Fault::Busy(_))));
-    assert!(matches!(place.store.reopen(id), Err(Fault::Busy(_))));
+    let copy = place.store.copy(id, &roots, CopyMethod::Overlay).unwrap();
+    assert!(matches!(place.store.copy(id, &roots, CopyMethod::Overlay), Err(Error::Busy(_))));
+    assert!(matches!(place.store.reopen(id), Err(Error::Busy(_))));
     let upper = place.store.path().join(format!("copies/{id}/0/upper/left"));
     fs::write(&upper, "left").unwrap();
     drop(copy);
     assert_eq!(place.store.reopen(id).unwrap().changes().unwrap().list.len(), 1);
-    let copy = place.store.copy(id, &roots, Method::Overlay).unwrap();
+    let copy = place.store.copy(id, &roots, CopyMethod::Overlay).unwrap();
     assert!(!upper.exists());
     copy.discard().unwrap();
-    assert_eq!(place.store.state(id).unwrap(), State::Missing);
+    assert_eq!(place.store.state(id).unwrap(), CopyState::Missing);
 }
 
 #[test]
 fn what_cannot_be_copied_is_refused() {
-    let place = Place::with(Settings { tree_bytes_max: 1000, ..Settings::default() });
+    let place = CopyFixture::with(CopySettings { tree_bytes_max: 1000, ..CopySettings::default() });
     place.directly("mkdir d; ln -s d l; head -c 2000 /dev/zero > f");
     let copy = |path: PathBuf, method| place.store.copy(Uuid::new_v4(), &[path], method);
-    assert!(matches!(copy(place.root.join("l"), Method::Overlay), Err(Fault::Root { .. })));
-    assert!(matches!(copy(place.root.join("f"), Method::Overlay), Err(Fault::Root { .. })));
-    assert!(matches!(copy(place.root.parent().unwrap().into(), Method::Overlay), Err(Fault::Root { .. })));
-    assert!(matches!(copy(place.root.clone(), Method::Tree), Err(Fault::TooLarge { limit_bytes: 1000, .. })));
+    assert!(matches!(copy(place.root.join("l"), CopyMethod::Overlay), Err(Error::Root { .. })));
+    assert!(matches!(copy(place.root.join("f"), CopyMethod::Overlay), Err(Error::Root { .. })));
+    assert!(matches!(
+        copy(place.root.parent().unwrap().into(), CopyMethod::Overlay),
+        Err(Error::Root { .. })
+    ));
+    assert!(matches!(
+        copy(place.root.clone(), CopyMethod::Tree),
+        Err(Error::TooLarge { limit_bytes: 1000, .. })
+    ));
     let both = [place.root.clone(), place.root.join("d")];
-    assert!(matches!(place.store.copy(Uuid::new_v4(), &both, Method::Overlay), Err(Fault::Root { .. })));
+    assert!(matches!(place.store.copy(Uuid::new_v4(), &both, CopyMethod::Overlay), Err(Error::Root { .. })));
 }
 
 #[test]
 fn nobody_else_can_look_into_the_store_and_the_owner_of_a_root_can_mount() {
-    let place = Place::new();
+    let place = CopyFixture::new();
     let mode = |path: PathBuf| fs::metadata(path).unwrap().mode() & 0o777;
     assert_eq!(mode(place.store.path().into()), 0o700);
     if !rustix::process::geteuid().is_root() {
@@ -52,8 +58,9 @@ fn nobody_else_can_look_into_the_store_and_the_owner_of_a_root_can_mount() {
     }
     std::os::unix::fs::chown(&place.root, Some(61_003), Some(61_003)).unwrap();
     fs::set_permissions(&place.root, fs::Permissions::from_mode(0o750)).unwrap();
-    let copy = place.store.copy(Uuid::new_v4(), std::slice::from_ref(&place.root), Method::Overlay).unwrap();
-    let Source::Overlay { upper, work, .. } = copy.copied().remove(0).source else { panic!() };
+    let copy =
+        place.store.copy(Uuid::new_v4(), std::slice::from_ref(&place.root), CopyMethod::Overlay).unwrap();
+    let MountSource::Overlay { upper, work, .. } = copy.copied().remove(0).source else { panic!() };
     for path in [&upper, &work] {
         assert_eq!(fs::metadata(path).unwrap().uid(), 61_003);
     }
@@ -68,8 +75,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 // req: E6
 #[test]
 fn what_is_old_or_too_much_is_forgotten_and_that_is_said() {
-    let settings = Settings { quota_bytes: 3 << 20, keep_for: 100 * HOUR, ..Settings::default() };
-    let place = Place::with(settings);
+    let settings = CopySettings { quota_bytes: 3 << 20, keep_for: 100 * HOUR, ..CopySettings::default() };
+    let place = CopyFixture::with(settings);
     place.directly("for i in 1 2 3; do head -c 2000000 /dev/zero > f$i; done; echo a > a");
     let now = SystemTime::now();
     let (first, _) = place.commit("rm f1");
@@ -77,13 +84,13 @@ fn what_is_old_or_too_much_is_forgotten_and_that_is_said() {
     let tidied = place.store.tidy(now + HOUR).unwrap();
     assert_eq!(tidied.dropped.iter().map(|one| one.id).collect::<Vec<_>>(), [first]);
     assert!(tidied.kept_bytes < 3 << 20 && tidied.dropped[0].bytes > 1_900_000, "{tidied:?}");
-    let Err(fault) = place.store.undo(first, Uuid::new_v4(), Since::Refuse) else { panic!() };
+    let Err(fault) = place.store.undo(first, Uuid::new_v4(), OnConflict::Refuse) else { panic!() };
     assert!(
         fault.to_string().contains("were dropped on 2")
             && fault.to_string().contains("more than 3145728 bytes"),
         "{fault}"
     );
-    assert!(matches!(place.store.state(first).unwrap(), State::Dropped { .. }));
+    assert!(matches!(place.store.state(first).unwrap(), CopyState::Dropped { .. }));
     // One that waits goes after a day, one that somebody works with never, one that is committed when it is old.
     let (held, waiting) =
         (place.on_copy("echo b > a"), place.on_copy("echo c > a; mkdir k; touch k/k; chmod 000 k"));
@@ -95,22 +102,22 @@ fn what_is_old_or_too_much_is_forgotten_and_that_is_said() {
     let dropped = place.store.tidy(now + 101 * HOUR).unwrap().dropped;
     assert_eq!(dropped.iter().map(|one| one.id).collect::<Vec<_>>(), [second]);
     assert!(dropped[0].why.contains("100 hours"), "{dropped:?}");
-    assert_eq!(place.store.state(held.id()).unwrap(), State::Open);
+    assert_eq!(place.store.state(held.id()).unwrap(), CopyState::Open);
 }
 
 // req: E5
 #[test]
 fn scratch_stays_with_the_session_and_is_no_change() {
-    let place = Place::new();
+    let place = CopyFixture::new();
     place.directly(
         "echo > Cargo.toml; mkdir -p node_modules/.cache src other/target; echo > other/target/mine",
     );
-    let found = || scratch::find(&place.root, &Name::usual()).unwrap();
+    let found = || scratch::find(&place.root, &ScratchName::usual()).unwrap();
     // A directory that only has the name of one is not scratch.
     assert_eq!(found(), [place.root.join("node_modules/.cache")]);
     let run = |session: &str, script: &str| {
         let mut copy =
-            place.store.copy(Uuid::new_v4(), std::slice::from_ref(&place.root), Method::Overlay).unwrap();
+            place.store.copy(Uuid::new_v4(), std::slice::from_ref(&place.root), CopyMethod::Overlay).unwrap();
         let mut paths = found();
         paths.extend(place.store.scratch(session).paths().unwrap());
         paths.sort();
@@ -162,15 +169,18 @@ fn scratch_stays_with_the_session_and_is_no_change() {
 
 #[test]
 fn a_stack_that_is_too_deep_starts_over() {
-    let place = Place::with(Settings { scratch: vec![Name::new("target", &[])], ..Settings::default() });
+    let place = CopyFixture::with(CopySettings {
+        scratch: vec![ScratchName::new("target", &[])],
+        ..CopySettings::default()
+    });
     place.directly("mkdir target");
     let paths = [place.root.join("target")];
     let mut deepest = 0;
     for number in 0..scratch::DEPTH_MAX + 3 {
         let mut copy =
-            place.store.copy(Uuid::new_v4(), std::slice::from_ref(&place.root), Method::Overlay).unwrap();
+            place.store.copy(Uuid::new_v4(), std::slice::from_ref(&place.root), CopyMethod::Overlay).unwrap();
         drop(copy.with_scratch("s", &paths).unwrap());
-        let Source::Overlay { upper, lowers, .. } = copy.copied().remove(1).source else { panic!() };
+        let MountSource::Overlay { upper, lowers, .. } = copy.copied().remove(1).source else { panic!() };
         deepest = deepest.max(lowers.len());
         fs::write(upper.join(number.to_string()), "").unwrap();
         let changes = copy.changes().unwrap();
@@ -185,6 +195,6 @@ fn a_store_of_somebody_else_is_refused() {
     if rustix::process::geteuid().is_root() {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::chown(folder.path(), Some(61_004), None).unwrap();
-        assert!(matches!(Store::open(folder.path(), Settings::default()), Err(Fault::Root { .. })));
+        assert!(matches!(CopyStore::open(folder.path(), CopySettings::default()), Err(Error::Root { .. })));
     }
 }

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use byleave_copy::{Fault, Since, State};
+use byleave_copy::{CopyState, Error, OnConflict};
 use uuid::Uuid;
 
-use crate::place::{Dice, Place, differences, number, tree};
+use crate::place::{CopyFixture, SeededRng, differences, number, tree};
 
 const FILES: &str = "mkdir -p d/e; echo one > a; printf '1\\n2\\n3\\n4\\n5\\n6\\n7\\n8\\n' > b; echo x > d/x; echo y > d/e/y; ln -s a link";
 
@@ -31,38 +31,38 @@ const SINCE: [(&str, &str, &[&str]); 14] = [
 #[test]
 fn what_was_changed_since_is_a_conflict_unless_that_is_wanted() {
     for (mine, theirs, paths) in SINCE {
-        let place = Place::new();
+        let place = CopyFixture::new();
         place.directly(FILES);
         let before = tree(&place.root);
         let (id, _) = place.commit(&format!("{mine}; echo other > other"));
         place.directly(theirs);
         let since = tree(&place.root);
         let by = Uuid::new_v4();
-        let result = place.store.undo(id, by, Since::Refuse);
+        let result = place.store.undo(id, by, OnConflict::Refuse);
         if paths.is_empty() {
             result.unwrap_or_else(|fault| panic!("{mine} / {theirs}: {fault}"));
             place.directly("rm -f c");
             assert_eq!(differences(&before, &tree(&place.root)), [""; 0], "{mine} / {theirs}");
             continue;
         }
-        let Err(Fault::Conflicts(conflicts)) = result else { panic!("{mine} / {theirs}: {result:?}") };
+        let Err(Error::Conflicts(conflicts)) = result else { panic!("{mine} / {theirs}: {result:?}") };
         let found: Vec<_> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
         assert_eq!(found, paths.iter().map(|path| place.path(path)).collect::<Vec<_>>(), "{mine} / {theirs}");
         assert_eq!(differences(&since, &tree(&place.root)), [""; 0], "{mine} / {theirs}");
-        assert_eq!(place.store.state(id).unwrap(), State::Committed);
+        assert_eq!(place.store.state(id).unwrap(), CopyState::Committed);
         if conflicts.iter().any(|conflict| conflict.why.contains("directory that it was in")) {
-            assert!(place.store.undo(id, by, Since::Overwrite).is_err());
+            assert!(place.store.undo(id, by, OnConflict::Overwrite).is_err());
             continue;
         }
         place
             .store
-            .undo(id, by, Since::Overwrite)
+            .undo(id, by, OnConflict::Overwrite)
             .unwrap_or_else(|fault| panic!("{mine} / {theirs}: {fault}"));
         assert_eq!(differences(&before, &tree(&place.root)), [""; 0], "{mine} / {theirs}");
         // What was overwritten was kept: the undo of the undo has it.
         place
             .store
-            .undo(by, Uuid::new_v4(), Since::Refuse)
+            .undo(by, Uuid::new_v4(), OnConflict::Refuse)
             .unwrap_or_else(|fault| panic!("{mine} / {theirs}: {fault}"));
         assert_eq!(differences(&since, &tree(&place.root)), [""; 0], "{mine} / {theirs}");
     }
@@ -71,7 +71,7 @@ fn what_was_changed_since_is_a_conflict_unless_that_is_wanted() {
 // req: E6
 #[test]
 fn a_conflict_shows_all_three_sides() {
-    let place = Place::new();
+    let place = CopyFixture::new();
     place.directly(FILES);
     let copy = place.on_copy("sed -i s/2/two/ b");
     let mut changes = copy.changes().unwrap();
@@ -80,7 +80,7 @@ fn a_conflict_shows_all_three_sides() {
     let id = copy.id();
     drop(copy);
     place.directly("sed -i s/7/seven/ b");
-    let Err(Fault::Conflicts(conflicts)) = place.store.undo(id, Uuid::new_v4(), Since::Refuse) else {
+    let Err(Error::Conflicts(conflicts)) = place.store.undo(id, Uuid::new_v4(), OnConflict::Refuse) else {
         panic!()
     };
     let texts = conflicts[0].texts.clone().unwrap();
@@ -88,7 +88,7 @@ fn a_conflict_shows_all_three_sides() {
     // Both sides fit together: the undo without what came since.
     assert_eq!(conflicts[0].three_way().as_deref(), Some("1\n2\n3\n4\n5\n6\nseven\n8\n"));
     place.directly("sed -i s/two/zwei/ b");
-    let Err(Fault::Conflicts(conflicts)) = place.store.undo(id, Uuid::new_v4(), Since::Refuse) else {
+    let Err(Error::Conflicts(conflicts)) = place.store.undo(id, Uuid::new_v4(), OnConflict::Refuse) else {
         panic!()
     };
     let merged = conflicts[0].three_way().unwrap();
@@ -97,25 +97,25 @@ fn a_conflict_shows_all_three_sides() {
 
 #[test]
 fn undo_says_what_became_of_a_call_and_follows_undos_of_undos() {
-    let place = Place::new();
+    let place = CopyFixture::new();
     place.directly(FILES);
-    let undo = |id, by| place.store.undo(id, by, Since::Refuse);
+    let undo = |id, by| place.store.undo(id, by, OnConflict::Refuse);
     let (first, second, third, fourth) = (Uuid::new_v4(), Uuid::new_v4(), Uuid::new_v4(), Uuid::new_v4());
-    assert!(matches!(undo(first, second), Err(Fault::Missing(_))));
+    assert!(matches!(undo(first, second), Err(Error::Missing(_))));
     let copy = place.on_copy("echo mine > a");
     let waiting = copy.id();
     drop(copy);
-    assert!(matches!(undo(waiting, second), Err(Fault::Uncommitted(_))));
+    assert!(matches!(undo(waiting, second), Err(Error::Uncommitted(_))));
     let (id, changes) = place.commit("echo mine > a");
     assert_eq!(place.store.changes(id).unwrap().list[0].diff.as_deref(), Some("@@ -1 +1 @@\n-one\n+mine\n"));
     assert_eq!(place.store.changes(id).unwrap().digest(), changes.digest());
     undo(id, first).unwrap();
-    assert!(matches!(undo(id, second), Err(Fault::Undone { by, .. }) if by == first));
+    assert!(matches!(undo(id, second), Err(Error::Undone { by, .. }) if by == first));
     undo(first, second).unwrap();
     assert_eq!(fs::read_to_string(place.path("a")).unwrap(), "mine\n");
     undo(id, third).unwrap();
     assert_eq!(fs::read_to_string(place.path("a")).unwrap(), "one\n");
-    assert!(matches!(undo(id, fourth), Err(Fault::Undone { .. })));
+    assert!(matches!(undo(id, fourth), Err(Error::Undone { .. })));
 }
 
 /// A workspace like those that people have.
@@ -130,7 +130,7 @@ fn workspace(files: usize) -> String {
     )
 }
 
-fn call(dice: &mut Dice, number: usize) -> String {
+fn call(dice: &mut SeededRng, number: usize) -> String {
     let (one, other) = (dice.roll(40), dice.roll(40));
     match dice.roll(15) {
         0 => format!("find src/m{one} -name '*.txt' -exec sed -i s/file/line/ {{}} +"),
@@ -155,9 +155,9 @@ fn call(dice: &mut Dice, number: usize) -> String {
 #[test]
 fn a_workspace_comes_back_byte_for_byte_and_goes_again() {
     let (files, calls) = (number("BYLEAVE_UNDO_FILES", 1000), number("BYLEAVE_UNDO_CALLS", 20));
-    let place = Place::new();
+    let place = CopyFixture::new();
     place.directly(&workspace(files));
-    let mut dice = Dice(number("BYLEAVE_SEED", 7) as u64 | 1);
+    let mut dice = SeededRng(number("BYLEAVE_SEED", 7) as u64 | 1);
     let before = tree(&place.root);
     let mut ids = Vec::new();
     for number in 0..calls {
@@ -168,14 +168,14 @@ fn a_workspace_comes_back_byte_for_byte_and_goes_again() {
     let mut undone = Vec::new();
     for id in ids.iter().rev() {
         let by = Uuid::new_v4();
-        place.store.undo(*id, by, Since::Refuse).unwrap_or_else(|fault| panic!("undo: {fault}"));
+        place.store.undo(*id, by, OnConflict::Refuse).unwrap_or_else(|fault| panic!("undo: {fault}"));
         undone.push(by);
     }
     assert_eq!(differences(&before, &tree(&place.root)), [""; 0]);
     for id in undone.iter().rev() {
         place
             .store
-            .undo(*id, Uuid::new_v4(), Since::Refuse)
+            .undo(*id, Uuid::new_v4(), OnConflict::Refuse)
             .unwrap_or_else(|fault| panic!("undo of undo: {fault}"));
     }
     assert_eq!(differences(&after, &tree(&place.root)), [""; 0]);

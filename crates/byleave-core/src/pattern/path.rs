@@ -8,21 +8,21 @@ use std::borrow::Cow;
 use globset::{Glob, GlobBuilder};
 use unicode_normalization::UnicodeNormalization as _;
 
-use super::BadPattern;
+use super::PatternError;
 
 /// How many braces a glob may open. Each within another takes some of the stack when it is compiled, and a repository brings rules along.
 const BRACES_MAX: usize = 100;
 
 /// A glob as patterns mean it: `*` stays within one step of a path.
-pub(crate) fn glob_of(glob: &str) -> Result<Glob, BadPattern> {
+pub(crate) fn glob_of(glob: &str) -> Result<Glob, PatternError> {
     if glob.matches('{').count() > BRACES_MAX {
         let glob = glob.chars().take(BRACES_MAX).chain(['…']).collect();
-        return Err(BadPattern::Glob { glob, why: format!("more than {BRACES_MAX} braces") });
+        return Err(PatternError::Glob { glob, why: format!("more than {BRACES_MAX} braces") });
     }
     GlobBuilder::new(glob)
         .literal_separator(true)
         .build()
-        .map_err(|error| BadPattern::Glob { glob: glob.into(), why: error.kind().to_string() })
+        .map_err(|error| PatternError::Glob { glob: glob.into(), why: error.kind().to_string() })
 }
 
 /// A glob that fits this text alone.
@@ -41,15 +41,15 @@ pub(crate) fn folded(text: &str) -> Cow<'_, str> {
 
 /// What a glob is where it denies or asks.
 #[derive(Debug)]
-pub(crate) struct Wide {
+pub(crate) struct FoldedGlob {
     /// Globs over paths as they are.
     pub(crate) exact: Vec<Glob>,
     /// Globs over folded paths.
     pub(crate) folded: Vec<Glob>,
 }
 
-impl Wide {
-    pub(crate) fn new(glob: &str) -> Result<Self, BadPattern> {
+impl FoldedGlob {
+    pub(crate) fn new(glob: &str) -> Result<Self, PatternError> {
         // Whoever guards everything in a directory means the directory, too: reading it reads what is in it.
         let itself = glob.strip_suffix("/**").filter(|itself| !itself.is_empty());
         let globs: Vec<&str> = [glob].into_iter().chain(itself).collect();

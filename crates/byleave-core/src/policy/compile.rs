@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::index::{Index, IndexBuilder, RuleNo, Scratch};
-use super::rule::{Layer, PolicyFault, Rule, RuleFault};
-use super::when::{Condition, Name};
+use super::condition::{CompiledCondition, NameGlob};
+use super::index::{IndexScratch, PatternIndex, PatternIndexBuilder, RuleNumber};
+use super::rule::{Layer, PolicyError, Rule, RuleError};
+use crate::decision::Verdict;
 use crate::digest::Digest;
 use crate::effect::Effect;
-use crate::pattern::{BadPattern, Matcher, Pattern, Sense};
-use crate::ruling::Verdict;
+use crate::pattern::{MatchCertainty, Pattern, PatternError, PatternMatcher};
 
 /// Raised when the same rules begin to mean something else, so that no ruling is read back across the change.
 const ALGEBRA: &str = "4";
@@ -16,48 +16,51 @@ const ALGEBRA: &str = "4";
 /// Rules made ready to judge.
 #[derive(Debug)]
 pub struct Policy {
-    rules: Vec<Ready>,
-    index: Index,
+    rules: Vec<CompiledRule>,
+    index: PatternIndex,
     /// The rules about whole calls, which name no effect.
-    whole: Vec<RuleNo>,
+    whole: Vec<RuleNumber>,
     workspace: Option<String>,
     digest: Digest,
 }
 
 /// A rule made ready.
 #[derive(Debug)]
-pub(super) struct Ready {
+pub(super) struct CompiledRule {
     pub(super) rule: Rule,
     pub(super) place: String,
-    except: Vec<Matcher>,
-    pub(super) condition: Condition,
-    pub(super) delegate: Option<Delegate>,
+    except: Vec<PatternMatcher>,
+    pub(super) condition: CompiledCondition,
+    pub(super) delegate: Option<Delegation>,
 }
 
 /// To whom a rule lets be delegated what it forbids. For them it is an allow, and so needs a proof.
 #[derive(Debug)]
-pub(super) struct Delegate {
-    pub(super) to: Name,
-    patterns: Vec<Matcher>,
-    except: Vec<Matcher>,
+pub(super) struct Delegation {
+    pub(super) to: NameGlob,
+    patterns: Vec<PatternMatcher>,
+    except: Vec<PatternMatcher>,
 }
 
-impl Delegate {
-    fn new(rule: &Rule) -> Result<Option<Self>, BadPattern> {
+impl Delegation {
+    fn new(rule: &Rule) -> Result<Option<Self>, PatternError> {
         let Some(to) = &rule.delegate else { return Ok(None) };
         let ready = |patterns: &[Pattern], sense| {
-            patterns.iter().map(|pattern| Matcher::in_sense(pattern.clone(), sense)).collect::<Result<_, _>>()
+            patterns
+                .iter()
+                .map(|pattern| PatternMatcher::in_sense(pattern.clone(), sense))
+                .collect::<Result<_, _>>()
         };
         Ok(Some(Self {
-            to: Name::new(to)?,
-            patterns: ready(&rule.patterns, Sense::Surely)?,
-            except: ready(&rule.except, Sense::Possibly)?,
+            to: NameGlob::new(to)?,
+            patterns: ready(&rule.patterns, MatchCertainty::Surely)?,
+            except: ready(&rule.except, MatchCertainty::Possibly)?,
         }))
     }
 
     /// Whether the effect is surely one that may be delegated.
     pub(super) fn covers(&self, effect: &Effect) -> bool {
-        let any = |matchers: &[Matcher]| matchers.iter().any(|matcher| matcher.fits(effect));
+        let any = |matchers: &[PatternMatcher]| matchers.iter().any(|matcher| matcher.fits(effect));
         any(&self.patterns) && !any(&self.except)
     }
 }
@@ -67,7 +70,7 @@ impl Policy {
     ///
     /// A rule of the organisation or the user takes the place of the built-in *ask* that has its id. It can take the
     /// place of no other: a user's rule with the id of an organisation's stands beside it.
-    pub fn new(mut rules: Vec<Rule>) -> Result<Self, PolicyFault> {
+    pub fn new(mut rules: Vec<Rule>) -> Result<Self, PolicyError> {
         let digest = version(&rules);
         rules.sort_by(|a, b| (a.layer, &a.id).cmp(&(b.layer, &b.id)));
         for rule in &rules {
@@ -75,15 +78,16 @@ impl Policy {
         }
         for (one, other) in rules.iter().zip(rules.iter().skip(1)) {
             if (one.layer, &one.id) == (other.layer, &other.id) {
-                return Err(one.fault(RuleFault::Twice(other.place())));
+                return Err(one.fault(RuleError::Twice(other.place())));
             }
         }
         let rules = replace(rules)?;
-        let mut index = IndexBuilder::default();
-        let rules: Vec<Ready> =
+        let mut index = PatternIndexBuilder::default();
+        let rules: Vec<CompiledRule> =
             (0..).zip(rules).map(|(no, rule)| ready(rule, no, &mut index)).collect::<Result<_, _>>()?;
-        let index = index.build().map_err(|error| PolicyFault::TooLarge(error.to_string()))?;
-        let whole = (0..).zip(&rules).filter(|(_, ready): &(_, &Ready)| ready.rule.patterns.is_empty());
+        let index = index.build().map_err(|error| PolicyError::TooLarge(error.to_string()))?;
+        let whole =
+            (0..).zip(&rules).filter(|(_, ready): &(_, &CompiledRule)| ready.rule.patterns.is_empty());
         let whole = whole.map(|(no, _)| no).collect();
         Ok(Self { rules, index, whole, workspace: None, digest })
     }
@@ -114,7 +118,7 @@ impl Policy {
         self.rules.iter().map(|ready| &ready.rule)
     }
 
-    pub(super) fn ready(&self, no: RuleNo) -> Option<&Ready> {
+    pub(super) fn ready(&self, no: RuleNumber) -> Option<&CompiledRule> {
         self.rules.get(no as usize)
     }
 
@@ -124,12 +128,20 @@ impl Policy {
     }
 
     /// The rules about whole calls that hold, by layer and id.
-    pub(super) fn about_all(&self, holds: impl Fn(&Ready) -> bool) -> impl Iterator<Item = RuleNo> {
+    pub(super) fn about_all(
+        &self,
+        holds: impl Fn(&CompiledRule) -> bool,
+    ) -> impl Iterator<Item = RuleNumber> {
         self.whole.iter().copied().filter(move |no| self.ready(*no).is_some_and(&holds))
     }
 
     /// Finds the rules that are about the effect and hold, by layer and id.
-    pub(super) fn find(&self, holds: impl Fn(&Ready) -> bool, effect: &Effect, scratch: &mut Scratch) {
+    pub(super) fn find(
+        &self,
+        holds: impl Fn(&CompiledRule) -> bool,
+        effect: &Effect,
+        scratch: &mut IndexScratch,
+    ) {
         self.index.find(effect, scratch);
         scratch.found.extend(&self.whole);
         scratch.found.sort_unstable();
@@ -141,7 +153,7 @@ impl Policy {
 }
 
 /// Takes out the built-in asks that a rule of the organisation or the user stands in for.
-fn replace(rules: Vec<Rule>) -> Result<Vec<Rule>, PolicyFault> {
+fn replace(rules: Vec<Rule>) -> Result<Vec<Rule>, PolicyError> {
     let built_in = rules.iter().filter(|rule| rule.layer == Layer::Builtin);
     let built_in: HashMap<String, Verdict> = built_in.map(|rule| (rule.id.clone(), rule.verdict)).collect();
     let mut replaced = Vec::new();
@@ -149,23 +161,23 @@ fn replace(rules: Vec<Rule>) -> Result<Vec<Rule>, PolicyFault> {
         match built_in.get(&rule.id) {
             None => {}
             Some(Verdict::Ask) => replaced.push(rule.id.clone()),
-            Some(verdict) => return Err(rule.fault(RuleFault::NotReplaceable(*verdict))),
+            Some(verdict) => return Err(rule.fault(RuleError::NotReplaceable(*verdict))),
         }
     }
     let stays = |rule: &Rule| rule.layer != Layer::Builtin || !replaced.contains(&rule.id);
     Ok(rules.into_iter().filter(stays).collect())
 }
 
-fn ready(rule: Rule, no: RuleNo, index: &mut IndexBuilder) -> Result<Ready, PolicyFault> {
+fn ready(rule: Rule, no: RuleNumber, index: &mut PatternIndexBuilder) -> Result<CompiledRule, PolicyError> {
     for pattern in &rule.patterns {
         index.add(pattern, rule.sense(), no).map_err(|bad| rule.fault(bad))?;
     }
     let sense = rule.sense_of_except();
-    let except = rule.except.iter().cloned().map(|pattern| Matcher::in_sense(pattern, sense));
+    let except = rule.except.iter().cloned().map(|pattern| PatternMatcher::in_sense(pattern, sense));
     let except = except.collect::<Result<_, _>>().map_err(|bad| rule.fault(bad))?;
-    let condition = Condition::new(&rule.when).map_err(|bad| rule.fault(bad))?;
-    let delegate = Delegate::new(&rule).map_err(|bad| rule.fault(bad))?;
-    Ok(Ready { place: rule.place(), except, condition, delegate, rule })
+    let condition = CompiledCondition::new(&rule.when).map_err(|bad| rule.fault(bad))?;
+    let delegate = Delegation::new(&rule).map_err(|bad| rule.fault(bad))?;
+    Ok(CompiledRule { place: rule.place(), except, condition, delegate, rule })
 }
 
 fn version(rules: &[Rule]) -> Digest {

@@ -7,27 +7,27 @@ use std::cell::OnceCell;
 
 use super::builtin::builtin;
 use super::compile::Policy;
-use super::places::Places;
-use super::request::Request;
+use super::condition::RuleCondition;
+use super::path_variables::PathVariables;
+use super::request::PolicyRequest;
 use super::rule::{Example, Rule};
-use super::when::When;
+use crate::decision::Verdict;
 use crate::effect::{Effect, Plan};
 use crate::id::{AgentId, SessionId};
-use crate::manifest::{Class, Manifest};
-use crate::pattern::{Matcher, Pattern};
-use crate::ruling::Verdict;
+use crate::manifest::{Manifest, PermissionClass};
+use crate::pattern::{Pattern, PatternMatcher};
 
 /// Reads the commands that stand as examples with `run` rules.
-pub trait Examples {
+pub trait ExampleChecker {
     /// What the command would do; `None` where commands cannot be read.
     fn plan(&self, command: &str) -> Option<Plan>;
 }
 
 /// Reads no commands: examples of them are reported as not checked.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NotRead;
+pub struct SkipExamples;
 
-impl Examples for NotRead {
+impl ExampleChecker for SkipExamples {
     fn plan(&self, _command: &str) -> Option<Plan> {
         None
     }
@@ -35,7 +35,7 @@ impl Examples for NotRead {
 
 /// An example that nobody could check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unchecked {
+pub struct UncheckedExample {
     /// The rule it stands with.
     pub rule: String,
     /// The example.
@@ -43,7 +43,7 @@ pub struct Unchecked {
 }
 
 /// What came of one example.
-pub(super) enum Checked {
+pub(super) enum ExampleResult {
     /// It is as the rule says.
     Holds,
     /// It is not; why, and what to do.
@@ -53,19 +53,19 @@ pub(super) enum Checked {
 }
 
 /// A rule whose patterns are right, made ready for its examples.
-pub(super) struct Subject<'a> {
+pub(super) struct RuleUnderTest<'a> {
     rule: &'a Rule,
-    places: &'a Places<'a>,
-    patterns: Vec<Matcher>,
-    except: Vec<Matcher>,
+    places: &'a PathVariables<'a>,
+    patterns: Vec<PatternMatcher>,
+    except: Vec<PatternMatcher>,
     /// The rule beside the built-in ones, made when the first command is to be judged.
     beside_ours: OnceCell<Option<Policy>>,
 }
 
-impl<'a> Subject<'a> {
-    pub(super) fn new(rule: &'a Rule, places: &'a Places<'a>) -> Self {
+impl<'a> RuleUnderTest<'a> {
+    pub(super) fn new(rule: &'a Rule, places: &'a PathVariables<'a>) -> Self {
         let ready = |patterns: &[Pattern], sense| {
-            let matchers = patterns.iter().map(|pattern| Matcher::in_sense(pattern.clone(), sense));
+            let matchers = patterns.iter().map(|pattern| PatternMatcher::in_sense(pattern.clone(), sense));
             matchers.filter_map(Result::ok).collect()
         };
         let patterns = ready(&rule.patterns, rule.sense());
@@ -74,25 +74,30 @@ impl<'a> Subject<'a> {
     }
 
     /// Checks one example.
-    pub(super) fn check(&self, example: &Example, wanted: bool, examples: &dyn Examples) -> Checked {
+    pub(super) fn check(
+        &self,
+        example: &Example,
+        wanted: bool,
+        examples: &dyn ExampleChecker,
+    ) -> ExampleResult {
         let fits = match meant(self.rule, &example.text) {
-            Meant::Command(command) => match examples.plan(command) {
+            ParsedExample::Command(command) => match examples.plan(command) {
                 Some(plan) => self.runs(&plan),
-                None => return Checked::NotRead,
+                None => return ExampleResult::NotRead,
             },
-            Meant::Effects(effects) => Some(effects.iter().any(|effect| self.about(effect))),
+            ParsedExample::Effects(effects) => Some(effects.iter().any(|effect| self.about(effect))),
         };
-        let told = |text: &str| Checked::Fails(text.to_owned());
+        let told = |text: &str| ExampleResult::Fails(text.to_owned());
         match (fits, wanted) {
             (None, _) => told("it cannot be judged under this rule"),
-            (Some(true), true) | (Some(false), false) => Checked::Holds,
+            (Some(true), true) | (Some(false), false) => ExampleResult::Holds,
             (Some(false), true) => told("the rule does not cover it"),
             (Some(true), false) => told("the rule covers it"),
         }
     }
 
     fn about(&self, effect: &Effect) -> bool {
-        let any = |matchers: &[Matcher]| matchers.iter().any(|matcher| matcher.fits(effect));
+        let any = |matchers: &[PatternMatcher]| matchers.iter().any(|matcher| matcher.fits(effect));
         any(&self.patterns) && !any(&self.except)
     }
 
@@ -106,42 +111,42 @@ impl<'a> Subject<'a> {
         let policy = self.beside_ours.get_or_init(|| {
             let mut rules = builtin(places).ok()?;
             rules.retain(|other| other.id != rule.id);
-            rules.push(Rule { when: When::default(), ..(*rule).clone() });
+            rules.push(Rule { when: RuleCondition::default(), ..(*rule).clone() });
             Policy::new(rules).ok()
         });
         let policy = policy.as_ref()?;
         let mut manifest = Manifest::new("example", "", serde_json::Value::Null);
-        (manifest.permission_class, manifest.sensitive) = (Class::Bash, Some(false));
+        (manifest.permission_class, manifest.sensitive) = (PermissionClass::Bash, Some(false));
         let (session, agent) = (SessionId::new("example").ok()?, AgentId::new("example").ok()?);
-        let request = Request::plain(&manifest, plan, &session, &agent);
+        let request = PolicyRequest::plain(&manifest, plan, &session, &agent);
         Some(policy.rule(&request).verdict == Verdict::Allow)
     }
 }
 
-enum Meant<'a> {
+enum ParsedExample<'a> {
     Command(&'a str),
     Effects(Vec<Effect>),
 }
 
 /// What an example stands for: as it says, else a command where the rule is about runs, else every kind the rule is about.
-fn meant<'a>(rule: &Rule, text: &'a str) -> Meant<'a> {
+fn meant<'a>(rule: &Rule, text: &'a str) -> ParsedExample<'a> {
     let kinds = ["run", "read", "write", "delete", "reach", "invoke"];
     if let Some((kind, target)) = text.split_once(':')
         && kinds.contains(&kind)
     {
         let target = target.trim_start();
         return match kind {
-            "run" => Meant::Command(target),
-            kind => Meant::Effects(effect(kind, target).into_iter().collect()),
+            "run" => ParsedExample::Command(target),
+            kind => ParsedExample::Effects(effect(kind, target).into_iter().collect()),
         };
     }
     if rule.patterns.iter().any(|pattern| pattern.kind() == "run") {
-        return Meant::Command(text);
+        return ParsedExample::Command(text);
     }
     let mut effects: Vec<Effect> =
         rule.patterns.iter().filter_map(|pattern| effect(pattern.kind(), text)).collect();
     effects.dedup();
-    Meant::Effects(effects)
+    ParsedExample::Effects(effects)
 }
 
 fn effect(kind: &str, target: &str) -> Option<Effect> {

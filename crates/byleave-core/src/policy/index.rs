@@ -8,74 +8,74 @@ use std::collections::HashMap;
 use globset::{Glob, GlobSet};
 
 use crate::effect::Effect;
-use crate::host::{Address, Host, HostPattern, Ports, first_bits};
+use crate::host::{AddressNumber, HostPattern, ParsedHost, PortPattern, first_bits};
 use crate::pattern::{
-    BadPattern, Pattern, Sense, Wide, exactly_fits, folded, glob_of, holders, host_pattern, last_step,
-    run_fits,
+    FoldedGlob, MatchCertainty, Pattern, PatternError, exactly_fits, folded, glob_of, holders, host_pattern,
+    last_step, run_fits,
 };
 
 /// A rule, by its place in the policy.
-pub(super) type RuleNo = u32;
+pub(super) type RuleNumber = u32;
 
 /// Patterns by kind, and within a kind by what the effect is about.
 #[derive(Debug)]
-pub(super) struct Index {
-    read: Globs,
-    write: Globs,
-    delete: Globs,
-    invoke: Globs,
+pub(super) struct PatternIndex {
+    read: GlobIndex,
+    write: GlobIndex,
+    delete: GlobIndex,
+    invoke: GlobIndex,
     /// By directory, folded: the rules about something in it.
-    holders: HashMap<String, Vec<RuleNo>>,
-    run: Programs,
-    reach: Hosts,
+    holders: HashMap<String, Vec<RuleNumber>>,
+    run: ProgramIndex,
+    reach: HostIndex,
 }
 
 #[derive(Debug)]
-struct Globs {
+struct GlobIndex {
     exact: GlobSet,
-    exact_rules: Vec<RuleNo>,
+    exact_rules: Vec<RuleNumber>,
     folded: GlobSet,
-    folded_rules: Vec<RuleNo>,
+    folded_rules: Vec<RuleNumber>,
 }
 
 /// By the last step of the program's path, folded; then by the first word that is no option, where there is one.
-type Programs = HashMap<String, HashMap<String, Vec<Words>>>;
+type ProgramIndex = HashMap<String, HashMap<String, Vec<ArgvRule>>>;
 
 #[derive(Debug)]
-struct Words {
+struct ArgvRule {
     words: Vec<String>,
     /// And none besides.
     exactly: bool,
-    sense: Sense,
-    rule: RuleNo,
+    sense: MatchCertainty,
+    rule: RuleNumber,
 }
 
 #[derive(Debug, Default)]
-struct Hosts {
+struct HostIndex {
     /// Every host; even what can be no host, where that is denied.
-    any: Vec<Door>,
-    name: HashMap<String, Vec<Door>>,
+    any: Vec<PortRule>,
+    name: HashMap<String, Vec<PortRule>>,
     /// By domain: everything beneath it.
-    beneath: HashMap<String, Vec<Door>>,
-    net: HashMap<(u32, Address), Vec<Door>>,
+    beneath: HashMap<String, Vec<PortRule>>,
+    net: HashMap<(u32, AddressNumber), Vec<PortRule>>,
     /// The numbers of bits that nets have.
     bits: Vec<u32>,
 }
 
 /// Ports of a host that was found, and the rule about them.
 #[derive(Clone, Copy, Debug)]
-struct Door {
-    ports: Ports,
-    sense: Sense,
-    rule: RuleNo,
+struct PortRule {
+    ports: PortPattern,
+    sense: MatchCertainty,
+    rule: RuleNumber,
 }
 
-impl Door {
+impl PortRule {
     /// The rule, if the port fits and the host does as surely as the rule wants it.
-    const fn opens(&self, port: u16, is_sure: bool) -> Option<RuleNo> {
+    const fn opens(&self, port: u16, is_sure: bool) -> Option<RuleNumber> {
         let fits = match self.sense {
-            Sense::Surely => is_sure && self.ports.fit(port),
-            Sense::Possibly => self.ports.could_fit(port),
+            MatchCertainty::Surely => is_sure && self.ports.fit(port),
+            MatchCertainty::Possibly => self.ports.could_fit(port),
         };
         if fits { Some(self.rule) } else { None }
     }
@@ -83,36 +83,36 @@ impl Door {
 
 /// Room to work in, kept from effect to effect.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
+pub(super) struct IndexScratch {
     globs: Vec<usize>,
     /// The rules that were found, in order, each once.
-    pub(super) found: Vec<RuleNo>,
+    pub(super) found: Vec<RuleNumber>,
 }
 
 /// Takes patterns in, one by one.
 #[derive(Default)]
-pub(super) struct IndexBuilder {
-    read: GlobsBuilder,
-    write: GlobsBuilder,
-    delete: GlobsBuilder,
-    invoke: GlobsBuilder,
-    holders: HashMap<String, Vec<RuleNo>>,
-    run: Programs,
-    reach: Hosts,
+pub(super) struct PatternIndexBuilder {
+    read: GlobIndexBuilder,
+    write: GlobIndexBuilder,
+    delete: GlobIndexBuilder,
+    invoke: GlobIndexBuilder,
+    holders: HashMap<String, Vec<RuleNumber>>,
+    run: ProgramIndex,
+    reach: HostIndex,
 }
 
 #[derive(Default)]
-struct GlobsBuilder {
+struct GlobIndexBuilder {
     exact: Vec<Glob>,
-    exact_rules: Vec<RuleNo>,
+    exact_rules: Vec<RuleNumber>,
     folded: Vec<Glob>,
-    folded_rules: Vec<RuleNo>,
+    folded_rules: Vec<RuleNumber>,
 }
 
-impl Index {
+impl PatternIndex {
     /// Finds the rules one of whose patterns fits the effect.
-    pub(super) fn find(&self, effect: &Effect, scratch: &mut Scratch) {
-        let Scratch { globs, found } = scratch;
+    pub(super) fn find(&self, effect: &Effect, scratch: &mut IndexScratch) {
+        let IndexScratch { globs, found } = scratch;
         found.clear();
         match effect {
             Effect::Read { path } => self.read.find(path, globs, found),
@@ -130,7 +130,7 @@ impl Index {
         found.dedup();
     }
 
-    fn find_run(&self, program: &str, argv: &[String], found: &mut Vec<RuleNo>) {
+    fn find_run(&self, program: &str, argv: &[String], found: &mut Vec<RuleNumber>) {
         let called = argv.first().map_or("", String::as_str);
         let mut firsts: Vec<&str> = argv.iter().skip(1).map(String::as_str).chain([""]).collect();
         firsts.sort_unstable();
@@ -152,12 +152,12 @@ impl Index {
     }
 }
 
-impl Hosts {
-    fn find(&self, host: &str, port: u16, found: &mut Vec<RuleNo>) {
-        let host = Host::read(host);
+impl HostIndex {
+    fn find(&self, host: &str, port: u16, found: &mut Vec<RuleNumber>) {
+        let host = ParsedHost::read(host);
         found.extend(self.any.iter().filter_map(|door| door.opens(port, host.is_some())));
         let Some(host) = host else { return };
-        let mut take = |doors: Option<&Vec<Door>>, is_sure: bool| {
+        let mut take = |doors: Option<&Vec<PortRule>>, is_sure: bool| {
             found.extend(doors.into_iter().flatten().filter_map(|door| door.opens(port, is_sure)));
         };
         take(self.name.get(&host.name), true);
@@ -174,8 +174,8 @@ impl Hosts {
         }
     }
 
-    fn add(&mut self, (pattern, ports): (HostPattern, Ports), sense: Sense, rule: RuleNo) {
-        let door = Door { ports, sense, rule };
+    fn add(&mut self, (pattern, ports): (HostPattern, PortPattern), sense: MatchCertainty, rule: RuleNumber) {
+        let door = PortRule { ports, sense, rule };
         match pattern {
             HostPattern::Any => self.any.push(door),
             HostPattern::Name(name) => self.name.entry(name).or_default().push(door),
@@ -190,8 +190,8 @@ impl Hosts {
     }
 }
 
-impl Globs {
-    fn find(&self, text: &str, globs: &mut Vec<usize>, found: &mut Vec<RuleNo>) {
+impl GlobIndex {
+    fn find(&self, text: &str, globs: &mut Vec<usize>, found: &mut Vec<RuleNumber>) {
         if !self.exact.is_empty() {
             self.exact.matches_into(text, globs);
             found.extend(globs.iter().filter_map(|glob| self.exact_rules.get(*glob)));
@@ -203,9 +203,14 @@ impl Globs {
     }
 }
 
-impl IndexBuilder {
+impl PatternIndexBuilder {
     /// Takes in one pattern of a rule, or says what is wrong with it.
-    pub(super) fn add(&mut self, pattern: &Pattern, sense: Sense, rule: RuleNo) -> Result<(), BadPattern> {
+    pub(super) fn add(
+        &mut self,
+        pattern: &Pattern,
+        sense: MatchCertainty,
+        rule: RuleNumber,
+    ) -> Result<(), PatternError> {
         pattern.check()?;
         match pattern {
             Pattern::Read(glob) => self.read.add(glob, sense, rule)?,
@@ -217,18 +222,20 @@ impl IndexBuilder {
                 let mut words_of = words.iter();
                 let program = words_of.next().map_or("", |word| last_step(word));
                 let first = match sense {
-                    Sense::Surely => words_of.next(),
-                    Sense::Possibly => words_of.find(|word| !word.starts_with('-')),
+                    MatchCertainty::Surely => words_of.next(),
+                    MatchCertainty::Possibly => words_of.find(|word| !word.starts_with('-')),
                 };
                 let named = self.run.entry(folded(program).into_owned()).or_default();
                 let entry = named.entry(first.cloned().unwrap_or_default()).or_default();
-                entry.push(Words { words: words.clone(), exactly, sense, rule });
+                entry.push(ArgvRule { words: words.clone(), exactly, sense, rule });
             }
             Pattern::Reach(host) => self.reach.add(host_pattern(host)?, sense, rule),
-            Pattern::Plan(_) => return Err(BadPattern::PlanInRule),
+            Pattern::Plan(_) => return Err(PatternError::PlanInRule),
         }
-        if let (Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob), Sense::Possibly) =
-            (pattern, sense)
+        if let (
+            Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob),
+            MatchCertainty::Possibly,
+        ) = (pattern, sense)
         {
             for holder in holders(glob) {
                 self.holders.entry(holder).or_default().push(rule);
@@ -238,8 +245,8 @@ impl IndexBuilder {
     }
 
     /// Makes the index ready; an error is about all globs of one kind together.
-    pub(super) fn build(self) -> Result<Index, globset::Error> {
-        Ok(Index {
+    pub(super) fn build(self) -> Result<PatternIndex, globset::Error> {
+        Ok(PatternIndex {
             read: self.read.build()?,
             write: self.write.build()?,
             delete: self.delete.build()?,
@@ -251,12 +258,12 @@ impl IndexBuilder {
     }
 }
 
-impl GlobsBuilder {
-    fn add(&mut self, glob: &str, sense: Sense, rule: RuleNo) -> Result<(), BadPattern> {
+impl GlobIndexBuilder {
+    fn add(&mut self, glob: &str, sense: MatchCertainty, rule: RuleNumber) -> Result<(), PatternError> {
         match sense {
-            Sense::Surely => self.exact(vec![glob_of(glob)?], rule),
-            Sense::Possibly => {
-                let wide = Wide::new(glob)?;
+            MatchCertainty::Surely => self.exact(vec![glob_of(glob)?], rule),
+            MatchCertainty::Possibly => {
+                let wide = FoldedGlob::new(glob)?;
                 self.exact(wide.exact, rule);
                 self.folded(wide.folded, rule);
             }
@@ -264,26 +271,26 @@ impl GlobsBuilder {
         Ok(())
     }
 
-    fn add_name(&mut self, glob: &str, sense: Sense, rule: RuleNo) -> Result<(), BadPattern> {
+    fn add_name(&mut self, glob: &str, sense: MatchCertainty, rule: RuleNumber) -> Result<(), PatternError> {
         self.exact(vec![glob_of(glob)?], rule);
-        if sense == Sense::Possibly {
+        if sense == MatchCertainty::Possibly {
             self.folded(vec![glob_of(&folded(glob))?], rule);
         }
         Ok(())
     }
 
-    fn exact(&mut self, globs: Vec<Glob>, rule: RuleNo) {
+    fn exact(&mut self, globs: Vec<Glob>, rule: RuleNumber) {
         self.exact_rules.extend(globs.iter().map(|_| rule));
         self.exact.extend(globs);
     }
 
-    fn folded(&mut self, globs: Vec<Glob>, rule: RuleNo) {
+    fn folded(&mut self, globs: Vec<Glob>, rule: RuleNumber) {
         self.folded_rules.extend(globs.iter().map(|_| rule));
         self.folded.extend(globs);
     }
 
-    fn build(self) -> Result<Globs, globset::Error> {
-        Ok(Globs {
+    fn build(self) -> Result<GlobIndex, globset::Error> {
+        Ok(GlobIndex {
             exact: GlobSet::new(self.exact)?,
             exact_rules: self.exact_rules,
             folded: GlobSet::new(self.folded)?,

@@ -3,12 +3,12 @@
 use crate::call::{Millis, Mode};
 use crate::effect::Plan;
 use crate::id::{AgentId, SessionId};
-use crate::leave::LeaveMatcher;
 use crate::manifest::Manifest;
+use crate::standing_approval::StandingApprovalMatcher;
 
 /// What is to be judged, and all that may bear on it.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct PolicyRequest<'a> {
     /// The tool.
     pub manifest: &'a Manifest,
     /// What the call would do.
@@ -22,12 +22,12 @@ pub struct Request<'a> {
     /// Who makes the call.
     pub agent: &'a AgentId,
     /// The leaves that still have a use.
-    pub leaves: &'a [LeaveMatcher],
+    pub leaves: &'a [StandingApprovalMatcher],
     /// When.
     pub now: Millis,
 }
 
-impl<'a> Request<'a> {
+impl<'a> PolicyRequest<'a> {
     /// A call with nothing more to it: in the default mode, without leaves, by a tool that does not ask.
     pub fn plain(manifest: &'a Manifest, plan: &'a Plan, session: &'a SessionId, agent: &'a AgentId) -> Self {
         let mode = Mode::default();

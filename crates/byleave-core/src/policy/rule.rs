@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::when::When;
-use crate::pattern::{BadPattern, Pattern, Sense};
-use crate::ruling::{Cause, Verdict};
+use super::condition::RuleCondition;
+use crate::decision::{AskCause, Verdict};
+use crate::pattern::{MatchCertainty, Pattern, PatternError};
 
 /// Who wrote a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -64,7 +64,7 @@ pub struct Rule {
     /// and none of these,
     pub except: Vec<Pattern>,
     /// of calls for which this holds.
-    pub when: When,
+    pub when: RuleCondition,
     /// No leave may answer the ask.
     pub firm: bool,
     /// The ask is about great harm: no leave may answer it, and it asks in confirm-dangerous too.
@@ -102,7 +102,7 @@ impl Rule {
             verdict,
             patterns,
             except: Vec::new(),
-            when: When::default(),
+            when: RuleCondition::default(),
             firm: false,
             dangerous: false,
             guarantees: Vec::new(),
@@ -115,28 +115,28 @@ impl Rule {
     }
 
     /// How sure it must be that an effect fits: an allow needs a proof.
-    pub const fn sense(&self) -> Sense {
+    pub const fn sense(&self) -> MatchCertainty {
         match self.verdict {
-            Verdict::Allow => Sense::Surely,
-            Verdict::Ask | Verdict::Deny => Sense::Possibly,
+            Verdict::Allow => MatchCertainty::Surely,
+            Verdict::Ask | Verdict::Deny => MatchCertainty::Possibly,
         }
     }
 
     /// How sure it must be that an effect is excepted: the other way around.
-    pub const fn sense_of_except(&self) -> Sense {
+    pub const fn sense_of_except(&self) -> MatchCertainty {
         match self.verdict {
-            Verdict::Allow => Sense::Possibly,
-            Verdict::Ask | Verdict::Deny => Sense::Surely,
+            Verdict::Allow => MatchCertainty::Possibly,
+            Verdict::Ask | Verdict::Deny => MatchCertainty::Surely,
         }
     }
 
     /// The cause with which it asks; none for a deny or an allow.
-    pub fn cause(&self) -> Option<Cause> {
+    pub fn cause(&self) -> Option<AskCause> {
         match self.verdict {
             Verdict::Allow | Verdict::Deny => None,
-            Verdict::Ask if self.dangerous => Some(Cause::Dangerous),
-            Verdict::Ask if self.firm => Some(Cause::FirmRule),
-            Verdict::Ask => Some(Cause::Rule),
+            Verdict::Ask if self.dangerous => Some(AskCause::Dangerous),
+            Verdict::Ask if self.firm => Some(AskCause::FirmRule),
+            Verdict::Ask => Some(AskCause::Rule),
         }
     }
 
@@ -148,37 +148,37 @@ impl Rule {
     /// Whether it is about whole calls: it tightens, says when, and names no effect.
     fn is_about_calls(&self) -> bool {
         let tightens = self.verdict != Verdict::Allow && self.delegate.is_none();
-        tightens && self.patterns.is_empty() && self.when != When::default()
+        tightens && self.patterns.is_empty() && self.when != RuleCondition::default()
     }
 
     /// What is wrong with it taken by itself, apart from its patterns.
-    pub(super) fn check(&self) -> Result<(), RuleFault> {
+    pub(super) fn check(&self) -> Result<(), RuleError> {
         let asks = self.verdict == Verdict::Ask;
         let about = |except: &Pattern| self.patterns.iter().any(|pattern| pattern.kind() == except.kind());
         let fault = if self.id.is_empty() {
-            RuleFault::Unnamed
+            RuleError::Unnamed
         } else if self.patterns.is_empty() && !self.is_about_calls() {
-            RuleFault::NoPatterns
+            RuleError::NoPatterns
         } else if self.layer == Layer::Project && self.verdict == Verdict::Allow {
-            RuleFault::ProjectAllows
+            RuleError::ProjectAllows
         } else if self.firm && !asks {
-            RuleFault::OnlyAsk("firm")
+            RuleError::OnlyAsk("firm")
         } else if self.dangerous && !asks {
-            RuleFault::OnlyAsk("dangerous")
+            RuleError::OnlyAsk("dangerous")
         } else if self.firm && self.dangerous {
-            RuleFault::FirmTwice
+            RuleError::FirmTwice
         } else if !self.guarantees.is_empty() && self.verdict != Verdict::Allow {
-            RuleFault::GuaranteesUnused
+            RuleError::GuaranteesUnused
         } else if self.delegate.is_some() && self.verdict == Verdict::Allow {
-            RuleFault::DelegateHeld
+            RuleError::DelegateHeld
         } else if self.delegate.is_some() && self.layer == Layer::Project {
-            RuleFault::ProjectDelegates
+            RuleError::ProjectDelegates
         } else if !self.except.iter().all(about) {
-            RuleFault::ExceptUnused
+            RuleError::ExceptUnused
         } else if !self.patterns.is_empty()
             && self.patterns.iter().all(|pattern| self.except.contains(pattern))
         {
-            RuleFault::AllExcepted
+            RuleError::AllExcepted
         } else {
             return Ok(());
         };
@@ -186,8 +186,8 @@ impl Rule {
     }
 
     /// The fault, with the rule's name and place.
-    pub(super) fn fault(&self, fault: impl Into<RuleFault>) -> PolicyFault {
-        PolicyFault::Rule { id: self.id.clone(), place: self.place(), fault: fault.into() }
+    pub(super) fn fault(&self, fault: impl Into<RuleError>) -> PolicyError {
+        PolicyError::Rule { id: self.id.clone(), place: self.place(), fault: fault.into() }
     }
 
     /// Where it stands: layer, and file and line where there are any.
@@ -201,7 +201,7 @@ impl Rule {
 
 /// Why a policy cannot be used. A policy that cannot be used in full is not used at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PolicyFault {
+pub enum PolicyError {
     /// A rule is wrong.
     #[error("cannot use rule `{id}` ({place}): {fault}")]
     Rule {
@@ -210,7 +210,7 @@ pub enum PolicyFault {
         /// Where it stands: layer, file and line.
         place: String,
         /// What is wrong with it.
-        fault: RuleFault,
+        fault: RuleError,
     },
     /// A directory that the built-in rules are about is not known well enough.
     #[error("cannot make rules for the {what} `{path}`: give an absolute path without `.` and `..`")]
@@ -230,7 +230,7 @@ pub enum PolicyFault {
 
 /// What is wrong with a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RuleFault {
+pub enum RuleError {
     /// It has no id.
     #[error("it has no id; give it one")]
     Unnamed,
@@ -239,7 +239,7 @@ pub enum RuleFault {
     NoPatterns,
     /// One of its patterns is wrong.
     #[error(transparent)]
-    Pattern(#[from] BadPattern),
+    Pattern(#[from] PatternError),
     /// Its layer has another of that name.
     #[error("another rule of the same layer has this id (the other: {0}); rename one of them")]
     Twice(String),

@@ -4,16 +4,16 @@ use serde_json::json;
 
 use super::*;
 use crate::call::{Millis, Mode};
+use crate::decision::{AskCause, PolicyDecision, Verdict};
 use crate::effect::{Danger, Effect, Plan};
-use crate::id::{AgentId, LeaveId, SessionId};
-use crate::leave::{Leave, LeaveMatcher};
-use crate::manifest::{Class, Manifest, NeedsApproval};
+use crate::id::{AgentId, SessionId, StandingApprovalId};
+use crate::manifest::{ApprovalRequirement, Manifest, PermissionClass};
 use crate::pattern::Pattern;
-use crate::ruling::{Cause, Ruling, Verdict};
+use crate::standing_approval::{StandingApproval, StandingApprovalMatcher};
 
 use Verdict::{Allow, Ask, Deny};
 
-const PLACES: Places<'_> = Places {
+const PLACES: PathVariables<'_> = PathVariables {
     workspace: Some("/w"),
     home: Some("/home/u"),
     state: Some("/home/u/.local/state/byleave"),
@@ -43,11 +43,11 @@ fn globs(globs: &[&str]) -> Vec<Pattern> {
     globs.iter().map(|glob| Pattern::Write((*glob).into())).collect()
 }
 
-fn tool(class: Class, sensitive: Option<bool>) -> Manifest {
+fn tool(class: PermissionClass, sensitive: Option<bool>) -> Manifest {
     Manifest { permission_class: class, sensitive, ..Manifest::new("t", "", json!({})) }
 }
 fn plain() -> Manifest {
-    tool(Class::File, Some(false))
+    tool(PermissionClass::File, Some(false))
 }
 
 fn policy(more: Vec<Rule>) -> Policy {
@@ -57,21 +57,21 @@ fn rule(id: &str, layer: Layer, verdict: Verdict, patterns: Vec<Pattern>) -> Rul
     Rule { why: format!("{id} says {verdict:?}"), ..Rule::new(id, layer, verdict, patterns) }
 }
 
-fn leave(number: u128, scope: Vec<Pattern>) -> LeaveMatcher {
-    let id = LeaveId::new(uuid::Uuid::from_u128(number));
-    let leave = Leave { id, tool: "t".into(), scope, session: None, until: None, uses_max: None };
-    LeaveMatcher::new(leave).unwrap()
+fn leave(number: u128, scope: Vec<Pattern>) -> StandingApprovalMatcher {
+    let id = StandingApprovalId::new(uuid::Uuid::from_u128(number));
+    let leave = StandingApproval { id, tool: "t".into(), scope, session: None, until: None, uses_max: None };
+    StandingApprovalMatcher::new(leave).unwrap()
 }
 
-struct Case {
+struct TestCall {
     manifest: Manifest,
     plan: Plan,
     mode: Mode,
     tool_asks: bool,
-    leaves: Vec<LeaveMatcher>,
+    leaves: Vec<StandingApprovalMatcher>,
 }
 
-impl Case {
+impl TestCall {
     fn new(manifest: Manifest, effects: &[Effect]) -> Self {
         let reads_only = effects.iter().all(|effect| matches!(effect.kind(), "read" | "invoke"));
         let plan = Plan { effects: effects.to_vec(), reads_only, ..Plan::default() };
@@ -80,18 +80,18 @@ impl Case {
     fn mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
     }
-    fn leaves(self, leaves: Vec<LeaveMatcher>) -> Self {
+    fn leaves(self, leaves: Vec<StandingApprovalMatcher>) -> Self {
         Self { leaves, ..self }
     }
-    fn ruled(&self, policy: &Policy) -> Ruling {
+    fn ruled(&self, policy: &Policy) -> PolicyDecision {
         let session = SessionId::new("s").unwrap();
         let Self { manifest, plan, mode, tool_asks, leaves } = self;
         let (mode, tool_asks) = (*mode, *tool_asks);
         let agent = AgentId::new("a").unwrap();
         let (session, agent) = (&session, &agent);
-        policy.rule(&Request { manifest, plan, mode, tool_asks, session, agent, leaves, now: NOW })
+        policy.rule(&PolicyRequest { manifest, plan, mode, tool_asks, session, agent, leaves, now: NOW })
     }
-    fn check(&self, policy: &Policy, verdict: Verdict, causes: &[Cause]) -> Ruling {
+    fn check(&self, policy: &Policy, verdict: Verdict, causes: &[AskCause]) -> PolicyDecision {
         let ruling = self.ruled(policy);
         assert_eq!((ruling.verdict, ruling.causes().as_slice()), (verdict, causes), "{ruling:#?}");
         ruling
@@ -166,7 +166,7 @@ fn the_built_in_rules_guard_secrets_and_our_state_and_open_the_workspace() {
     ];
     for (verdict, effects) in cases {
         for effect in *effects {
-            let ruling = Case::new(plain(), std::slice::from_ref(effect)).ruled(&policy);
+            let ruling = TestCall::new(plain(), std::slice::from_ref(effect)).ruled(&policy);
             assert_eq!(ruling.verdict, *verdict, "{effect:?}");
         }
     }
@@ -175,8 +175,8 @@ fn the_built_in_rules_guard_secrets_and_our_state_and_open_the_workspace() {
 #[test]
 fn the_examples_of_the_built_in_rules_hold() {
     let file = RuleFile { name: "builtin.toml", layer: Layer::Builtin, text: BUILTIN };
-    for places in [PLACES, Places::default()] {
-        let read = super::read(&file, &places, &NotRead).unwrap();
+    for places in [PLACES, PathVariables::default()] {
+        let read = super::read(&file, &places, &SkipExamples).unwrap();
         assert!(read.checked > 30, "{}", read.checked);
         assert_eq!(read.unchecked, []);
     }
@@ -185,8 +185,10 @@ fn the_examples_of_the_built_in_rules_hold() {
 #[test]
 fn directories_are_taken_literally() {
     let check = |workspace: &str, path: &str, verdict: Verdict| {
-        let policy = Policy::builtin(&Places { workspace: Some(workspace), ..Places::default() }).unwrap();
-        let ruling = Case::new(plain(), &[read(path)]).ruled(&policy);
+        let policy =
+            Policy::builtin(&PathVariables { workspace: Some(workspace), ..PathVariables::default() })
+                .unwrap();
+        let ruling = TestCall::new(plain(), &[read(path)]).ruled(&policy);
         assert_eq!(ruling.verdict, verdict, "{workspace} / {path}");
     };
     check("/a*", "/a*/x", Allow);
@@ -198,9 +200,11 @@ fn directories_are_taken_literally() {
     check("/", "/x/y", Allow);
     check("/", "/", Allow);
     for workspace in ["", "w", "/w/", "/w/../x"] {
-        let fault = Policy::builtin(&Places { workspace: Some(workspace), ..Places::default() }).unwrap_err();
+        let fault =
+            Policy::builtin(&PathVariables { workspace: Some(workspace), ..PathVariables::default() })
+                .unwrap_err();
         assert!(fault.to_string().contains("workspace"), "{fault}");
-        assert!(Policy::builtin(&Places { state: Some(workspace), ..PLACES }).is_err());
+        assert!(Policy::builtin(&PathVariables { state: Some(workspace), ..PLACES }).is_err());
     }
 }
 
@@ -210,7 +214,7 @@ fn deny_beats_ask_beats_allow_whatever_the_layer() {
     let on = |id: &str, layer, verdict| rule(id, layer, verdict, globs(&["/w/x"]));
     let check = |rules: Vec<Rule>, verdict: Verdict, decided: &[&str]| {
         let policy = policy(rules);
-        let ruling = Case::new(plain(), &[write("/w/x")]).ruled(&policy);
+        let ruling = TestCall::new(plain(), &[write("/w/x")]).ruled(&policy);
         let named: Vec<&str> = ruling.reasons.iter().filter_map(|reason| reason.rule.as_deref()).collect();
         assert_eq!((ruling.verdict, named.as_slice()), (verdict, decided), "{ruling:#?}");
         assert_eq!(ruling.policy, policy.digest());
@@ -231,7 +235,7 @@ fn deny_beats_ask_beats_allow_whatever_the_layer() {
 fn a_reason_says_which_rule_and_where() {
     let mut ours = rule("no-lock", Layer::User, Deny, globs(&["**/*.lock"]));
     ours.origin = Some("rules.toml:7".into());
-    let case = Case::new(plain(), &[write("/w/a.lock"), read("/w/a"), write("/w/b.lock"), read("/w/b")]);
+    let case = TestCall::new(plain(), &[write("/w/a.lock"), read("/w/a"), write("/w/b.lock"), read("/w/b")]);
     let ruling = case.check(&policy(vec![ours]), Deny, &[]);
     let reason = &ruling.reasons[0];
     assert_eq!(reason.rule.as_deref(), Some("no-lock"));
@@ -245,60 +249,64 @@ fn a_reason_says_which_rule_and_where() {
 // req: P6, T6
 #[test]
 fn classes_have_their_own_fallback() {
-    let check = |class, effects: &[Effect], verdict, causes: &[Cause]| {
-        Case::new(tool(class, Some(false)), effects).check(&policy(vec![]), verdict, causes);
+    let check = |class, effects: &[Effect], verdict, causes: &[AskCause]| {
+        TestCall::new(tool(class, Some(false)), effects).check(&policy(vec![]), verdict, causes);
     };
-    check(Class::Readonly, &[invoke("t")], Allow, &[]);
-    check(Class::Readonly, &[invoke("t"), read("/w/a")], Allow, &[]);
-    check(Class::Readonly, &[invoke("t"), read("/w/.env")], Deny, &[]);
-    check(Class::Readonly, &[invoke("t"), read("/etc/passwd")], Ask, &[Cause::Default]);
+    check(PermissionClass::Readonly, &[invoke("t")], Allow, &[]);
+    check(PermissionClass::Readonly, &[invoke("t"), read("/w/a")], Allow, &[]);
+    check(PermissionClass::Readonly, &[invoke("t"), read("/w/.env")], Deny, &[]);
+    check(PermissionClass::Readonly, &[invoke("t"), read("/etc/passwd")], Ask, &[AskCause::Default]);
     // The tool's class is about the tool, not about another that it uses, and not about its writes.
-    check(Class::Readonly, &[invoke("other")], Ask, &[Cause::Default]);
-    check(Class::Readonly, &[invoke("t"), write("/w/a")], Ask, &[Cause::Default]);
-    check(Class::Generic, &[invoke("t")], Ask, &[Cause::Default]);
-    check(Class::Undeclared, &[invoke("t")], Ask, &[Cause::Default, Cause::Sensitive]);
-    check(Class::File, &[read("/w/a")], Allow, &[]);
+    check(PermissionClass::Readonly, &[invoke("other")], Ask, &[AskCause::Default]);
+    check(PermissionClass::Readonly, &[invoke("t"), write("/w/a")], Ask, &[AskCause::Default]);
+    check(PermissionClass::Generic, &[invoke("t")], Ask, &[AskCause::Default]);
+    check(PermissionClass::Undeclared, &[invoke("t")], Ask, &[AskCause::Default, AskCause::Sensitive]);
+    check(PermissionClass::File, &[read("/w/a")], Allow, &[]);
 
     // The plan's own word on reading is not enough, even where the write itself is allowed.
     let ours = || vec![rule("w", Layer::Builtin, Allow, globs(&["/w/**"]))];
     let lying = |class, sensitive, effects: &[Effect], cause| {
-        let mut case = Case::new(tool(class, sensitive), effects);
+        let mut case = TestCall::new(tool(class, sensitive), effects);
         case.plan.reads_only = true;
         case.check(&policy(ours()), Ask, &[cause]);
     };
-    lying(Class::Readonly, Some(false), &[invoke("t"), write("/w/a")], Cause::Default);
-    lying(Class::File, None, &[read("/w/a"), write("/w/a")], Cause::Sensitive);
+    lying(PermissionClass::Readonly, Some(false), &[invoke("t"), write("/w/a")], AskCause::Default);
+    lying(PermissionClass::File, None, &[read("/w/a"), write("/w/a")], AskCause::Sensitive);
 
     let named = |verdict| rule("named", Layer::User, verdict, vec![Pattern::Invoke("t".into())]);
-    for (class, verdict) in [(Class::Readonly, Deny), (Class::Generic, Allow), (Class::Undeclared, Allow)] {
-        Case::new(tool(class, Some(false)), &[invoke("t")]).check(
+    for (class, verdict) in [
+        (PermissionClass::Readonly, Deny),
+        (PermissionClass::Generic, Allow),
+        (PermissionClass::Undeclared, Allow),
+    ] {
+        TestCall::new(tool(class, Some(false)), &[invoke("t")]).check(
             &policy(vec![named(verdict)]),
             verdict,
             &[],
         );
     }
-    let readonly = Case::new(tool(Class::Readonly, Some(false)), &[invoke("t")]);
-    readonly.check(&policy(vec![named(Ask)]), Ask, &[Cause::Rule]);
+    let readonly = TestCall::new(tool(PermissionClass::Readonly, Some(false)), &[invoke("t")]);
+    readonly.check(&policy(vec![named(Ask)]), Ask, &[AskCause::Rule]);
 }
 
 // req: T5
 #[test]
 fn undeclared_is_sensitive_unless_it_is_permitted_reads_or_allowed_in_so_many_words() {
     let w = |layer| rule("w", layer, Allow, globs(&["/w/**"]));
-    let check = |sensitive, effects: &[Effect], rules: Vec<Rule>, causes: &[Cause]| {
+    let check = |sensitive, effects: &[Effect], rules: Vec<Rule>, causes: &[AskCause]| {
         let verdict = if causes.is_empty() { Allow } else { Ask };
-        Case::new(tool(Class::File, sensitive), effects).check(&policy(rules), verdict, causes);
+        TestCall::new(tool(PermissionClass::File, sensitive), effects).check(&policy(rules), verdict, causes);
     };
     check(None, &[read("/w/a")], vec![], &[]);
-    check(Some(true), &[read("/w/a")], vec![], &[Cause::Sensitive]);
-    check(None, &[read("/etc/a")], vec![], &[Cause::Default, Cause::Sensitive]);
+    check(Some(true), &[read("/w/a")], vec![], &[AskCause::Sensitive]);
+    check(None, &[read("/etc/a")], vec![], &[AskCause::Default, AskCause::Sensitive]);
     for layer in [Layer::Organisation, Layer::User, Layer::Session] {
         check(None, &[write("/w/a")], vec![w(layer)], &[]);
         check(Some(true), &[write("/w/a")], vec![w(layer)], &[]);
         // The read is allowed by a built-in rule, which is not a word about this tool.
-        check(None, &[write("/w/a"), read("/w/a")], vec![w(layer)], &[Cause::Sensitive]);
+        check(None, &[write("/w/a"), read("/w/a")], vec![w(layer)], &[AskCause::Sensitive]);
     }
-    check(None, &[write("/w/a")], vec![w(Layer::Builtin)], &[Cause::Sensitive]);
+    check(None, &[write("/w/a")], vec![w(Layer::Builtin)], &[AskCause::Sensitive]);
     check(Some(false), &[write("/w/a")], vec![w(Layer::Builtin)], &[]);
 }
 
@@ -306,14 +314,14 @@ fn undeclared_is_sensitive_unless_it_is_permitted_reads_or_allowed_in_so_many_wo
 #[test]
 fn a_tool_that_asks_is_heard_whatever_the_rules_allow() {
     let allow = rule("w", Layer::User, Allow, globs(&["/w/**"]));
-    let mut case = Case::new(plain(), &[write("/w/a")]);
+    let mut case = TestCall::new(plain(), &[write("/w/a")]);
     case.check(&policy(vec![allow.clone()]), Allow, &[]);
     case.tool_asks = true;
-    case.check(&policy(vec![allow.clone()]), Ask, &[Cause::ToolAsks]);
+    case.check(&policy(vec![allow.clone()]), Ask, &[AskCause::ToolAsks]);
     case.tool_asks = false;
-    case.manifest.needs_approval = NeedsApproval::Always;
-    case.check(&policy(vec![allow.clone()]), Ask, &[Cause::ToolAsks]);
-    case.manifest.needs_approval = NeedsApproval::Depends;
+    case.manifest.needs_approval = ApprovalRequirement::Always;
+    case.check(&policy(vec![allow.clone()]), Ask, &[AskCause::ToolAsks]);
+    case.manifest.needs_approval = ApprovalRequirement::Depends;
     case.check(&policy(vec![allow]), Allow, &[]);
 }
 
@@ -326,22 +334,22 @@ fn what_is_not_understood_is_covered_by_no_rule() {
         Pattern::Invoke("**".into()),
     ];
     let policy = policy(vec![rule("all", Layer::User, Allow, every)]);
-    let check = |effects: &[Effect], verdict, causes: &[Cause]| {
-        Case::new(plain(), effects).check(&policy, verdict, causes);
+    let check = |effects: &[Effect], verdict, causes: &[AskCause]| {
+        TestCall::new(plain(), effects).check(&policy, verdict, causes);
     };
     check(&[write("/w/a")], Allow, &[]);
-    check(&[write("/w/a"), unknown("`$X`")], Ask, &[Cause::NotUnderstood]);
-    check(&[write("/w/a"), unconfined()], Ask, &[Cause::Dangerous]);
-    check(&[], Ask, &[Cause::NotUnderstood]);
-    let silent = Case::new(tool(Class::File, None), &[]);
-    silent.check(&policy, Ask, &[Cause::Sensitive, Cause::NotUnderstood]);
-    let told = Case::new(plain(), &[unknown("s3cret"), unconfined(), write("/w/s3cret/")]).ruled(&policy);
+    check(&[write("/w/a"), unknown("`$X`")], Ask, &[AskCause::NotUnderstood]);
+    check(&[write("/w/a"), unconfined()], Ask, &[AskCause::Dangerous]);
+    check(&[], Ask, &[AskCause::NotUnderstood]);
+    let silent = TestCall::new(tool(PermissionClass::File, None), &[]);
+    silent.check(&policy, Ask, &[AskCause::Sensitive, AskCause::NotUnderstood]);
+    let told = TestCall::new(plain(), &[unknown("s3cret"), unconfined(), write("/w/s3cret/")]).ruled(&policy);
     assert!(!format!("{told:?}").contains("s3cret"), "a ruling repeats nothing of the plan: {told:#?}");
-    check(&[unknown("a"), read("/w/.env")], Deny, &[Cause::NotUnderstood]);
+    check(&[unknown("a"), read("/w/.env")], Deny, &[AskCause::NotUnderstood]);
     // A second spelling of a path would get around rules on the first.
     for path in ["", "w/a", "/w/../home/u/.ssh/id", "/w//a", "/w/a/", "/w/./a"] {
         for mode in Mode::ALL {
-            let ruling = Case::new(plain(), &[write(path)]).mode(mode).ruled(&policy);
+            let ruling = TestCall::new(plain(), &[write(path)]).mode(mode).ruled(&policy);
             assert_eq!(ruling.verdict, Deny, "{path} in {mode:?}");
         }
     }
@@ -368,17 +376,17 @@ fn modes_and_causes() {
     ];
     for (effect, verdicts) in cases {
         for (mode, verdict) in Mode::ALL.into_iter().zip(verdicts) {
-            let ruling = Case::new(plain(), std::slice::from_ref(effect)).mode(mode).ruled(&policy);
+            let ruling = TestCall::new(plain(), std::slice::from_ref(effect)).mode(mode).ruled(&policy);
             assert_eq!(ruling.verdict, *verdict, "{effect} in {mode:?}");
             assert!(!ruling.reasons.is_empty());
         }
     }
-    let passed = Case::new(plain(), &[unknown("x")]).mode(Mode::Yolo).ruled(&policy);
-    assert_eq!(passed.reasons[0].cause, Some(Cause::NotUnderstood), "what would have asked is still told");
+    let passed = TestCall::new(plain(), &[unknown("x")]).mode(Mode::Yolo).ruled(&policy);
+    assert_eq!(passed.reasons[0].cause, Some(AskCause::NotUnderstood), "what would have asked is still told");
     assert_eq!(passed.reasons[0].why, "could not be worked out; the mode `yolo` lets it pass");
-    let mut gone = Case::new(plain(), &[write("/w/ok")]);
+    let mut gone = TestCall::new(plain(), &[write("/w/ok")]);
     gone.plan.irreversible = true;
-    gone.check(&policy, Ask, &[Cause::Irreversible]);
+    gone.check(&policy, Ask, &[AskCause::Irreversible]);
 }
 
 // req: E7
@@ -417,11 +425,11 @@ fn a_rule_without_effects_is_about_whole_calls_in_its_mode_and_every_looser_one(
         &[read("/w/a"), write("/w/b"), unknown("x")],
     ];
     let about = |verdict, mode| {
-        let when = When { mode: Some(mode), ..When::default() };
+        let when = RuleCondition { mode: Some(mode), ..RuleCondition::default() };
         policy(vec![Rule { when, ..rule("whole", Layer::Organisation, verdict, Vec::new()) }])
     };
     for effects in everything {
-        let case = |mode| Case::new(plain(), effects).mode(mode);
+        let case = |mode| TestCall::new(plain(), effects).mode(mode);
         let denies = about(Deny, Mode::ConfirmDangerous);
         for (mode, is_denied) in [
             (Mode::ReadOnly, false),
@@ -436,7 +444,7 @@ fn a_rule_without_effects_is_about_whole_calls_in_its_mode_and_every_looser_one(
             assert!(!is_denied || ruling.verdict == Deny, "{effects:?} {mode:?}");
         }
         let asks = case(Mode::ConfirmSensitive).ruled(&about(Ask, Mode::ConfirmSensitive));
-        assert!(asks.verdict == Ask && asks.causes().contains(&Cause::Rule), "{effects:?}");
+        assert!(asks.verdict == Ask && asks.causes().contains(&AskCause::Rule), "{effects:?}");
     }
 }
 
@@ -447,12 +455,12 @@ fn a_leave_answers_what_it_covers_and_may_answer() {
     let policy = policy(vec![firm, dangerous, rule("ask", Layer::Project, Ask, globs(&["/w/ask"]))]);
     let all = || vec![leave(1, vec![Pattern::Write("/**".into()), Pattern::Read("/**".into())])];
     let writes = || vec![leave(2, globs(&["/**"]))];
-    let check = |case: &Case, verdict: Verdict| {
+    let check = |case: &TestCall, verdict: Verdict| {
         let ruling = case.ruled(&policy);
         assert_eq!(ruling.verdict, verdict, "{ruling:#?}");
         assert_eq!(ruling.leave.is_some(), verdict == Allow);
     };
-    let of = |effects: &[Effect]| Case::new(plain(), effects);
+    let of = |effects: &[Effect]| TestCall::new(plain(), effects);
     check(&of(&[write("/w/a")]).leaves(writes()), Allow);
     check(&of(&[write("/w/ask")]).leaves(writes()), Allow);
     check(&of(&[write("/w/a"), read("/w/b")]).leaves(writes()), Allow);
@@ -464,7 +472,7 @@ fn a_leave_answers_what_it_covers_and_may_answer() {
     check(&of(&[]).leaves(all()), Ask);
     check(&of(&[write("/w/.env")]).leaves(all()), Deny);
     // A reason about the whole call needs a leave for every effect.
-    let sensitive = |effects: &[Effect]| Case::new(tool(Class::File, Some(true)), effects);
+    let sensitive = |effects: &[Effect]| TestCall::new(tool(PermissionClass::File, Some(true)), effects);
     check(&sensitive(&[write("/w/a"), read("/w/b")]).leaves(writes()), Ask);
     check(&sensitive(&[write("/w/a"), read("/w/b")]).leaves(all()), Allow);
     check(&of(&[write("/w/a"), read("/w/b")]).mode(Mode::ConfirmAll).leaves(writes()), Ask);
@@ -479,11 +487,11 @@ fn a_leave_answers_what_it_covers_and_may_answer() {
 fn a_danger_is_asked_about_whatever_is_allowed_and_a_forbidden_one_is_denied_in_every_mode() {
     let policy = policy(vec![rule("all", Layer::User, Allow, globs(&["/w/**"]))]);
     let with = |denied: bool| {
-        let mut case = Case::new(plain(), &[write("/w/a")]).leaves(vec![leave(1, globs(&["/**"]))]);
+        let mut case = TestCall::new(plain(), &[write("/w/a")]).leaves(vec![leave(1, globs(&["/**"]))]);
         case.plan.dangers = vec![Danger { id: "harm".into(), why: "it harms".into(), denied }];
         case
     };
-    Case::new(plain(), &[write("/w/a")]).check(&policy, Allow, &[]);
+    TestCall::new(plain(), &[write("/w/a")]).check(&policy, Allow, &[]);
     for mode in [Mode::ConfirmAll, Mode::ConfirmSensitive, Mode::ConfirmDangerous] {
         assert_eq!(with(false).mode(mode).ruled(&policy).verdict, Ask, "{mode:?}");
     }
@@ -498,10 +506,11 @@ fn a_danger_is_asked_about_whatever_is_allowed_and_a_forbidden_one_is_denied_in_
 #[test]
 fn a_leave_holds_for_its_tool_session_and_time() {
     let policy = policy(vec![]);
-    let check = |change: &dyn Fn(&mut Leave), verdict| {
+    let check = |change: &dyn Fn(&mut StandingApproval), verdict| {
         let mut given = leave(1, globs(&["/w/**"])).leave().clone();
         change(&mut given);
-        let case = Case::new(plain(), &[write("/w/a")]).leaves(vec![LeaveMatcher::new(given).unwrap()]);
+        let case = TestCall::new(plain(), &[write("/w/a")])
+            .leaves(vec![StandingApprovalMatcher::new(given).unwrap()]);
         assert_eq!(case.ruled(&policy).verdict, verdict);
     };
     check(&|_| {}, Allow);
@@ -520,9 +529,9 @@ fn of_several_leaves_the_least_is_used() {
     let mut leaves = vec![wide, other, small];
     for _ in 0..3 {
         leaves.rotate_left(1);
-        let ruling = Case::new(plain(), &[write("/w/a")]).leaves(leaves.clone()).ruled(&policy);
-        assert_eq!(ruling.leave, Some(LeaveId::new(uuid::Uuid::from_u128(3))));
-        assert_eq!(ruling.causes(), [Cause::Default], "what the leave answered is still told");
+        let ruling = TestCall::new(plain(), &[write("/w/a")]).leaves(leaves.clone()).ruled(&policy);
+        assert_eq!(ruling.leave, Some(StandingApprovalId::new(uuid::Uuid::from_u128(3))));
+        assert_eq!(ruling.causes(), [AskCause::Default], "what the leave answered is still told");
     }
 }
 
@@ -533,7 +542,7 @@ fn the_guarantees_are_those_of_the_allow_that_decided() {
         ..rule(id, layer, Allow, globs(&["/w/x"]))
     };
     let check = |rules: Vec<Rule>, guarantees: &[&str]| {
-        let ruling = Case::new(plain(), &[write("/w/x")]).check(&policy(rules), Allow, &[]);
+        let ruling = TestCall::new(plain(), &[write("/w/x")]).check(&policy(rules), Allow, &[]);
         assert_eq!(ruling.guarantees, guarantees);
     };
     let ours = || allow("b", Layer::Builtin, &["network off"]);
@@ -541,7 +550,7 @@ fn the_guarantees_are_those_of_the_allow_that_decided() {
     check(vec![ours(), allow("u", Layer::User, &[])], &[]);
     check(vec![ours(), allow("u", Layer::User, &["b", "a"]), allow("u2", Layer::User, &["a"])], &["a", "b"]);
     check(vec![allow("o", Layer::Organisation, &["a"]), allow("u", Layer::User, &[])], &["a"]);
-    let denied = Case::new(plain(), &[write("/w/x"), read("/w/.env")]).ruled(&policy(vec![ours()]));
+    let denied = TestCall::new(plain(), &[write("/w/x"), read("/w/.env")]).ruled(&policy(vec![ours()]));
     assert!(denied.guarantees.is_empty(), "a deny depends on nothing");
 }
 
@@ -550,7 +559,7 @@ fn a_built_in_ask_can_be_replaced_and_nothing_else() {
     use Layer::{Builtin, Organisation, Project, Session, User};
     let on = |layer, verdict| rule("k", layer, verdict, globs(&["/w/x"]));
     let check = |rules: Vec<Rule>, verdict| {
-        let ruling = Case::new(plain(), &[write("/w/x")]).ruled(&policy(rules));
+        let ruling = TestCall::new(plain(), &[write("/w/x")]).ruled(&policy(rules));
         assert_eq!(ruling.verdict, verdict, "{ruling:#?}");
     };
     check(vec![on(Builtin, Ask), on(User, Allow)], Allow);
@@ -569,7 +578,7 @@ fn a_built_in_ask_can_be_replaced_and_nothing_else() {
 
 #[test]
 fn stricter_is_what_allows_less_and_nothing_else() {
-    let case = |leaves| Case::new(plain(), &[write("/w/a")]).leaves(leaves);
+    let case = |leaves| TestCall::new(plain(), &[write("/w/a")]).leaves(leaves);
     let given = || vec![leave(1, globs(&["/w/**"]))];
     let with = |verdict| policy(vec![rule("x", Layer::User, verdict, globs(&["/w/a"]))]);
     let guaranteed = |names: &[&str]| {
@@ -603,7 +612,7 @@ fn explaining_names_every_rule_about_an_effect() {
     let agent = AgentId::new("a").unwrap();
     let plan = Plan { effects: vec![read("/w/a"), write("/w/a")], ..Plan::default() };
     let (mode, leaves) = (Mode::default(), &[]);
-    let request = Request {
+    let request = PolicyRequest {
         manifest: &manifest,
         plan: &plan,
         mode,
@@ -634,10 +643,19 @@ fn the_workspace_boundary_holds_in_every_mode() {
         rule("tight", Layer::Project, Ask, all("/tight/**")),
     ];
     let within = policy(rules.clone()).within(PLACES.workspace);
-    let classes = [Class::File, Class::Readonly, Class::Webfetch, Class::Generic, Class::Undeclared];
-    let verdicts = |policy: &Policy, class: Class, effect: &Effect| {
+    let classes = [
+        PermissionClass::File,
+        PermissionClass::Readonly,
+        PermissionClass::Webfetch,
+        PermissionClass::Generic,
+        PermissionClass::Undeclared,
+    ];
+    let verdicts = |policy: &Policy, class: PermissionClass, effect: &Effect| {
         [ConfirmAll, ConfirmSensitive, ConfirmDangerous, Yolo].map(|mode| {
-            Case::new(tool(class, Some(false)), std::slice::from_ref(effect)).mode(mode).ruled(policy).verdict
+            TestCall::new(tool(class, Some(false)), std::slice::from_ref(effect))
+                .mode(mode)
+                .ruled(policy)
+                .verdict
         })
     };
     for effect in [read, write, delete] {
@@ -656,14 +674,14 @@ fn the_workspace_boundary_holds_in_every_mode() {
         }
     }
     // The sandbox holds commands, and without a workspace there is no boundary.
-    assert_eq!(verdicts(&within, Class::Bash, &read("/x"))[3], Allow);
-    assert_eq!(verdicts(&policy(rules.clone()), Class::File, &read("/x"))[3], Allow);
+    assert_eq!(verdicts(&within, PermissionClass::Bash, &read("/x"))[3], Allow);
+    assert_eq!(verdicts(&policy(rules.clone()), PermissionClass::File, &read("/x"))[3], Allow);
     // One path outside is enough, and nothing that was granted before is taken for the same policy.
-    let both = Case::new(plain(), &[write("/w/f"), read("/x")]).mode(Yolo).ruled(&within);
+    let both = TestCall::new(plain(), &[write("/w/f"), read("/x")]).mode(Yolo).ruled(&within);
     assert_eq!(both.verdict, Deny);
     assert_eq!(
         both.decisive().map(|reason| (reason.cause, reason.effects.clone())),
-        Some((Some(Cause::Outside), vec![1]))
+        Some((Some(AskCause::Outside), vec![1]))
     );
     let elsewhere = policy(rules.clone()).within(Some("/elsewhere"));
     assert!(within.digest() != elsewhere.digest() && within.digest() != policy(rules).digest());

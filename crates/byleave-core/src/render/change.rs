@@ -2,18 +2,18 @@
 
 use serde_json::Value;
 
-use crate::escape::Care;
+use crate::escape::EscapeLevel;
 
 use super::line::LineRole;
-use super::page::Page;
 use super::value::{self, GUTTER};
+use super::writer::RenderingBuilder;
 
 /// Writes what differs between two values. What is the same is left out; what differs is there whole.
-pub(super) fn write(page: &mut Page, before: &Value, after: &Value) {
+pub(super) fn write(page: &mut RenderingBuilder, before: &Value, after: &Value) {
     write_at(page, "", Some(before), Some(after));
 }
 
-fn write_at(page: &mut Page, path: &str, before: Option<&Value>, after: Option<&Value>) {
+fn write_at(page: &mut RenderingBuilder, path: &str, before: Option<&Value>, after: Option<&Value>) {
     if before == after || !page.is_open() {
         return;
     }
@@ -53,13 +53,13 @@ fn write_at(page: &mut Page, path: &str, before: Option<&Value>, after: Option<&
     }
 }
 
-fn title(page: &mut Page, path: &str, what: &str) {
+fn title(page: &mut RenderingBuilder, path: &str, what: &str) {
     let path = if path.is_empty() { "all of it" } else { path };
     page.line(LineRole::Change, "  ", &format!("{path} {what}"));
 }
 
 /// The lines between the common beginning and the common end: out with a minus, in with a plus.
-fn lines(page: &mut Page, before: &str, after: &str) {
+fn lines(page: &mut RenderingBuilder, before: &str, after: &str) {
     let old: Vec<&str> = before.split('\n').collect();
     let new: Vec<&str> = after.split('\n').collect();
     let same = |a: &[&str], b: &[&str]| a.iter().zip(b).take_while(|(x, y)| x == y).count();
@@ -72,7 +72,7 @@ fn lines(page: &mut Page, before: &str, after: &str) {
             if !page.is_open() {
                 return;
             }
-            let shown = page.escaped(line, Care::Text);
+            let shown = page.escaped(line, EscapeLevel::Text);
             page.line(LineRole::Change, &format!("{GUTTER}{sign}{number:>4} ┃ "), &shown);
         }
     }

@@ -5,14 +5,14 @@ use serde_json::Value;
 use crate::effect::Effect;
 
 use super::line::LineRole;
-use super::page::{Page, WARNING_GUTTER};
 use super::value;
+use super::writer::{RenderingBuilder, WARNING_GUTTER};
 
 /// The kinds in the order in which they are read.
 const KINDS: [&str; 8] = ["unknown", "unconfined", "delete", "write", "run", "reach", "invoke", "read"];
 
 /// Writes all effects under a heading that counts them.
-pub(super) fn write(page: &mut Page, verb: &str, effects: &[Effect]) {
+pub(super) fn write(page: &mut RenderingBuilder, verb: &str, effects: &[Effect]) {
     let counts: Vec<String> = KINDS
         .iter()
         .filter_map(|kind| {
@@ -43,7 +43,7 @@ pub(super) const fn changes_something(effect: &Effect) -> bool {
     !matches!(effect, Effect::Read { .. } | Effect::Invoke { .. })
 }
 
-fn write_one(page: &mut Page, place: usize, effect: &Effect) {
+fn write_one(page: &mut RenderingBuilder, place: usize, effect: &Effect) {
     let gutter = format!("{place:>5}. ");
     let loud = format!("{WARNING_GUTTER}{place:>3}. ");
     match effect {
@@ -68,13 +68,13 @@ fn write_one(page: &mut Page, place: usize, effect: &Effect) {
     }
 }
 
-fn line(page: &mut Page, gutter: &str, verb: &str, target: &str, note: &str) {
+fn line(page: &mut RenderingBuilder, gutter: &str, verb: &str, target: &str, note: &str) {
     let target = page.quoted(target);
     page.line(LineRole::Effect, gutter, &format!("{verb:<6} {target}{note}"));
 }
 
 /// The program that really runs, then its words one by one: the first of them is only what it is told to be called.
-fn run(page: &mut Page, gutter: &str, program: &str, argv: &[String]) {
+fn run(page: &mut RenderingBuilder, gutter: &str, program: &str, argv: &[String]) {
     let shown = page.quoted(program);
     if argv.iter().any(|word| word.contains('\n')) {
         page.line(LineRole::Effect, gutter, &format!("run    {shown} with the words"));

@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::change::{Change, Changes, NodeKind, Standing, What};
-use crate::escape::Care;
+use crate::escape::EscapeLevel;
+use crate::file_change::{FileChange, FileChangeKind, FileChanges, FileNodeKind, GitStatus};
+use crate::question_view::{QuestionView, RehearsalView};
 use crate::rehearsal::Rehearsal;
-use crate::sheet::{Seen, Sheet};
 
 use super::line::LineRole;
-use super::page::{Page, WARNING_GUTTER, counted};
 use super::value::{self, GUTTER};
+use super::writer::{RenderingBuilder, WARNING_GUTTER, counted};
 
 /// What is new or gone as a whole is one line if it holds more than this.
 const FOLD_MIN: usize = 12;
@@ -20,14 +20,14 @@ const FOLD_MIN: usize = 12;
 const DIFF_LINES_MAX: usize = 20_000;
 
 /// What was seen on the copy, or why nothing was.
-pub(super) fn write(page: &mut Page, sheet: &Sheet) {
+pub(super) fn write(page: &mut RenderingBuilder, sheet: &QuestionView) {
     match &sheet.seen {
         None => {}
-        Some(Seen::Not { why }) => {
+        Some(RehearsalView::Not { why }) => {
             page.heading(LineRole::Heading, "What it really does is not known: it was not run on a copy");
             value::write_text(page, LineRole::Effect, why);
         }
-        Some(Seen::Ran { rehearsal, ruling }) => {
+        Some(RehearsalView::Ran { rehearsal, ruling }) => {
             page.heading(LineRole::Heading, "What it really did, on a copy");
             ran(page, rehearsal, sheet);
             if let Some(ruling) = ruling {
@@ -41,7 +41,7 @@ pub(super) fn write(page: &mut Page, sheet: &Sheet) {
     }
 }
 
-fn ran(page: &mut Page, rehearsal: &Rehearsal, sheet: &Sheet) {
+fn ran(page: &mut RenderingBuilder, rehearsal: &Rehearsal, sheet: &QuestionView) {
     page.line(LineRole::Effect, "  ", &summary(&rehearsal.changes));
     if rehearsal.scratch > 0 {
         let files = usize::try_from(rehearsal.scratch).unwrap_or(usize::MAX);
@@ -95,17 +95,18 @@ fn ran(page: &mut Page, rehearsal: &Rehearsal, sheet: &Sheet) {
 }
 
 /// The changes in one line: what was done to how many, and how many of them only the disk has.
-pub fn summary(changes: &Changes) -> String {
+pub fn summary(changes: &FileChanges) -> String {
     if changes.is_empty() {
         return "changed nothing".to_owned();
     }
-    let mut by_what: BTreeMap<What, usize> = BTreeMap::new();
+    let mut by_what: BTreeMap<FileChangeKind, usize> = BTreeMap::new();
     let mut lost = 0;
     for change in &changes.list {
         *by_what.entry(change.what()).or_default() += 1;
-        let is_file = matches!(change.before.as_ref().map(|node| &node.kind), Some(NodeKind::File { .. }));
-        let is_gone = matches!(change.what(), What::Deleted | What::Changed) && is_file;
-        lost += usize::from(is_gone && change.standing == Standing::Untracked);
+        let is_file =
+            matches!(change.before.as_ref().map(|node| &node.kind), Some(FileNodeKind::File { .. }));
+        let is_gone = matches!(change.what(), FileChangeKind::Deleted | FileChangeKind::Changed) && is_file;
+        lost += usize::from(is_gone && change.standing == GitStatus::Untracked);
     }
     let mut words: Vec<String> = by_what.iter().map(|(what, count)| format!("{count} {what}")).collect();
     if !changes.renames.is_empty() {
@@ -117,7 +118,7 @@ pub fn summary(changes: &Changes) -> String {
     words.join(", ")
 }
 
-fn changes(page: &mut Page, changes: &Changes) {
+fn changes(page: &mut RenderingBuilder, changes: &FileChanges) {
     let from: BTreeMap<&str, &str> =
         changes.renames.iter().map(|rename| (rename.to.as_str(), rename.from.as_str())).collect();
     let gone: BTreeMap<&str, &str> =
@@ -129,7 +130,8 @@ fn changes(page: &mut Page, changes: &Changes) {
             return;
         }
         let beneath = after.iter().take_while(|inner| is_beneath(&inner.path, &change.path)).count();
-        let whole = is_directory(change) && matches!(change.what(), What::Created | What::Deleted);
+        let whole = is_directory(change)
+            && matches!(change.what(), FileChangeKind::Created | FileChangeKind::Deleted);
         if whole && beneath > FOLD_MIN {
             let inner = after.get(..beneath).unwrap_or_default();
             folded(page, change, inner);
@@ -152,7 +154,7 @@ fn changes(page: &mut Page, changes: &Changes) {
         }
         lines += count;
         for line in diff.lines() {
-            let shown = page.escaped(line, Care::Text);
+            let shown = page.escaped(line, EscapeLevel::Text);
             page.line(LineRole::Change, GUTTER, &format!("┃ {shown}"));
         }
     }
@@ -167,19 +169,19 @@ fn changes(page: &mut Page, changes: &Changes) {
 }
 
 /// One line for a directory that is new or gone with all that it holds.
-fn folded(page: &mut Page, directory: &Change, inner: &[Change]) {
+fn folded(page: &mut RenderingBuilder, directory: &FileChange, inner: &[FileChange]) {
     let path = page.quoted(&directory.path);
     let node =
-        |change: &Change| change.after.as_ref().or(change.before.as_ref()).map(|node| node.kind.clone());
+        |change: &FileChange| change.after.as_ref().or(change.before.as_ref()).map(|node| node.kind.clone());
     let bytes: u64 = inner
         .iter()
         .filter_map(|change| match node(change)? {
-            NodeKind::File { size, .. } => Some(size),
+            FileNodeKind::File { size, .. } => Some(size),
             _ => None,
         })
         .sum();
-    let untracked = inner.iter().filter(|change| change.standing == Standing::Untracked).count();
-    let tracked = inner.iter().filter(|change| change.standing == Standing::Tracked).count();
+    let untracked = inner.iter().filter(|change| change.standing == GitStatus::Untracked).count();
+    let tracked = inner.iter().filter(|change| change.standing == GitStatus::Tracked).count();
     let things = counted(inner.len(), "thing", "things");
     page.line(
         LineRole::Effect,
@@ -195,18 +197,18 @@ fn is_beneath(inner: &str, outer: &str) -> bool {
     inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
 }
 
-fn is_directory(change: &Change) -> bool {
+fn is_directory(change: &FileChange) -> bool {
     let node = change.after.as_ref().or(change.before.as_ref());
-    node.is_some_and(|node| node.kind == NodeKind::Directory)
+    node.is_some_and(|node| node.kind == FileNodeKind::Directory)
 }
 
 /// What it was and is, and who else has it.
-fn told(change: &Change) -> String {
-    let node = |kind: &NodeKind| match kind {
-        NodeKind::File { size, .. } => format!("{size} bytes"),
-        NodeKind::Directory => "directory".to_owned(),
-        NodeKind::Link { .. } => "link".to_owned(),
-        NodeKind::Special { what } => what.escape_default().to_string(),
+fn told(change: &FileChange) -> String {
+    let node = |kind: &FileNodeKind| match kind {
+        FileNodeKind::File { size, .. } => format!("{size} bytes"),
+        FileNodeKind::Directory => "directory".to_owned(),
+        FileNodeKind::Link { .. } => "link".to_owned(),
+        FileNodeKind::Special { what } => what.escape_default().to_string(),
     };
     let mut words = match (&change.before, &change.after) {
         (Some(before), Some(after)) if before.kind == after.kind && before.mode != after.mode => {
@@ -226,18 +228,19 @@ fn told(change: &Change) -> String {
         (None, Some(one)) | (Some(one), None) => vec![node(&one.kind)],
         (None, None) => Vec::new(),
     };
-    let executable = |node: &Option<crate::change::Node>| {
-        node.as_ref().is_some_and(|node| matches!(node.kind, NodeKind::File { .. }) && node.mode & 0o111 != 0)
+    let executable = |node: &Option<crate::file_change::FileNode>| {
+        node.as_ref()
+            .is_some_and(|node| matches!(node.kind, FileNodeKind::File { .. }) && node.mode & 0o111 != 0)
     };
     if change.before.is_none() && executable(&change.after) {
         words.push("can be run".to_owned());
     }
     words.push(
         match change.standing {
-            Standing::Tracked => "tracked",
-            Standing::Untracked => "untracked",
-            Standing::Ignored => "ignored",
-            Standing::Repository => "of the repository itself",
+            GitStatus::Tracked => "tracked",
+            GitStatus::Untracked => "untracked",
+            GitStatus::Ignored => "ignored",
+            GitStatus::Repository => "of the repository itself",
         }
         .to_owned(),
     );

@@ -5,10 +5,10 @@
 
 use serde_json::Value;
 
-use crate::escape::Care;
+use crate::escape::EscapeLevel;
 
 use super::line::LineRole;
-use super::page::{Page, counted};
+use super::writer::{RenderingBuilder, counted};
 
 /// The gutter of everything that comes from outside.
 pub(super) const GUTTER: &str = "  │ ";
@@ -20,12 +20,12 @@ const SHORT_BYTES: usize = 200;
 const SAME_MAX: usize = 4;
 
 /// Writes a value, whole.
-pub(super) fn write(page: &mut Page, role: LineRole, value: &Value) {
+pub(super) fn write(page: &mut RenderingBuilder, role: LineRole, value: &Value) {
     write_at(page, role, 0, "", value);
 }
 
 /// Writes a text as numbered lines, whole.
-pub(super) fn write_text(page: &mut Page, role: LineRole, text: &str) {
+pub(super) fn write_text(page: &mut RenderingBuilder, role: LineRole, text: &str) {
     numbered(page, role, 0, text);
 }
 
@@ -50,19 +50,19 @@ pub(super) fn is_too_deep(value: &Value) -> bool {
 }
 
 /// The name of a field: bare where it is a plain word, else in quotes.
-pub(super) fn key(page: &mut Page, name: &str) -> String {
+pub(super) fn key(page: &mut RenderingBuilder, name: &str) -> String {
     let is_bare = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     if !name.is_empty() && name.bytes().all(is_bare) { name.to_owned() } else { page.quoted(name) }
 }
 
-fn write_at(page: &mut Page, role: LineRole, depth: usize, label: &str, value: &Value) {
+fn write_at(page: &mut RenderingBuilder, role: LineRole, depth: usize, label: &str, value: &Value) {
     if depth > DEPTH_MAX {
         page.miss(format!("values are nested more than {DEPTH_MAX} deep"));
     }
     if !page.is_open() {
         return;
     }
-    let line = |page: &mut Page, text: &str| {
+    let line = |page: &mut RenderingBuilder, text: &str| {
         page.line(role, &gutter(depth), &format!("{label}{text}"));
     };
     match value {
@@ -107,7 +107,7 @@ fn gutter(depth: usize) -> String {
 }
 
 /// Numbered lines behind a second bar, which nothing else has: no content can pass for a field, nor for a heading.
-fn numbered(page: &mut Page, role: LineRole, depth: usize, text: &str) {
+fn numbered(page: &mut RenderingBuilder, role: LineRole, depth: usize, text: &str) {
     let mut lines = lines_of(text).zip(1_usize..).peekable();
     let digits = lines_of(text).count().to_string().len().max(3);
     let gutter = gutter(depth);
@@ -119,7 +119,7 @@ fn numbered(page: &mut Page, role: LineRole, depth: usize, text: &str) {
         while let Some((_, same)) = lines.next_if(|(next, _)| *next == line) {
             last = same;
         }
-        let shown = page.escaped(line, Care::Text);
+        let shown = page.escaped(line, EscapeLevel::Text);
         let one = |number: usize| match line {
             "" => format!("{gutter}{number:>digits$} ┃"),
             _ => format!("{gutter}{number:>digits$} ┃ "),

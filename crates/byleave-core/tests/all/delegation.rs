@@ -1,14 +1,16 @@
 //! Delegation: a sub-agent never holds more than anyone above it, but for what a rule lets be delegated to it by name.
 
 use byleave_core::call::Mode;
+use byleave_core::decision::{PolicyDecision, Verdict};
 use byleave_core::effect::{Effect, Plan};
-use byleave_core::id::{AgentId, LeaveId, SessionId};
-use byleave_core::leave::{Leave, LeaveMatcher};
-use byleave_core::manifest::{Class, Manifest};
-use byleave_core::pattern::{Matcher, Pattern, Sense};
-use byleave_core::policy::{Layer, NotRead, Places, Policy, Request, Rule, RuleFile, When, read};
-use byleave_core::ruling::{Ruling, Verdict};
-use byleave_core::session::{Ceiling, Opening};
+use byleave_core::id::{AgentId, SessionId, StandingApprovalId};
+use byleave_core::manifest::{Manifest, PermissionClass};
+use byleave_core::pattern::{MatchCertainty, Pattern, PatternMatcher};
+use byleave_core::policy::{
+    Layer, PathVariables, Policy, PolicyRequest, Rule, RuleCondition, RuleFile, SkipExamples, read,
+};
+use byleave_core::session::{Ceiling, SessionNode};
+use byleave_core::standing_approval::{StandingApproval, StandingApprovalMatcher};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -59,7 +61,7 @@ fn a_rule(verdicts: &'static [Verdict], delegates: bool) -> impl Strategy<Value 
     (select(layers), select(verdicts), vec(a_pattern(), 1..4), who, option::weighted(0.3, name()), 0..4_u8)
         .prop_map(move |(layer, verdict, patterns, (session, agent), delegate, mark)| {
             let verdict = if layer == Layer::Project { verdict.max(Verdict::Ask) } else { verdict };
-            let when = When { session, agent, ..When::default() };
+            let when = RuleCondition { session, agent, ..RuleCondition::default() };
             let mut rule = Rule { when, ..Rule::new("", layer, verdict, patterns) };
             if verdict == Verdict::Ask {
                 (rule.firm, rule.dangerous) = (mark == 1, mark == 2);
@@ -83,7 +85,7 @@ fn some_rules(delegates: bool) -> impl Strategy<Value = Vec<Rule>> {
 }
 
 /// A session and those above it, up to the top.
-fn a_lineage() -> impl Strategy<Value = Vec<Opening>> {
+fn a_lineage() -> impl Strategy<Value = Vec<SessionNode>> {
     let ceiling = (select(MODES.to_vec()), vec(a_pattern(), 0..2), vec(a_pattern(), 0..2));
     let ceiling = ceiling.prop_map(|(mode, deny, ask)| Ceiling { mode, deny, ask });
     vec((select(NAMES), ceiling), 1..5).prop_map(|levels| {
@@ -95,7 +97,7 @@ fn a_lineage() -> impl Strategy<Value = Vec<Opening>> {
         levels
             .into_iter()
             .enumerate()
-            .map(|(i, (agent, ceiling))| Opening {
+            .map(|(i, (agent, ceiling))| SessionNode {
                 session: sessions[i].clone(),
                 parent: sessions.get(i + 1).cloned(),
                 agent: AgentId::new(agent).unwrap(),
@@ -107,16 +109,22 @@ fn a_lineage() -> impl Strategy<Value = Vec<Opening>> {
 
 /// A call, whoever makes it.
 #[derive(Clone, Debug)]
-struct Deal {
+struct DelegatedCall {
     manifest: Manifest,
     plan: Plan,
     mode: Mode,
     tool_asks: bool,
-    leaves: Vec<LeaveMatcher>,
+    leaves: Vec<StandingApprovalMatcher>,
 }
 
-fn a_deal() -> impl Strategy<Value = Deal> {
-    let classes = select(vec![Class::Bash, Class::File, Class::Readonly, Class::Generic, Class::Undeclared]);
+fn a_deal() -> impl Strategy<Value = DelegatedCall> {
+    let classes = select(vec![
+        PermissionClass::Bash,
+        PermissionClass::File,
+        PermissionClass::Readonly,
+        PermissionClass::Generic,
+        PermissionClass::Undeclared,
+    ]);
     let manifest = (classes, select(vec![None, Some(false), Some(false), Some(true)]));
     let leaves = vec((vec(a_pattern(), 1..4), option::weighted(0.3, select(NAMES))), 0..3);
     let plan = (vec(an_effect(), 0..4), any::<bool>(), prop::bool::weighted(0.1));
@@ -126,26 +134,47 @@ fn a_deal() -> impl Strategy<Value = Deal> {
             let manifest = Manifest { permission_class, sensitive, ..bare };
             let leaves = (1..).zip(leaves).map(|(number, (scope, session))| {
                 let session = session.map(|name| SessionId::new(format!("{name}-0")).unwrap());
-                let id = LeaveId::new(uuid::Uuid::from_u128(number));
-                LeaveMatcher::new(Leave { id, tool: "t".into(), scope, session, until: None, uses_max: None })
-                    .unwrap()
+                let id = StandingApprovalId::new(uuid::Uuid::from_u128(number));
+                StandingApprovalMatcher::new(StandingApproval {
+                    id,
+                    tool: "t".into(),
+                    scope,
+                    session,
+                    until: None,
+                    uses_max: None,
+                })
+                .unwrap()
             });
             let plan = Plan { effects, reads_only, irreversible, ..Plan::default() };
-            Deal { manifest, plan, mode, tool_asks, leaves: leaves.collect() }
+            DelegatedCall { manifest, plan, mode, tool_asks, leaves: leaves.collect() }
         },
     )
 }
 
-impl Deal {
+impl DelegatedCall {
     /// What is said where the first of the lineage makes the call, under the name it was opened with.
-    fn ruled(&self, policy: &Policy, lineage: &[Opening]) -> Ruling {
+    fn ruled(&self, policy: &Policy, lineage: &[SessionNode]) -> PolicyDecision {
         self.ruled_as(policy, lineage, &lineage[0].session, &lineage[0].agent)
     }
 
-    fn ruled_as(&self, policy: &Policy, lineage: &[Opening], session: &SessionId, agent: &AgentId) -> Ruling {
+    fn ruled_as(
+        &self,
+        policy: &Policy,
+        lineage: &[SessionNode],
+        session: &SessionId,
+        agent: &AgentId,
+    ) -> PolicyDecision {
         let Self { manifest, plan, mode, tool_asks, leaves } = self;
-        let request =
-            Request { manifest, plan, mode: *mode, tool_asks: *tool_asks, session, agent, leaves, now: 0 };
+        let request = PolicyRequest {
+            manifest,
+            plan,
+            mode: *mode,
+            tool_asks: *tool_asks,
+            session,
+            agent,
+            leaves,
+            now: 0,
+        };
         policy.rule_in(&request, lineage)
     }
 
@@ -174,7 +203,7 @@ proptest! {
         let ruling = deal.ruled_as(&policy, &lineage, &lineage[0].session, &agent);
         for opening in &lineage {
             let fits = |pattern: &Pattern| {
-                let matcher = Matcher::in_sense(pattern.clone(), Sense::Possibly).unwrap();
+                let matcher = PatternMatcher::in_sense(pattern.clone(), MatchCertainty::Possibly).unwrap();
                 deal.plan.effects.iter().any(|effect| matcher.fits(effect))
             };
             let changes = |effect: &Effect| matches!(effect, Effect::Write { .. } | Effect::Delete { .. } | Effect::Unknown { .. });
@@ -199,7 +228,7 @@ proptest! {
         }
         // Nor more than alone, in its own mode or in that of anyone above.
         for opening in &lineage {
-            let alone = Deal { mode: opening.ceiling.mode, ..deal.clone() };
+            let alone = DelegatedCall { mode: opening.ceiling.mode, ..deal.clone() };
             let request = alone.ruled_as(&policy, &[], &lineage[0].session, &lineage[0].agent);
             prop_assert!(own >= request.verdict, "looser than in {:?}", opening.ceiling.mode);
         }
@@ -248,7 +277,7 @@ proptest! {
         let deny = Rule::new("no", Layer::Project, Verdict::Deny, vec![Pattern::Run(vec!["git".into(), "push".into()])]);
         let policy = policy(&[vec![rule], if denied { vec![deny] } else { vec![] }].concat());
         let session = |name: &str| SessionId::new(name).unwrap();
-        let opening = |name: &str, agent: &str, parent: Option<&str>| Opening {
+        let opening = |name: &str, agent: &str, parent: Option<&str>| SessionNode {
             session: session(name),
             parent: parent.map(session),
             agent: AgentId::new(agent).unwrap(),
@@ -260,9 +289,9 @@ proptest! {
             above.insert(0, opening(&format!("m{i}"), "main", Some(&parent)));
         }
         let mut manifest = Manifest::new("t", "", serde_json::json!({}));
-        (manifest.permission_class, manifest.sensitive) = (Class::Bash, Some(false));
+        (manifest.permission_class, manifest.sensitive) = (PermissionClass::Bash, Some(false));
         let plan = Plan { effects: vec![run(&["git", "push"])], ..Plan::default() };
-        let deal = Deal { manifest, plan, mode: Mode::ConfirmSensitive, tool_asks: false, leaves: vec![] };
+        let deal = DelegatedCall { manifest, plan, mode: Mode::ConfirmSensitive, tool_asks: false, leaves: vec![] };
         let as_child = |agent: &str| {
             let parent = above[0].session.to_string();
             let lineage = [vec![opening("c", agent, Some(&parent))], above.clone()].concat();
@@ -311,7 +340,7 @@ proptest! {
     #[test]
     fn read_only_denies_what_changes_and_loosens_nothing(rules in some_rules(false), lineage in a_lineage(), deal in a_deal()) {
         let policy = policy(&rules);
-        let in_mode = |mode| Deal { mode, ..deal.clone() }.ruled(&policy, &lineage);
+        let in_mode = |mode| DelegatedCall { mode, ..deal.clone() }.ruled(&policy, &lineage);
         let read_only = in_mode(Mode::ReadOnly);
         prop_assert!(read_only.verdict >= in_mode(Mode::ConfirmSensitive).verdict);
         for mode in MODES {
@@ -329,10 +358,10 @@ proptest! {
 
 #[test]
 fn delegation_is_written_in_a_policy_file_and_only_where_it_means_something() {
-    let places = Places { workspace: Some("/w"), ..Places::default() };
+    let places = PathVariables { workspace: Some("/w"), ..PathVariables::default() };
     let check = |layer: Layer, text: &str| {
         let file = RuleFile { name: "p.toml", layer, text };
-        read(&file, &places, &NotRead).map(|read| read.rules).map_err(|fault| fault.to_string())
+        read(&file, &places, &SkipExamples).map(|read| read.rules).map_err(|fault| fault.to_string())
     };
     let deny = "[[rule]]\nid = \"d\"\nverdict = \"deny\"\nrun = \"git push\"\ndelegate = \"deployer*\"";
     assert_eq!(check(Layer::User, deny).unwrap()[0].delegate.as_deref(), Some("deployer*"));
@@ -353,7 +382,7 @@ fn a_built_in_rule_that_delegates_writes_nothing_in_read_only() {
         let mut rule = Rule::new("r", Layer::Builtin, verdict, vec![Pattern::Write("/w/a".into())]);
         rule.delegate = Some("*".into());
         let id = |name: &str| SessionId::new(name).unwrap();
-        let session = |session, parent, mode| Opening {
+        let session = |session, parent, mode| SessionNode {
             session: id(session),
             parent,
             agent: AgentId::new("main").unwrap(),
@@ -362,9 +391,10 @@ fn a_built_in_rule_that_delegates_writes_nothing_in_read_only() {
         let lineage =
             [session("c", Some(id("m")), Mode::ReadOnly), session("m", None, Mode::ConfirmSensitive)];
         let mut manifest = Manifest::new("t", "", serde_json::json!({}));
-        (manifest.permission_class, manifest.sensitive) = (Class::File, Some(false));
+        (manifest.permission_class, manifest.sensitive) = (PermissionClass::File, Some(false));
         let plan = Plan { effects: vec![Effect::Write { path: "/w/a".into() }], ..Plan::default() };
-        let deal = Deal { manifest, plan, mode: Mode::ConfirmSensitive, tool_asks: false, leaves: vec![] };
+        let deal =
+            DelegatedCall { manifest, plan, mode: Mode::ConfirmSensitive, tool_asks: false, leaves: vec![] };
         assert_eq!(deal.ruled(&policy(&[rule]), &lineage).verdict, Verdict::Deny);
     }
 }

@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use byleave_core::chain::Line;
-use byleave_core::entry::{Entry, Fact};
+use byleave_core::decision::{AskCause, Verdict};
+use byleave_core::entry::{Entry, RecordEvent};
+use byleave_core::hash_chain::ChainedEntry;
 use byleave_core::outcome::Outcome;
-use byleave_core::record::{Attempt, Closing, Record};
+use byleave_core::pipeline::{NextStep, Task, next};
+use byleave_core::record::{Attempt, QuestionClosure, Record};
 use byleave_core::refusal::Code;
-use byleave_core::ruling::{Cause, Verdict};
-use byleave_core::walk::{Next, Task, next};
 
 use crate::words::{CALL, WORDS, entry_for, said};
 
@@ -21,7 +21,7 @@ use crate::words::{CALL, WORDS, entry_for, said};
 const STEPS_MAX: usize = 32;
 
 #[derive(Default)]
-struct Tally {
+struct RecordCounts {
     /// The words that are followed; every word there is, is tried everywhere.
     followed: Vec<&'static str>,
     records: u64,
@@ -107,8 +107,8 @@ fn check_every_word(followed: Vec<&'static str>) {
 
 /// Follows these words everywhere.
 #[expect(clippy::print_stdout, reason = "the figures of the proof")]
-fn check_run(followed: Vec<&'static str>) -> Tally {
-    let mut tally = Tally { followed, ..Tally::default() };
+fn check_run(followed: Vec<&'static str>) -> RecordCounts {
+    let mut tally = RecordCounts { followed, ..RecordCounts::default() };
     explore(&mut Record::new(CALL), &mut Vec::new(), &mut tally);
     println!(
         "figure: {} records ({} settled, the longest of {} entries), {} spoiled ones ({} of them read back whole)",
@@ -119,7 +119,7 @@ fn check_run(followed: Vec<&'static str>) -> Tally {
 }
 
 /// Visits a record and all that can come of it.
-fn explore(record: &mut Record, lines: &mut Vec<Line>, tally: &mut Tally) {
+fn explore(record: &mut Record, lines: &mut Vec<ChainedEntry>, tally: &mut RecordCounts) {
     tally.records += 1;
     tally.longest = tally.longest.max(record.entries().len());
     assert!(record.entries().len() <= STEPS_MAX, "does not settle: {:?}", kinds(record));
@@ -168,17 +168,17 @@ fn explore(record: &mut Record, lines: &mut Vec<Line>, tally: &mut Tally) {
 ///
 /// Nothing behind the damage is looked at any more, so putting it after every prefix is putting it in anywhere; and
 /// what the walk says of a damaged record does not depend on what the damage was, so one for each prefix is read back.
-fn spoil(record: &Record, lines: &[Line], entry: &Entry, tally: &mut Tally) {
+fn spoil(record: &Record, lines: &[ChainedEntry], entry: &Entry, tally: &mut RecordCounts) {
     let body = serde_json::to_string(entry).unwrap();
-    let link = byleave_core::chain::link(CALL, &record.head(), record.len(), &body);
-    let forged = Line::found(record.len(), body, link);
-    let all: Vec<Line> = lines.iter().cloned().chain([forged]).collect();
+    let link = byleave_core::hash_chain::link(CALL, &record.head(), record.len(), &body);
+    let forged = ChainedEntry::found(record.len(), body, link);
+    let all: Vec<ChainedEntry> = lines.iter().cloned().chain([forged]).collect();
     let spoiled = Record::read(CALL, &all);
     tally.read_back += 1;
     assert!(spoiled.damage().is_some(), "taken: {entry:?} after {:?}", kinds(record));
     assert_eq!(spoiled.entries(), record.entries(), "nothing behind the damage counts");
     let next = next(&spoiled);
-    let Next::Settle(outcome) = &next else { panic!("a spoiled record goes on: {}", said(&next)) };
+    let NextStep::Settle(outcome) = &next else { panic!("a spoiled record goes on: {}", said(&next)) };
     assert!(matches!(outcome, Outcome::Refused(_) | Outcome::Unknown(_)), "{}", said(&next));
     if !record.is_empty() {
         check(&spoiled, &next, tally);
@@ -186,40 +186,47 @@ fn spoil(record: &Record, lines: &[Line], entry: &Entry, tally: &mut Tally) {
 }
 
 /// What must hold of every record.
-fn check(record: &Record, next: &Next, tally: &mut Tally) {
-    let facts: Vec<&Fact> = record.entries().iter().map(|entry| &entry.fact).collect();
+fn check(record: &Record, next: &NextStep, tally: &mut RecordCounts) {
+    let facts: Vec<&RecordEvent> = record.entries().iter().map(|entry| &entry.fact).collect();
     match next {
-        Next::Do(Task::Execute { attempt, grant }) => {
+        NextStep::Do(Task::Execute { attempt, grant }) => {
             let Some(Attempt::Open(claim)) = record.attempt() else { panic!("execute without a claim") };
             assert_eq!(claim.attempt, *attempt);
             assert!(grant.covers(claim), "the claim rests on another grant");
             assert_consent(record);
         }
-        Next::Do(Task::Begin(_)) => assert_consent(record),
-        Next::Settle(Outcome::Completed { .. } | Outcome::Failed { .. }) => {
-            assert!(facts.iter().any(|fact| matches!(fact, Fact::Ended { .. })), "completed without an end");
+        NextStep::Do(Task::Begin(_)) => assert_consent(record),
+        NextStep::Settle(Outcome::Completed { .. } | Outcome::Failed { .. }) => {
             assert!(
-                facts.iter().any(|fact| matches!(fact, Fact::OutputReviewed(Ok(_)))),
+                facts.iter().any(|fact| matches!(fact, RecordEvent::Ended { .. })),
+                "completed without an end"
+            );
+            assert!(
+                facts.iter().any(|fact| matches!(fact, RecordEvent::OutputReviewed(Ok(_)))),
                 "output not reviewed"
             );
             assert_consent(record);
         }
-        Next::Do(_) | Next::Wait(_) | Next::Settle(_) => {}
+        NextStep::Do(_) | NextStep::Wait(_) | NextStep::Settle(_) => {}
     }
     let denied =
-        facts.iter().any(|fact| matches!(fact, Fact::Permitted(Ok(r)) if r.verdict == Verdict::Deny));
+        facts.iter().any(|fact| matches!(fact, RecordEvent::Permitted(Ok(r)) if r.verdict == Verdict::Deny));
     if denied {
-        let Next::Settle(Outcome::Refused(refusal)) = next else { panic!("a deny became {}", said(next)) };
+        let NextStep::Settle(Outcome::Refused(refusal)) = next else {
+            panic!("a deny became {}", said(next))
+        };
         assert!(matches!(refusal.code, Code::Denied | Code::Cancelled), "{refusal}");
     }
     let draft = record.draft().filter(|_| record.cancelled().is_none() && record.damage().is_none());
     let seen = draft.and_then(|draft| draft.rehearsal()).and_then(|head| head.ruling.as_ref());
     if seen.is_some_and(|ruling| ruling.verdict == Verdict::Deny) {
-        let Next::Settle(Outcome::Refused(refusal)) = next else { panic!("seen, and yet {}", said(next)) };
+        let NextStep::Settle(Outcome::Refused(refusal)) = next else {
+            panic!("seen, and yet {}", said(next))
+        };
         assert_eq!(refusal.code, Code::Denied);
     }
-    if let Next::Settle(outcome) = next {
-        let begun = facts.iter().any(|fact| matches!(fact, Fact::Begun(Ok(_))));
+    if let NextStep::Settle(outcome) = next {
+        let begun = facts.iter().any(|fact| matches!(fact, RecordEvent::Begun(Ok(_))));
         match outcome {
             Outcome::Refused(_) | Outcome::Rehearsed { .. } => assert!(!begun, "it ran: {:?}", kinds(record)),
             Outcome::Completed { .. } | Outcome::Failed { .. } | Outcome::Withheld(_) => assert!(begun),
@@ -253,15 +260,17 @@ fn assert_consent(record: &Record) {
     }
     let rehearsal = draft.rehearsal();
     let spared = rehearsal.is_some_and(|head| head.quiet && head.unclear && head.stands);
-    if spared && !terms.checkpoint && !review.holds() && ruling.causes() == [Cause::Default] {
+    if spared && !terms.checkpoint && !review.holds() && ruling.causes() == [AskCause::Default] {
         return;
     }
     let answers = record.entries().iter().filter_map(|entry| match &entry.fact {
-        Fact::Asked(Ok(question)) => Some(question),
+        RecordEvent::Asked(Ok(question)) => Some(question),
         _ => None,
     });
     let consented = answers.into_iter().any(|question| {
-        let Some(Closing::Answered { answered, .. }) = record.closing(question.id) else { return false };
+        let Some(QuestionClosure::Answered { answered, .. }) = record.closing(question.id) else {
+            return false;
+        };
         let (shown, _) = record.shown(question.id).unwrap();
         use byleave_core::question::Answer;
         match &answered.answer {

@@ -3,80 +3,86 @@
 
 use std::sync::{Arc, LazyLock};
 
+use byleave_core::approval_scopes::{ApprovalScope, ScopeWidth, offers, spares};
 use byleave_core::call::Mode;
+use byleave_core::decision::{AskCause, PolicyDecision, Verdict};
 use byleave_core::digest::Digest;
 use byleave_core::effect::{Danger, Effect, Plan};
-use byleave_core::entry::{Limits, Terms};
-use byleave_core::id::{AgentId, CallId, LeaveId, QuestionId, SessionId};
-use byleave_core::leave::{Leave, LeaveMatcher, NoLeave};
-use byleave_core::manifest::{Class, Manifest};
-use byleave_core::offer::{Breadth, Offer, offers, spares};
+use byleave_core::entry::{Limits, ResolvedTool};
+use byleave_core::id::{AgentId, CallId, QuestionId, SessionId, StandingApprovalId};
+use byleave_core::manifest::{Manifest, PermissionClass};
 use byleave_core::pattern::Pattern;
-use byleave_core::policy::{Layer, Places, Policy, Request, Rule, builtin};
+use byleave_core::policy::{Layer, PathVariables, Policy, PolicyRequest, Rule, builtin};
 use byleave_core::question::{Question, QuestionKind};
-use byleave_core::review::{ReviewNote, Said};
-use byleave_core::ruling::{Cause, Ruling, Verdict};
-use byleave_core::sheet::Sheet;
+use byleave_core::question_view::QuestionView;
+use byleave_core::review::{ReviewNote, ReviewOutcome};
+use byleave_core::standing_approval::{NotCoverable, StandingApproval, StandingApprovalMatcher};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::json;
 use uuid::Uuid;
 
-const PLACES: Places<'_> =
-    Places { workspace: Some("/w"), home: Some("/home/u"), state: Some("/state"), config: None };
+const PLACES: PathVariables<'_> =
+    PathVariables { workspace: Some("/w"), home: Some("/home/u"), state: Some("/state"), config: None };
 
 /// The built-in rules, made ready once.
 static OURS: LazyLock<Arc<Policy>> =
     LazyLock::new(|| Arc::new(Policy::new(builtin(&PLACES).unwrap()).unwrap()));
 
 /// A call that was ruled, and can be ruled again under a leave.
-struct Scene {
+struct DecidedCall {
     manifest: Manifest,
     plan: Plan,
     mode: Mode,
     policy: Arc<Policy>,
 }
 
-impl Scene {
+impl DecidedCall {
     fn new(effects: Vec<Effect>) -> Self {
         let manifest = Manifest {
             sensitive: Some(false),
-            permission_class: Class::Bash,
+            permission_class: PermissionClass::Bash,
             ..Manifest::new("t", "", json!({}))
         };
         let plan = Plan { effects, ..Plan::default() };
         Self { manifest, plan, mode: Mode::ConfirmSensitive, policy: OURS.clone() }
     }
 
-    fn ruled(&self, leaves: &[LeaveMatcher]) -> Ruling {
+    fn ruled(&self, leaves: &[StandingApprovalMatcher]) -> PolicyDecision {
         let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
-        let plain = Request::plain(&self.manifest, &self.plan, &session, &agent);
-        self.policy.rule(&Request { mode: self.mode, leaves, ..plain })
+        let plain = PolicyRequest::plain(&self.manifest, &self.plan, &session, &agent);
+        self.policy.rule(&PolicyRequest { mode: self.mode, leaves, ..plain })
     }
 
     fn asks_under(&self, scope: &[Pattern]) -> bool {
         self.ruled(&[given(scope)]).verdict != Verdict::Allow
     }
 
-    fn sheet(&self) -> Sheet {
+    fn sheet(&self) -> QuestionView {
         sheet(self.plan.clone(), self.ruled(&[]), self.mode)
     }
 
-    fn offers(&self) -> Result<Vec<Offer>, NoLeave> {
+    fn offers(&self) -> Result<Vec<ApprovalScope>, NotCoverable> {
         offers(&self.sheet())
     }
 }
 
-fn given(scope: &[Pattern]) -> LeaveMatcher {
-    let id = LeaveId::new(Uuid::from_u128(1));
-    let leave =
-        Leave { id, tool: "t".into(), scope: scope.to_vec(), session: None, until: None, uses_max: None };
-    LeaveMatcher::new(leave).unwrap()
+fn given(scope: &[Pattern]) -> StandingApprovalMatcher {
+    let id = StandingApprovalId::new(Uuid::from_u128(1));
+    let leave = StandingApproval {
+        id,
+        tool: "t".into(),
+        scope: scope.to_vec(),
+        session: None,
+        until: None,
+        uses_max: None,
+    };
+    StandingApprovalMatcher::new(leave).unwrap()
 }
 
-fn sheet(plan: Plan, ruling: Ruling, mode: Mode) -> Sheet {
-    Sheet {
+fn sheet(plan: Plan, ruling: PolicyDecision, mode: Mode) -> QuestionView {
+    QuestionView {
         question: Question {
             id: QuestionId::new(Uuid::from_u128(7)),
             kind: QuestionKind::Approval,
@@ -89,7 +95,7 @@ fn sheet(plan: Plan, ruling: Ruling, mode: Mode) -> Sheet {
         lineage: Vec::new(),
         cwd: "/w".into(),
         mode,
-        terms: Terms {
+        terms: ResolvedTool {
             tool: "t".into(),
             manifest: Digest::of(b"manifest"),
             operation: "execute".into(),
@@ -128,16 +134,16 @@ fn reach(host: &str, port: u16) -> Effect {
     Effect::Reach { host: host.into(), port }
 }
 
-fn words(effects: Vec<Effect>) -> Vec<(Breadth, String)> {
-    let offers = Scene::new(effects).offers().unwrap();
+fn words(effects: Vec<Effect>) -> Vec<(ScopeWidth, String)> {
+    let offers = DecidedCall::new(effects).offers().unwrap();
     offers.into_iter().map(|offer| (offer.breadth, offer.words)).collect()
 }
 
 #[test]
 fn the_narrowest_comes_first_and_each_is_said_in_words() {
-    let check = |effects: Vec<Effect>, wanted: &[(Breadth, &str)]| {
+    let check = |effects: Vec<Effect>, wanted: &[(ScopeWidth, &str)]| {
         let found = words(effects);
-        let found: Vec<(Breadth, &str)> =
+        let found: Vec<(ScopeWidth, &str)> =
             found.iter().map(|(breadth, words)| (*breadth, words.as_str())).collect();
         assert_eq!(found, wanted);
     };
@@ -145,15 +151,15 @@ fn the_narrowest_comes_first_and_each_is_said_in_words() {
         vec![run("/usr/bin/cargo", "cargo test --lib"), reach("example.org", 443)],
         &[
             (
-                Breadth::Exact,
+                ScopeWidth::Exact,
                 "run `/usr/bin/cargo test --lib` and nothing more; reach `example.org` at port 443",
             ),
             (
-                Breadth::Program,
+                ScopeWidth::Program,
                 "run `cargo test …`, with whatever words after these; reach `example.org` at port 443",
             ),
             (
-                Breadth::Host,
+                ScopeWidth::Host,
                 "run `cargo test …`, with whatever words after these; reach `example.org` at the ports of the web, 80 and 443",
             ),
         ],
@@ -161,20 +167,20 @@ fn the_narrowest_comes_first_and_each_is_said_in_words() {
     check(
         vec![write("/w/notes/a b.md"), write("/w/notes/c\u{202e}.md")],
         &[
-            (Breadth::Exact, "write `/w/notes/a b.md`, `/w/notes/c⟨U+202E⟩.md`"),
-            (Breadth::Directory, "write anything directly in `/w/notes`"),
-            (Breadth::Workspace, "write anything beneath `/w`"),
+            (ScopeWidth::Exact, "write `/w/notes/a b.md`, `/w/notes/c⟨U+202E⟩.md`"),
+            (ScopeWidth::Directory, "write anything directly in `/w/notes`"),
+            (ScopeWidth::Workspace, "write anything beneath `/w`"),
         ],
     );
     let invoke = Effect::Invoke { tool: "mcp_a_x".into() };
-    check(vec![invoke], &[(Breadth::Tool, "use the tool `mcp_a_x`, with whatever arguments")]);
+    check(vec![invoke], &[(ScopeWidth::Tool, "use the tool `mcp_a_x`, with whatever arguments")]);
     // What lies outside of the workspace is never widened to a directory that holds it.
-    check(vec![write("/x.md")], &[(Breadth::Exact, "write `/x.md`")]);
+    check(vec![write("/x.md")], &[(ScopeWidth::Exact, "write `/x.md`")]);
     check(
         vec![reach("example.org", 22)],
         &[
-            (Breadth::Exact, "reach `example.org` at port 22"),
-            (Breadth::Host, "reach `example.org` at any port"),
+            (ScopeWidth::Exact, "reach `example.org` at port 22"),
+            (ScopeWidth::Host, "reach `example.org` at any port"),
         ],
     );
 }
@@ -184,7 +190,7 @@ fn the_narrowest_comes_first_and_each_is_said_in_words() {
 fn a_leave_on_one_rm_is_not_one_for_rm() {
     let effects =
         vec![run("/usr/bin/git", "git status"), run("/usr/bin/rm", "rm -rf ./tmp"), delete("/w/tmp")];
-    let offers = Scene::new(effects).offers().unwrap();
+    let offers = DecidedCall::new(effects).offers().unwrap();
     for offer in &offers {
         let leave = given(&offer.scope);
         for other in ["rm -rf /home/u", "rm -rf ./tmp ./src", "rm -rf ./tmp --no-preserve-root", "rm x", "rm"]
@@ -214,7 +220,7 @@ fn what_runs_anything_is_offered_as_it_is_or_not_at_all() {
         ("/usr/bin/gh", "gh api"),
     ] {
         let argv: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let Ok(offers) = Scene::new(vec![run(program, line)]).offers() else { continue };
+        let Ok(offers) = DecidedCall::new(vec![run(program, line)]).offers() else { continue };
         for offer in &offers {
             assert!(offer.scope.iter().all(|pattern| matches!(pattern, Pattern::Exactly(_))));
             let more =
@@ -222,8 +228,8 @@ fn what_runs_anything_is_offered_as_it_is_or_not_at_all() {
             assert!(!given(&offer.scope).covers(&more), "{line}: {offer:?}");
         }
     }
-    let scene = Scene::new(vec![run("/usr/bin/tidy", "tidy out"), write("/w/out")]);
-    assert!(scene.offers().unwrap().iter().all(|offer| offer.breadth != Breadth::Program));
+    let scene = DecidedCall::new(vec![run("/usr/bin/tidy", "tidy out"), write("/w/out")]);
+    assert!(scene.offers().unwrap().iter().all(|offer| offer.breadth != ScopeWidth::Program));
 }
 
 // `git checkout -b x` makes a branch; a leave for `git checkout …` let `git checkout -- '*'` throw away uncommitted work.
@@ -253,7 +259,7 @@ fn the_first_words_stand_for_no_form_that_does_more() {
         ("terraform plan", &["terraform plan -destroy", "terraform apply"]),
     ] {
         let program = format!("/usr/bin/{}", shown.split(' ').next().unwrap());
-        let offers = Scene::new(vec![run(&program, shown)]).offers().unwrap();
+        let offers = DecidedCall::new(vec![run(&program, shown)]).offers().unwrap();
         for offer in &offers {
             assert!(given(&offer.scope).covers(&run(&program, shown)), "{shown}: {offer:?}");
             for other in others {
@@ -267,16 +273,16 @@ fn the_first_words_stand_for_no_form_that_does_more() {
         ("gh pr view 1", "gh pr view 2 --comments"),
     ] {
         let program = format!("/usr/bin/{}", shown.split(' ').next().unwrap());
-        let offers = Scene::new(vec![run(&program, shown)]).offers().unwrap();
-        let covers = |offer: &Offer| given(&offer.scope).covers(&run(&program, other));
+        let offers = DecidedCall::new(vec![run(&program, shown)]).offers().unwrap();
+        let covers = |offer: &ApprovalScope| given(&offer.scope).covers(&run(&program, other));
         assert!(offers.iter().any(covers), "{other}: {offers:?}");
     }
 }
 
 /// `find . -name '*.o' -delete` and its like: the effect is on the directory, and stands for something beneath it.
-fn somewhere(line: &str, effect: Effect) -> Scene {
+fn somewhere(line: &str, effect: Effect) -> DecidedCall {
     let program = format!("/usr/bin/{}", line.split(' ').next().unwrap());
-    let mut scene = Scene::new(vec![run(&program, line), effect.clone()]);
+    let mut scene = DecidedCall::new(vec![run(&program, line), effect.clone()]);
     scene.plan.beneath = vec![effect];
     scene
 }
@@ -287,7 +293,7 @@ fn something_beneath_a_directory_is_offered_as_the_very_same_command_only() {
     let shown = somewhere("find . -name *.o -delete", delete("/w"));
     let offers = shown.offers().unwrap();
     let [offer] = offers.as_slice() else { panic!("{offers:?}") };
-    assert_eq!(offer.breadth, Breadth::Exact);
+    assert_eq!(offer.breadth, ScopeWidth::Exact);
     assert_eq!(
         offer.words,
         "this very command and no other: run `/usr/bin/find . -name '*.o' -delete`; delete something beneath `/w`"
@@ -298,9 +304,9 @@ fn something_beneath_a_directory_is_offered_as_the_very_same_command_only() {
         (somewhere("find . -delete", delete("/w")), "other words"),
         (somewhere("find . -name *.o -delete", delete("/w/src")), "another place"),
         (somewhere("find . -name *.o -delete", write("/w")), "another effect"),
-        (Scene::new(vec![delete("/w")]), "the whole directory"),
+        (DecidedCall::new(vec![delete("/w")]), "the whole directory"),
         (
-            Scene::new(vec![run("/usr/bin/rm", "rm -r /w"), delete("/w")]),
+            DecidedCall::new(vec![run("/usr/bin/rm", "rm -r /w"), delete("/w")]),
             "the whole directory, by another program",
         ),
     ] {
@@ -316,14 +322,14 @@ fn something_beneath_a_directory_is_offered_as_the_very_same_command_only() {
 fn what_the_words_do_not_tell_apart_is_not_offered_at_all() {
     // A word that is known only when it runs: the next time it is another.
     let unknown = somewhere("find . -name … -delete", delete("/w"));
-    assert!(matches!(unknown.offers(), Err(NoLeave::NotSayable(_))));
+    assert!(matches!(unknown.offers(), Err(NotCoverable::NotSayable(_))));
     // A tool whose arguments are not among its effects.
-    let mut silent = Scene::new(vec![delete("/w/a")]);
+    let mut silent = DecidedCall::new(vec![delete("/w/a")]);
     silent.plan.beneath = vec![delete("/w/a")];
-    assert!(matches!(silent.offers(), Err(NoLeave::NotSayable(_))));
+    assert!(matches!(silent.offers(), Err(NotCoverable::NotSayable(_))));
     let mut long = somewhere("find . -delete", delete("/w"));
     long.plan.effects.extend((0..300).map(|number| delete(&format!("/w/{number}"))));
-    assert!(matches!(long.offers(), Err(NoLeave::NotSayable(_))));
+    assert!(matches!(long.offers(), Err(NotCoverable::NotSayable(_))));
 }
 
 // A leave that was given before effects were marked, or for a path that has become a directory since.
@@ -347,31 +353,32 @@ fn a_path_alone_covers_nothing_beneath_it() {
         assert_eq!(!scene.asks_under(&scope), spared, "{globs:?}");
         assert_eq!(spares(&scene.sheet(), &scope).is_ok(), spared, "{globs:?}");
     }
-    let named = Scene::new(vec![delete("/w/a")]);
+    let named = DecidedCall::new(vec![delete("/w/a")]);
     assert!(!named.asks_under(&[Pattern::Delete("/w/a".into())]), "a directory that was named");
 }
 
 #[test]
 fn where_a_leave_would_not_help_it_is_said_why() {
-    let mut scene = Scene::new(vec![write("/w/a")]);
-    let check = |sheet: &Sheet, wanted: NoLeave| assert_eq!(offers(sheet).unwrap_err(), wanted);
+    let mut scene = DecidedCall::new(vec![write("/w/a")]);
+    let check = |sheet: &QuestionView, wanted: NotCoverable| assert_eq!(offers(sheet).unwrap_err(), wanted);
     let mut question = scene.sheet();
     question.question.kind = QuestionKind::Checkpoint;
-    check(&question, NoLeave::Checkpoint);
+    check(&question, NotCoverable::Checkpoint);
     question.question.kind = QuestionKind::Release;
-    check(&question, NoLeave::Result);
+    check(&question, NotCoverable::Result);
     let mut held = scene.sheet();
-    held.notes = vec![ReviewNote { reviewer: "r".into(), said: Said::Held, why: None, cached: false }];
-    check(&held, NoLeave::Held("r".into()));
+    held.notes =
+        vec![ReviewNote { reviewer: "r".into(), said: ReviewOutcome::Held, why: None, cached: false }];
+    check(&held, NotCoverable::Held("r".into()));
     scene.plan.irreversible = true;
-    assert!(matches!(scene.offers(), Err(NoLeave::Cause { cause: Cause::Irreversible, .. })));
+    assert!(matches!(scene.offers(), Err(NotCoverable::Cause { cause: AskCause::Irreversible, .. })));
     scene.plan.irreversible = false;
     scene.plan.dangers = vec![Danger { id: "d".into(), why: "it burns".into(), denied: false }];
     let said = scene.offers().unwrap_err().to_string();
     assert_eq!(said, "what could do great harm is asked about every time: it burns");
-    let scene = Scene::new(vec![write("/w/a"), write("/w/b")]);
+    let scene = DecidedCall::new(vec![write("/w/a"), write("/w/b")]);
     let narrow = spares(&scene.sheet(), &[Pattern::Write("/w/a".into())]);
-    assert_eq!(narrow, Err(NoLeave::Uncovered("write /w/b".into())));
+    assert_eq!(narrow, Err(NotCoverable::Uncovered("write /w/b".into())));
     for effects in [
         vec![Effect::Unknown { why: "x".into() }],
         vec![Effect::Unconfined { guarantee: "x".into() }],
@@ -380,7 +387,7 @@ fn where_a_leave_would_not_help_it_is_said_why() {
         vec![reach("example.org", 0)],
         vec![run("nowhere", "nowhere x")],
     ] {
-        let scene = Scene::new(effects);
+        let scene = DecidedCall::new(effects);
         let said = scene.offers();
         assert!(said.is_err(), "{:?}: {said:?}", scene.plan);
     }
@@ -421,13 +428,16 @@ fn an_effect() -> impl Strategy<Value = Effect> {
     ]
 }
 
-fn a_scene() -> impl Strategy<Value = Scene> {
+fn a_scene() -> impl Strategy<Value = DecidedCall> {
     let rules = vec((an_effect(), select(vec![Verdict::Ask, Verdict::Allow]), 0..4_u8), 0..4);
-    let manifest = (select(vec![None, Some(true), Some(false)]), select(vec![Class::Bash, Class::Generic]));
+    let manifest = (
+        select(vec![None, Some(true), Some(false)]),
+        select(vec![PermissionClass::Bash, PermissionClass::Generic]),
+    );
     let modes = select(vec![Mode::ConfirmSensitive, Mode::ConfirmAll, Mode::ConfirmDangerous]);
     (vec(an_effect(), 0..5), rules, manifest, modes, prop::bool::weighted(0.1)).prop_map(
         |(effects, rules, (sensitive, permission_class), mode, irreversible)| {
-            let mut scene = Scene::new(effects);
+            let mut scene = DecidedCall::new(effects);
             let rules = (0..).zip(rules).filter_map(|(number, (effect, verdict, mark))| {
                 let pattern = match effect {
                     Effect::Run { argv, .. } => Pattern::Run(argv),
@@ -450,7 +460,7 @@ fn a_scene() -> impl Strategy<Value = Scene> {
 }
 
 /// Whether an offer's words speak of an effect, by another way than its patterns.
-fn is_said(offer: &Offer, plan: &Plan, effect: &Effect) -> bool {
+fn is_said(offer: &ApprovalScope, plan: &Plan, effect: &Effect) -> bool {
     let same = |one: &Effect| one == effect;
     if plan.effects.iter().any(same) {
         return true;
@@ -469,13 +479,13 @@ fn is_said(offer: &Offer, plan: &Plan, effect: &Effect) -> bool {
             known && wide && a.len() > 1 && b.len() > 1 && a[..2] == b[..2]
         }
         (Effect::Reach { host: a, .. }, Effect::Reach { host: b, .. }) => {
-            a == b && offer.breadth >= Breadth::Host
+            a == b && offer.breadth >= ScopeWidth::Host
         }
         (Effect::Invoke { .. }, _) => false,
         (a, b) => match (a.path(), b.path()) {
             (Some(a_path), Some(b_path)) if a.kind() == b.kind() => {
-                let dir = offer.breadth == Breadth::Directory && parent(a_path) == parent(b_path);
-                let all = [Breadth::Workspace, Breadth::Tool].contains(&offer.breadth)
+                let dir = offer.breadth == ScopeWidth::Directory && parent(a_path) == parent(b_path);
+                let all = [ScopeWidth::Workspace, ScopeWidth::Tool].contains(&offer.breadth)
                     && a_path.starts_with("/w/")
                     && b_path.starts_with("/w/");
                 dir || all
@@ -500,7 +510,7 @@ proptest! {
                     prop_assert_eq!(spares(&scene.sheet(), &offer.scope), Ok(()));
                 }
             }
-            Err(NoLeave::NotSayable(_)) => {}
+            Err(NotCoverable::NotSayable(_)) => {}
             Err(why) => {
                 // The judge is of the same mind: not even a leave for everything is enough.
                 let mut scope: Vec<Pattern> = vec![Pattern::Read("/**".into()), Pattern::Write("/**".into())];
@@ -532,7 +542,7 @@ proptest! {
     }
 }
 
-impl std::fmt::Debug for Scene {
+impl std::fmt::Debug for DecidedCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} {:?} {:?}", self.mode, self.manifest.sensitive, self.plan)
     }

@@ -1,13 +1,15 @@
 //! The algebra of policy, over generated rules, plans, modes and leaves.
 
 use byleave_core::call::{Millis, Mode};
+use byleave_core::decision::{AskCause, PolicyDecision, Verdict};
 use byleave_core::effect::{Effect, Plan, is_resolved};
-use byleave_core::id::{AgentId, LeaveId, SessionId};
-use byleave_core::leave::{Leave, LeaveMatcher};
-use byleave_core::manifest::{Class, Manifest, NeedsApproval};
-use byleave_core::pattern::{Matcher, Pattern, Sense};
-use byleave_core::policy::{Layer, Places, Policy, Request, Rule, When, builtin, is_stricter};
-use byleave_core::ruling::{Cause, Ruling, Verdict};
+use byleave_core::id::{AgentId, SessionId, StandingApprovalId};
+use byleave_core::manifest::{ApprovalRequirement, Manifest, PermissionClass};
+use byleave_core::pattern::{MatchCertainty, Pattern, PatternMatcher};
+use byleave_core::policy::{
+    Layer, PathVariables, Policy, PolicyRequest, Rule, RuleCondition, builtin, is_stricter,
+};
+use byleave_core::standing_approval::{StandingApproval, StandingApprovalMatcher};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -16,7 +18,7 @@ use proptest::sample::{select, subsequence};
 /// The built-in rules, read once.
 static OURS: std::sync::LazyLock<Vec<Rule>> = std::sync::LazyLock::new(|| builtin(&PLACES).unwrap());
 const NOW: Millis = 1_000;
-const PLACES: Places<'_> = Places {
+const PLACES: PathVariables<'_> = PathVariables {
     workspace: Some("/w"),
     home: Some("/home/u"),
     state: Some("/state/byleave"),
@@ -141,13 +143,16 @@ fn a_pattern() -> impl Strategy<Value = Pattern> {
     ]
 }
 
-fn a_condition() -> impl Strategy<Value = When> {
+fn a_condition() -> impl Strategy<Value = RuleCondition> {
     let flag = || option::weighted(0.1, any::<bool>());
-    let classes = option::weighted(0.1, select(vec![Class::Bash, Class::File, Class::Undeclared]));
+    let classes = option::weighted(
+        0.1,
+        select(vec![PermissionClass::Bash, PermissionClass::File, PermissionClass::Undeclared]),
+    );
     let name = || option::weighted(0.05, select(&["s", "a", "A", "x*", "*"][..]).prop_map(str::to_owned));
     let mode = option::weighted(0.1, select(Mode::ALL.to_vec()));
     (flag(), flag(), classes, mode, name(), name(), name()).prop_map(
-        |(read_only, sensitive, class, mode, server, session, agent)| When {
+        |(read_only, sensitive, class, mode, server, session, agent)| RuleCondition {
             read_only,
             sensitive,
             class: class.into_iter().collect(),
@@ -171,7 +176,7 @@ fn a_rule_of(verdicts: &'static [Verdict], layers: &'static [Layer]) -> impl Str
                 Verdict::Deny => {}
             }
             // Rules about whole calls name no effect.
-            if mark == 3 && verdict != Verdict::Allow && rule.when != When::default() {
+            if mark == 3 && verdict != Verdict::Allow && rule.when != RuleCondition::default() {
                 rule.patterns.clear();
             }
             if excepts && matches!(rule.patterns.first(), Some(Pattern::Read(_))) {
@@ -202,7 +207,7 @@ fn some_rules() -> impl Strategy<Value = Vec<Rule>> {
     })
 }
 
-fn some_leaves() -> impl Strategy<Value = Vec<LeaveMatcher>> {
+fn some_leaves() -> impl Strategy<Value = Vec<StandingApprovalMatcher>> {
     let one = (
         prop_oneof![4 => Just("t"), 1 => Just("other")],
         vec(a_pattern(), 1..6),
@@ -214,9 +219,16 @@ fn some_leaves() -> impl Strategy<Value = Vec<LeaveMatcher>> {
         numbered
             .map(|(number, (tool, scope, session, until))| {
                 let session = session.map(|name| SessionId::new(name).unwrap());
-                let id = LeaveId::new(uuid::Uuid::from_u128(number));
-                LeaveMatcher::new(Leave { id, tool: tool.into(), scope, session, until, uses_max: None })
-                    .unwrap()
+                let id = StandingApprovalId::new(uuid::Uuid::from_u128(number));
+                StandingApprovalMatcher::new(StandingApproval {
+                    id,
+                    tool: tool.into(),
+                    scope,
+                    session,
+                    until,
+                    uses_max: None,
+                })
+                .unwrap()
             })
             .collect()
     })
@@ -224,17 +236,28 @@ fn some_leaves() -> impl Strategy<Value = Vec<LeaveMatcher>> {
 
 /// A call to be judged, in any mode.
 #[derive(Clone, Debug)]
-struct Scene {
+struct TestCall {
     manifest: Manifest,
     plan: Plan,
     tool_asks: bool,
-    leaves: Vec<LeaveMatcher>,
+    leaves: Vec<StandingApprovalMatcher>,
 }
 
-fn a_scene() -> impl Strategy<Value = Scene> {
-    let classes =
-        [Class::Bash, Class::File, Class::Webfetch, Class::Readonly, Class::Generic, Class::Undeclared];
-    let needs = [NeedsApproval::Never, NeedsApproval::Never, NeedsApproval::Always, NeedsApproval::Depends];
+fn a_scene() -> impl Strategy<Value = TestCall> {
+    let classes = [
+        PermissionClass::Bash,
+        PermissionClass::File,
+        PermissionClass::Webfetch,
+        PermissionClass::Readonly,
+        PermissionClass::Generic,
+        PermissionClass::Undeclared,
+    ];
+    let needs = [
+        ApprovalRequirement::Never,
+        ApprovalRequirement::Never,
+        ApprovalRequirement::Always,
+        ApprovalRequirement::Depends,
+    ];
     let manifest =
         (select(classes.to_vec()), select(vec![None, Some(false), Some(true)]), select(needs.to_vec()));
     let plan = (vec(an_effect(), 0..5), any::<bool>(), prop::bool::weighted(0.2));
@@ -248,7 +271,7 @@ fn a_scene() -> impl Strategy<Value = Scene> {
             let bare = Manifest::new("t", "", serde_json::json!({}));
             let manifest = Manifest { permission_class, sensitive, needs_approval, ..bare };
             let plan = Plan { effects, reads_only, irreversible, ..Plan::default() };
-            Scene { manifest, plan, tool_asks, leaves }
+            TestCall { manifest, plan, tool_asks, leaves }
         },
     )
 }
@@ -257,14 +280,14 @@ fn caller() -> (SessionId, AgentId) {
     (SessionId::new("s").unwrap(), AgentId::new("a").unwrap())
 }
 
-impl Scene {
-    fn ruled(&self, policy: &Policy, mode: Mode) -> Ruling {
+impl TestCall {
+    fn ruled(&self, policy: &Policy, mode: Mode) -> PolicyDecision {
         policy.rule(&self.request(mode, &caller()))
     }
 
-    fn request<'a>(&'a self, mode: Mode, (session, agent): &'a (SessionId, AgentId)) -> Request<'a> {
+    fn request<'a>(&'a self, mode: Mode, (session, agent): &'a (SessionId, AgentId)) -> PolicyRequest<'a> {
         let Self { manifest, plan, tool_asks, leaves } = self;
-        Request { manifest, plan, mode, tool_asks: *tool_asks, session, agent, leaves, now: NOW }
+        PolicyRequest { manifest, plan, mode, tool_asks: *tool_asks, session, agent, leaves, now: NOW }
     }
 }
 
@@ -339,7 +362,7 @@ proptest! {
         let denied = Mode::ALL.map(|mode| scene.ruled(&policy_of_modes, mode).verdict == Verdict::Deny);
         prop_assert!(denied.is_sorted(), "{denied:?}");
         plain.iter_mut().for_each(|rule| rule.when.mode = None);
-        plain.retain(|rule| !rule.patterns.is_empty() || rule.when != When::default());
+        plain.retain(|rule| !rule.patterns.is_empty() || rule.when != RuleCondition::default());
         let policy = policy(&plain);
         let verdicts = Mode::ALL.map(|mode| scene.ruled(&policy, mode).verdict);
         prop_assert!(verdicts.is_sorted_by(|a, b| a >= b), "{verdicts:?}");
@@ -351,7 +374,7 @@ proptest! {
     #[test]
     fn a_leave_answers_only_what_a_leave_may_answer(rules in some_rules(), scene in a_scene()) {
         let policy = policy(&rules);
-        let bare = Scene { leaves: vec![], ..scene.clone() };
+        let bare = TestCall { leaves: vec![], ..scene.clone() };
         for mode in Mode::ALL {
             let (without, with) = (bare.ruled(&policy, mode), scene.ruled(&policy, mode));
             prop_assert!(with.verdict <= without.verdict, "a leave never tightens");
@@ -380,7 +403,7 @@ proptest! {
         let mut rules = rules;
         // But where a rule asks for one: there they only tighten, see below.
         rules.iter_mut().for_each(|rule| rule.when.read_only = None);
-        rules.retain(|rule| !rule.patterns.is_empty() || rule.when != When::default());
+        rules.retain(|rule| !rule.patterns.is_empty() || rule.when != RuleCondition::default());
         let policy = policy(&rules);
         let mut labelled = scene.clone();
         let [read_only, destructive, concurrency_safe, reversible] = flags;
@@ -446,12 +469,12 @@ proptest! {
         let effects = paths.into_iter().map(|path| Effect::Read { path }).collect();
         scene.plan = Plan { effects, reads_only: true, ..Plan::default() };
         scene.tool_asks = false;
-        scene.manifest.needs_approval = NeedsApproval::Never;
+        scene.manifest.needs_approval = ApprovalRequirement::Never;
         if scene.manifest.sensitive == Some(true) {
             scene.manifest.sensitive = None;
         }
         let ruling = scene.ruled(&policy, Mode::ConfirmSensitive);
-        let about_effects = |reason: &byleave_core::ruling::Reason| !reason.effects.is_empty();
+        let about_effects = |reason: &byleave_core::decision::DecisionReason| !reason.effects.is_empty();
         if ruling.reasons.iter().filter(|reason| about_effects(reason)).all(|reason| reason.verdict == Verdict::Allow) {
             prop_assert_eq!(ruling.verdict, Verdict::Allow);
             prop_assert_eq!(ruling.leave, None);
@@ -477,21 +500,21 @@ proptest! {
             let ruling = scene.ruled(&policy, mode);
             prop_assert!(ruling.verdict >= Verdict::Ask);
             let denied = ruling.verdict == Verdict::Deny;
-            prop_assert!(denied || ruling.causes().contains(&Cause::NotUnderstood));
+            prop_assert!(denied || ruling.causes().contains(&AskCause::NotUnderstood));
         }
     }
 
     #[test]
     fn the_index_finds_just_the_rules_that_fit(rules in some_rules(), scene in a_scene()) {
         let policy = policy(&rules);
-        let ready = |patterns: &[Pattern], sense: Sense| -> Vec<Matcher> {
-            patterns.iter().map(|pattern| Matcher::in_sense(pattern.clone(), sense).unwrap()).collect()
+        let ready = |patterns: &[Pattern], sense: MatchCertainty| -> Vec<PatternMatcher> {
+            patterns.iter().map(|pattern| PatternMatcher::in_sense(pattern.clone(), sense).unwrap()).collect()
         };
         let mut slow: Vec<(u32, Layer, &str)> = Vec::new();
         // Made ready once for each rule: that is what takes long, not the matching.
-        for rule in rules.iter().filter(|rule| rule.when == When::default()) {
+        for rule in rules.iter().filter(|rule| rule.when == RuleCondition::default()) {
             let (about, except) = (ready(&rule.patterns, rule.sense()), ready(&rule.except, rule.sense_of_except()));
-            let fits = |matchers: &[Matcher], effect: &Effect| matchers.iter().any(|matcher| matcher.fits(effect));
+            let fits = |matchers: &[PatternMatcher], effect: &Effect| matchers.iter().any(|matcher| matcher.fits(effect));
             let effects = (0..).zip(&scene.plan.effects);
             let found = effects.filter(|(_, effect)| fits(&about, effect) && !fits(&except, effect));
             slow.extend(found.map(|(place, _)| (place, rule.layer, rule.id.as_str())));
@@ -499,7 +522,7 @@ proptest! {
         slow.sort_unstable();
         let caller = caller();
         let found = policy.explain(&scene.request(Mode::Yolo, &caller));
-        let found: Vec<_> = found.iter().filter(|one| one.rule.when == When::default()).map(|one| (one.effect, one.rule.layer, one.rule.id.as_str())).collect();
+        let found: Vec<_> = found.iter().filter(|one| one.rule.when == RuleCondition::default()).map(|one| (one.effect, one.rule.layer, one.rule.id.as_str())).collect();
         prop_assert_eq!(found, slow);
     }
 }
@@ -516,7 +539,7 @@ fn a_deny_fits_a_program_by_what_it_was_called_and_by_what_it_is() {
             let plan = Plan { effects: vec![run], ..Plan::default() };
             let (manifest, session, agent) =
                 (Manifest::of_commands("bash"), SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
-            let ruling = policy.rule(&Request::plain(&manifest, &plan, &session, &agent));
+            let ruling = policy.rule(&PolicyRequest::plain(&manifest, &plan, &session, &agent));
             assert_eq!(ruling.verdict, Verdict::Deny, "{name} {program}");
         }
     }

@@ -3,25 +3,26 @@
 use std::time::{Duration, Instant};
 
 use byleave_core::call::Mode;
+use byleave_core::decision::Verdict;
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::id::{AgentId, SessionId};
-use byleave_core::manifest::{Class, Manifest};
+use byleave_core::manifest::{Manifest, PermissionClass};
 use byleave_core::pattern::Pattern;
 use byleave_core::policy::{
-    Examples, Layer, NotRead, Places, Policy, ReadFile, Request, Rule, RuleFile, builtin, read,
+    ExampleChecker, Layer, LoadedRules, PathVariables, Policy, PolicyRequest, Rule, RuleFile, SkipExamples,
+    builtin, read,
 };
-use byleave_core::ruling::Verdict;
 use proptest::prelude::*;
 
-const PLACES: Places<'_> = Places {
+const PLACES: PathVariables<'_> = PathVariables {
     workspace: Some("/w"),
     home: Some("/home/u"),
     state: Some("/s"),
     config: Some("/home/u/.config/byleave"),
 };
 
-fn load(layer: Layer, text: &str) -> Result<ReadFile, byleave_core::policy::FileFault> {
-    read(&RuleFile { name: "p.toml", layer, text }, &PLACES, &NotRead)
+fn load(layer: Layer, text: &str) -> Result<LoadedRules, byleave_core::policy::PolicyFileError> {
+    read(&RuleFile { name: "p.toml", layer, text }, &PLACES, &SkipExamples)
 }
 
 // req: P8
@@ -144,16 +145,16 @@ run = ["./run.sh now", "rm -r"]
 }
 
 fn read_nowhere(file: &RuleFile<'_>) -> bool {
-    read(file, &Places::default(), &NotRead).is_err()
+    read(file, &PathVariables::default(), &SkipExamples).is_err()
 }
 
 fn file(text: &str) -> RuleFile<'_> {
     RuleFile { name: "p.toml", layer: Layer::User, text }
 }
 
-struct Reads;
+struct WordSplitChecker;
 
-impl Examples for Reads {
+impl ExampleChecker for WordSplitChecker {
     /// Every word a word, the first a program of the system; a word with `>` before it is written.
     fn plan(&self, command: &str) -> Option<Plan> {
         let argv: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
@@ -175,21 +176,21 @@ fn commands_are_checked_by_who_can_read_them_and_loudly_not_otherwise() {
         )
     };
     let good = text("git diff HEAD", "git diff >/etc/x");
-    let told = read(&file(&good), &PLACES, &Reads).unwrap();
+    let told = read(&file(&good), &PLACES, &WordSplitChecker).unwrap();
     assert_eq!((told.checked, told.unchecked.len()), (2, 0));
-    let told = read(&file(&good), &PLACES, &NotRead).unwrap();
+    let told = read(&file(&good), &PLACES, &SkipExamples).unwrap();
     assert_eq!((told.checked, told.unchecked.len()), (0, 2));
     for bad in [text("git push", "git x"), text("git diff", "git diff -a")] {
-        assert!(read(&file(&bad), &PLACES, &Reads).is_err(), "{bad}");
+        assert!(read(&file(&bad), &PLACES, &WordSplitChecker).is_err(), "{bad}");
     }
 }
 
-fn verdict(policy: &Policy, class: Class, effect: Effect) -> Verdict {
+fn verdict(policy: &Policy, class: PermissionClass, effect: Effect) -> Verdict {
     let mut manifest = Manifest::new("t", "", serde_json::json!({}));
     (manifest.permission_class, manifest.sensitive) = (class, Some(false));
     let plan = Plan { effects: vec![effect], ..Plan::default() };
     let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
-    let request = Request {
+    let request = PolicyRequest {
         manifest: &manifest,
         plan: &plan,
         mode: Mode::default(),
@@ -269,7 +270,7 @@ fn what_the_corpus_says_of_files_and_hosts_holds_by_default() {
         ),
     ] {
         for path in paths {
-            assert_eq!(verdict(&policy, Class::File, write(path)), wanted, "{path}");
+            assert_eq!(verdict(&policy, PermissionClass::File, write(path)), wanted, "{path}");
         }
     }
     let reach = |host: &str| Effect::Reach { host: host.into(), port: 80 };
@@ -297,18 +298,18 @@ fn what_the_corpus_says_of_files_and_hosts_holds_by_default() {
         "kubernetes.default.svc",
         "metadata.google.internal",
     ] {
-        assert_eq!(verdict(&policy, Class::Webfetch, reach(host)), Deny, "{host}");
+        assert_eq!(verdict(&policy, PermissionClass::Webfetch, reach(host)), Deny, "{host}");
     }
-    assert_eq!(verdict(&policy, Class::Webfetch, reach("example.org")), Ask);
-    assert_eq!(verdict(&policy, Class::Bash, reach("localhost")), Ask, "a service of one's own");
-    assert_eq!(verdict(&policy, Class::Bash, reach("169.254.169.254")), Deny);
+    assert_eq!(verdict(&policy, PermissionClass::Webfetch, reach("example.org")), Ask);
+    assert_eq!(verdict(&policy, PermissionClass::Bash, reach("localhost")), Ask, "a service of one's own");
+    assert_eq!(verdict(&policy, PermissionClass::Bash, reach("169.254.169.254")), Deny);
 }
 
 #[test]
 fn deleting_what_holds_a_guarded_thing_is_guarded() {
     let text = "[[rule]]\nverdict = \"deny\"\nread = \"conf/prod.key\"\n[[rule]]\nverdict = \"allow\"\ndelete = \"/w/**\"";
     let policy = Policy::new(load(Layer::User, text).unwrap().rules).unwrap();
-    let delete = |path: &str| verdict(&policy, Class::File, Effect::Delete { path: path.into() });
+    let delete = |path: &str| verdict(&policy, PermissionClass::File, Effect::Delete { path: path.into() });
     assert_eq!(
         (delete("/w/conf"), delete("/W/Conf"), delete("/")),
         (Verdict::Deny, Verdict::Deny, Verdict::Deny)
@@ -355,7 +356,7 @@ fn two_thousand_rules_judge_nearly_as_quickly_as_ten() {
         let begun = Instant::now();
         for _ in 0..50 {
             for effect in effects() {
-                verdict(policy, Class::File, effect);
+                verdict(policy, PermissionClass::File, effect);
             }
         }
         begun.elapsed()

@@ -3,27 +3,27 @@
 
 use byleave_core::call::Mode;
 use byleave_core::challenge::{Challenge, ChallengeVerdict};
-use byleave_core::change::{Change, Changes, Node, NodeKind, Rename, Standing};
+use byleave_core::decision::{AskCause, DecisionReason, PolicyDecision, Verdict};
 use byleave_core::digest::Digest;
-use byleave_core::effect::{Bound, BoundState, Effect, Plan};
-use byleave_core::entry::{Limits, Terms};
-use byleave_core::escape::{Care, is_mark, is_printable, visible};
+use byleave_core::effect::{Binding, BindingState, Effect, Plan};
+use byleave_core::entry::{Limits, ResolvedTool};
+use byleave_core::escape::{EscapeLevel, is_mark, is_printable, visible};
+use byleave_core::file_change::{FileChange, FileChanges, FileNode, FileNodeKind, FileRename, GitStatus};
 use byleave_core::id::{AgentId, CallId, QuestionId, SessionId};
-use byleave_core::outcome::EndStatus;
+use byleave_core::outcome::ExecutionStatus;
 use byleave_core::outcome::Output;
 use byleave_core::question::{Question, QuestionKind};
-use byleave_core::rehearsal::{Rehearsal, Want};
+use byleave_core::question_view::{QuestionView, RehearsalView};
+use byleave_core::rehearsal::{BlockedHost, Rehearsal};
 use byleave_core::render::{LineRole, Rendering, render};
-use byleave_core::review::{ReviewNote, Said};
-use byleave_core::ruling::{Cause, Reason, Ruling, Verdict};
-use byleave_core::sheet::{Seen, Sheet};
+use byleave_core::review::{ReviewNote, ReviewOutcome};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory as _};
 use uuid::Uuid;
 
-fn asks(cause: Cause, why: &str) -> Reason {
-    Reason {
+fn asks(cause: AskCause, why: &str) -> DecisionReason {
+    DecisionReason {
         verdict: Verdict::Ask,
         cause: Some(cause),
         rule: None,
@@ -34,8 +34,8 @@ fn asks(cause: Cause, why: &str) -> Reason {
 }
 
 /// A sheet with nothing special about it.
-fn sheet(tool: &str, arguments: Value, effects: Vec<Effect>) -> Sheet {
-    Sheet {
+fn sheet(tool: &str, arguments: Value, effects: Vec<Effect>) -> QuestionView {
+    QuestionView {
         question: Question {
             id: QuestionId::new(Uuid::from_u128(7)),
             kind: QuestionKind::Approval,
@@ -48,7 +48,7 @@ fn sheet(tool: &str, arguments: Value, effects: Vec<Effect>) -> Sheet {
         lineage: Vec::new(),
         cwd: "/ws".into(),
         mode: Mode::ConfirmSensitive,
-        terms: Terms {
+        terms: ResolvedTool {
             tool: tool.into(),
             manifest: Digest::of(b"manifest"),
             operation: "execute".into(),
@@ -66,9 +66,9 @@ fn sheet(tool: &str, arguments: Value, effects: Vec<Effect>) -> Sheet {
         first_arguments: None,
         reason: None,
         plan: Plan { effects, ..Plan::default() },
-        ruling: Ruling {
+        ruling: PolicyDecision {
             verdict: Verdict::Ask,
-            reasons: vec![asks(Cause::Default, "")],
+            reasons: vec![asks(AskCause::Default, "")],
             policy: Digest::of(b"policy"),
             leave: None,
             guarantees: vec![],
@@ -81,7 +81,7 @@ fn sheet(tool: &str, arguments: Value, effects: Vec<Effect>) -> Sheet {
     }
 }
 
-fn bash(command: &str) -> Sheet {
+fn bash(command: &str) -> QuestionView {
     let run = Effect::Run {
         program: "/usr/bin/bash".into(),
         argv: vec!["bash".into(), "-c".into(), command.into()],
@@ -139,14 +139,14 @@ fn expected(value: &Value, into: &mut Vec<String>) {
     match value {
         Value::String(text) if text.contains('\n') => {
             into.extend(
-                text.split('\n').filter(|line| !line.is_empty()).map(|line| visible(line, Care::Text)),
+                text.split('\n').filter(|line| !line.is_empty()).map(|line| visible(line, EscapeLevel::Text)),
             );
         }
-        Value::String(text) => into.push(format!("“{}”", visible(text, Care::Name))),
+        Value::String(text) => into.push(format!("“{}”", visible(text, EscapeLevel::Name))),
         Value::Array(items) => items.iter().for_each(|item| expected(item, into)),
         Value::Object(map) => {
             for (name, item) in map {
-                into.push(visible(name, Care::Name));
+                into.push(visible(name, EscapeLevel::Name));
                 expected(item, into);
             }
         }
@@ -163,7 +163,7 @@ fn assert_shows(rendering: &Rendering, value: &Value) {
     }
 }
 
-fn snapshot(name: &str, sheet: &Sheet) {
+fn snapshot(name: &str, sheet: &QuestionView) {
     let rendering = render(sheet);
     check(&rendering);
     assert!(rendering.complete);
@@ -179,7 +179,7 @@ fn a_plain_write() {
         vec![write("/ws/src/main.rs")],
     );
     sheet.plan.bound =
-        vec![Bound { path: "/ws/src/main.rs".into(), state: BoundState::Content(Digest::of(b"old")) }];
+        vec![Binding { path: "/ws/src/main.rs".into(), state: BindingState::Content(Digest::of(b"old")) }];
     sheet.reason = Some("The entry point is missing.".into());
     snapshot("plain_write", &sheet);
 }
@@ -196,7 +196,7 @@ fn an_edit_by_a_reviewer() {
         Some(json!({"path": "/ws/a.env", "new": "A=1\nTOKEN=sk-123\nB=2\n", "backup": null}));
     sheet.notes = vec![ReviewNote {
         reviewer: "secrets".into(),
-        said: Said::Changed,
+        said: ReviewOutcome::Changed,
         why: Some("a token was taken out".into()),
         cached: false,
     }];
@@ -219,7 +219,7 @@ fn what_was_not_understood_and_leaves_the_sandbox() {
     sheet.terms.destructive = true;
     sheet.terms.read_only = true;
     sheet.ruling.reasons = vec![
-        Reason {
+        DecisionReason {
             verdict: Verdict::Allow,
             cause: None,
             rule: Some("workspace-read".into()),
@@ -227,13 +227,16 @@ fn what_was_not_understood_and_leaves_the_sandbox() {
             effects: vec![0],
             why: "the workspace may be read".into(),
         },
-        Reason {
+        DecisionReason {
             effects: vec![4, 5],
             rule: Some("ask-delete".into()),
             origin: Some("project, .byleave/rules.toml:12".into()),
-            ..asks(Cause::FirmRule, "deleting is asked about")
+            ..asks(AskCause::FirmRule, "deleting is asked about")
         },
-        Reason { effects: vec![1], ..asks(Cause::NotUnderstood, "the command word is a variable") },
+        DecisionReason {
+            effects: vec![1],
+            ..asks(AskCause::NotUnderstood, "the command word is a variable")
+        },
     ];
     sheet.ruling.guarantees = vec!["secrets masked".into()];
     snapshot("not_understood", &sheet);
@@ -261,7 +264,7 @@ fn a_held_result() {
     sheet.question.kind = QuestionKind::Release;
     sheet.notes = vec![ReviewNote {
         reviewer: "injection".into(),
-        said: Said::Held,
+        said: ReviewOutcome::Held,
         why: Some("line 2 speaks to the model".into()),
         cached: true,
     }];
@@ -499,8 +502,8 @@ proptest! {
         sheet.first_arguments = first;
         sheet.reason = Some(text(6));
         sheet.cwd = text(7);
-        sheet.ruling.reasons = vec![asks(Cause::Rule, &text(0))];
-        sheet.notes = vec![ReviewNote { reviewer: text(1), said: Said::Held, why: Some(text(2)), cached: false }];
+        sheet.ruling.reasons = vec![asks(AskCause::Rule, &text(0))];
+        sheet.notes = vec![ReviewNote { reviewer: text(1), said: ReviewOutcome::Held, why: Some(text(2)), cached: false }];
         sheet.output = Some(Output::text(text(3)).with_data(output.clone()));
         let rendering = render(&sheet);
         check(&rendering);
@@ -508,9 +511,9 @@ proptest! {
         assert_shows(&rendering, &sheet.arguments);
         assert_shows(&rendering, &output);
         let shown = joined(&rendering);
-        let path = format!("write  “{}”", visible(&text(4), Care::Name));
+        let path = format!("write  “{}”", visible(&text(4), EscapeLevel::Name));
         prop_assert!(shown.contains(&path), "{}", shown);
-        prop_assert!(text(6).split('\n').all(|line| shown.contains(&visible(line, Care::Text))), "{}", shown);
+        prop_assert!(text(6).split('\n').all(|line| shown.contains(&visible(line, EscapeLevel::Text))), "{}", shown);
         // As many lines of ours as there are parts: no content makes another.
         let ours = rendering.lines.iter().filter(|line| !line.text.starts_with(' ')).count();
         let heads = rendering.lines.iter().filter(|line| {
@@ -527,30 +530,30 @@ proptest! {
     }
 }
 
-fn seen(list: Vec<Change>) -> Rehearsal {
+fn seen(list: Vec<FileChange>) -> Rehearsal {
     Rehearsal {
-        changes: Changes { list, ..Changes::default() },
+        changes: FileChanges { list, ..FileChanges::default() },
         scratch: 2,
         wanted: vec![],
         left_running: 0,
         weaker: vec![],
-        status: EndStatus::Done,
+        status: ExecutionStatus::Done,
         output: Output::text("formatted 1 file\n"),
     }
 }
 
-fn text_of(size: u64, mode: u32) -> Option<Node> {
+fn text_of(size: u64, mode: u32) -> Option<FileNode> {
     let digest = Some(Digest::of(&size.to_le_bytes()));
-    Some(Node { kind: NodeKind::File { size, digest }, mode, modified: 0 })
+    Some(FileNode { kind: FileNodeKind::File { size, digest }, mode, modified: 0 })
 }
 
 // req: E9, P3
 #[test]
 fn no_rule_is_about_a_link_or_a_pipe_in_a_repository() {
-    let node = |kind| Some(Node { kind, mode: 0, modified: 0 });
-    let link = || node(NodeKind::Link { to: "/dev/zero".into() });
-    let pipe = || node(NodeKind::Special { what: "pipe".into() });
-    let change = |after, standing| Change {
+    let node = |kind| Some(FileNode { kind, mode: 0, modified: 0 });
+    let link = || node(FileNodeKind::Link { to: "/dev/zero".into() });
+    let pipe = || node(FileNodeKind::Special { what: "pipe".into() });
+    let change = |after, standing| FileChange {
         path: "/w/.git/index".into(),
         before: text_of(1, 0o644),
         after,
@@ -559,12 +562,12 @@ fn no_rule_is_about_a_link_or_a_pipe_in_a_repository() {
     };
     // (what is there now, what a repository knows of it, what is judged beside the write)
     let cases = [
-        (link(), Standing::Repository, Some("`/w/.git/index` becomes a link, which git never makes")),
-        (pipe(), Standing::Repository, Some("`/w/.git/index` becomes a pipe, which git never makes")),
-        (text_of(2, 0o644), Standing::Repository, None),
-        (None, Standing::Repository, None),
-        (link(), Standing::Tracked, None),
-        (pipe(), Standing::Untracked, None),
+        (link(), GitStatus::Repository, Some("`/w/.git/index` becomes a link, which git never makes")),
+        (pipe(), GitStatus::Repository, Some("`/w/.git/index` becomes a pipe, which git never makes")),
+        (text_of(2, 0o644), GitStatus::Repository, None),
+        (None, GitStatus::Repository, None),
+        (link(), GitStatus::Tracked, None),
+        (pipe(), GitStatus::Untracked, None),
     ];
     for (after, standing, wanted) in cases {
         let effects = seen(vec![change(after, standing)]).observed().effects;
@@ -579,8 +582,8 @@ fn no_rule_is_about_a_link_or_a_pipe_in_a_repository() {
 // req: E5
 #[test]
 fn what_it_did_on_a_copy_is_shown_first() {
-    let directory = Some(Node { kind: NodeKind::Directory, mode: 0o755, modified: 0 });
-    let change = |path: &str, before, after, standing, diff: Option<&str>| Change {
+    let directory = Some(FileNode { kind: FileNodeKind::Directory, mode: 0o755, modified: 0 });
+    let change = |path: &str, before, after, standing, diff: Option<&str>| FileChange {
         path: path.into(),
         before,
         after,
@@ -592,42 +595,44 @@ fn what_it_did_on_a_copy_is_shown_first() {
             "/ws/a\u{202e}b",
             None,
             text_of(3, 0o755),
-            Standing::Untracked,
+            GitStatus::Untracked,
             Some("@@ -0,0 +1 @@\n+x\u{1b}[2J"),
         ),
-        change("/ws/build", directory, None, Standing::Ignored, None),
+        change("/ws/build", directory, None, GitStatus::Ignored, None),
     ];
     list.extend(
         (0..40)
-            .map(|n| change(&format!("/ws/build/{n:02}"), text_of(n, 0o644), None, Standing::Ignored, None)),
+            .map(|n| change(&format!("/ws/build/{n:02}"), text_of(n, 0o644), None, GitStatus::Ignored, None)),
     );
-    list.push(change("/ws/src/new.rs", None, text_of(9, 0o644), Standing::Untracked, None));
-    list.push(change("/ws/src/old.rs", text_of(9, 0o644), None, Standing::Tracked, None));
+    list.push(change("/ws/src/new.rs", None, text_of(9, 0o644), GitStatus::Untracked, None));
+    list.push(change("/ws/src/old.rs", text_of(9, 0o644), None, GitStatus::Tracked, None));
     list.push(change(
         "/ws/src/lib.rs",
         text_of(4, 0o644),
         text_of(5, 0o644),
-        Standing::Tracked,
+        GitStatus::Tracked,
         Some("@@ -1 +1 @@\n-old\n+newer"),
     ));
     let mut rehearsal = seen(list);
-    rehearsal.changes.renames = vec![Rename { from: "/ws/src/old.rs".into(), to: "/ws/src/new.rs".into() }];
+    rehearsal.changes.renames =
+        vec![FileRename { from: "/ws/src/old.rs".into(), to: "/ws/src/new.rs".into() }];
     rehearsal.changes.limits = vec!["`/ws/h` was a hard link".into()];
     let mut page = bash("./fmt.sh");
-    page.seen = Some(Seen::Ran { rehearsal: rehearsal.clone(), ruling: None });
+    page.seen = Some(RehearsalView::Ran { rehearsal: rehearsal.clone(), ruling: None });
     let rendering = render(&page);
     check(&rendering);
     insta::assert_snapshot!(rendering.to_text());
 
-    rehearsal.wanted = vec![Want { host: Some("h.example".into()), port: 443 }, Want { host: None, port: 0 }];
+    rehearsal.wanted =
+        vec![BlockedHost { host: Some("h.example".into()), port: 443 }, BlockedHost { host: None, port: 0 }];
     rehearsal.left_running = 2;
-    page.seen = Some(Seen::Ran { rehearsal, ruling: None });
+    page.seen = Some(RehearsalView::Ran { rehearsal, ruling: None });
     let text = render(&page).to_text();
     for wanted in ["wanted the network: “h.example”, port 443", "left something running", "cannot be undone"]
     {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
-    page.seen = Some(Seen::Not { why: "there is no overlay here".into() });
+    page.seen = Some(RehearsalView::Not { why: "there is no overlay here".into() });
     let text = render(&page).to_text();
     assert!(text.contains("not run on a copy") && text.contains("there is no overlay here"), "{text}");
 }
@@ -635,17 +640,18 @@ fn what_it_did_on_a_copy_is_shown_first() {
 // req: R5
 #[test]
 fn a_part_is_named_from_the_directory_of_the_call_and_only_where_something_was_changed() {
-    let made = |path: &str| Change {
+    let made = |path: &str| FileChange {
         path: path.into(),
         before: None,
         after: text_of(1, 0o644),
-        standing: Standing::Untracked,
+        standing: GitStatus::Untracked,
         diff: None,
     };
     let mut page = bash("./fmt.sh");
     assert_eq!(page.part("src/a.rs"), None, "nothing was run on a copy");
     page.cwd = "/ws".into();
-    page.seen = Some(Seen::Ran { rehearsal: seen(vec![made("/ws/src/a.rs"), made("/ws/b")]), ruling: None });
+    page.seen =
+        Some(RehearsalView::Ran { rehearsal: seen(vec![made("/ws/src/a.rs"), made("/ws/b")]), ruling: None });
     for (named, part) in [
         ("src/a.rs", Some("/ws/src/a.rs")),
         ("src", Some("/ws/src")),

@@ -1,9 +1,9 @@
 //! The walk, case by case: a record written as words, and what it says must happen next.
 
-use byleave_core::chain::Line;
-use byleave_core::entry::{Entry, Fact};
+use byleave_core::entry::{Entry, RecordEvent};
+use byleave_core::hash_chain::ChainedEntry;
+use byleave_core::pipeline::{NextStep, next};
 use byleave_core::record::Record;
-use byleave_core::walk::{Next, next};
 
 use crate::words::{CALL, entry, record, said};
 
@@ -169,21 +169,24 @@ fn cancelling_something_that_runs_does_not_unmake_it() {
 #[test]
 fn an_answer_counts_only_for_its_own_question_and_in_time() {
     let asked = record(&format!("{JUDGED} permitted:ask reviewed asked"));
-    let Entry { fact: Fact::Answered(answered), .. } = entry(&asked, "answered:yes") else { panic!() };
+    let Entry { fact: RecordEvent::Answered(answered), .. } = entry(&asked, "answered:yes") else { panic!() };
 
     let mut other = answered.clone();
     other.digest = byleave_core::digest::Digest::of(b"another call's");
-    assert!(asked.clone().push(Entry { at: 1, fact: Fact::Answered(other) }).is_err());
+    assert!(asked.clone().push(Entry { at: 1, fact: RecordEvent::Answered(other) }).is_err());
 
-    let Next::Wait(question) = next(&asked) else { panic!() };
-    let late = Entry { at: question.expires_at + 1, fact: Fact::Answered(answered.clone()) };
+    let NextStep::Wait(question) = next(&asked) else { panic!() };
+    let late = Entry { at: question.expires_at + 1, fact: RecordEvent::Answered(answered.clone()) };
     assert!(asked.clone().push(late).is_err());
-    let early = Entry { at: question.expires_at - 1, fact: Fact::Expired { question: question.id } };
+    let early = Entry { at: question.expires_at - 1, fact: RecordEvent::Expired { question: question.id } };
     assert!(asked.clone().push(early).is_err());
 
     let mut answered_once = asked.clone();
-    answered_once.push(Entry { at: 1, fact: Fact::Answered(answered.clone()) }).unwrap();
-    assert!(answered_once.push(Entry { at: 1, fact: Fact::Answered(answered) }).is_err(), "first wins");
+    answered_once.push(Entry { at: 1, fact: RecordEvent::Answered(answered.clone()) }).unwrap();
+    assert!(
+        answered_once.push(Entry { at: 1, fact: RecordEvent::Answered(answered) }).is_err(),
+        "first wins"
+    );
 }
 
 #[test]
@@ -204,17 +207,17 @@ fn a_grant_is_single_use_bound_and_expires() {
 
 #[test]
 fn a_record_of_another_walk_is_not_guessed_at() {
-    let Entry { at, fact: Fact::Received(mut heading) } = entry(&Record::new(CALL), "received") else {
+    let Entry { at, fact: RecordEvent::Received(mut heading) } = entry(&Record::new(CALL), "received") else {
         panic!()
     };
     heading.walk += 1;
     let mut foreign = Record::new(CALL);
-    let first = foreign.push(Entry { at, fact: Fact::Received(heading) }).unwrap();
+    let first = foreign.push(Entry { at, fact: RecordEvent::Received(heading) }).unwrap();
     assert_eq!(said(&next(&foreign)), "refused walk-unknown");
     // That walk went on; ours cannot say what came of it.
     let body = serde_json::to_string(&entry(&record("received"), "resolved")).unwrap();
-    let link = byleave_core::chain::link(CALL, &first.link(), 1, &body);
-    let read = Record::read(CALL, &[first, Line::found(1, body, link)]);
+    let link = byleave_core::hash_chain::link(CALL, &first.link(), 1, &body);
+    let read = Record::read(CALL, &[first, ChainedEntry::found(1, body, link)]);
     assert_eq!(said(&next(&read)), "unknown record-broken");
 }
 
@@ -287,7 +290,7 @@ fn a_copy_that_is_gone_is_asked_about_again() {
 #[test]
 fn a_grant_binds_what_was_seen() {
     let bound = |words: &str| match next(&record(&format!("{REHEARSED} {words}"))) {
-        Next::Do(byleave_core::walk::Task::Begin(grant)) => grant.binding(),
+        NextStep::Do(byleave_core::pipeline::Task::Begin(grant)) => grant.binding(),
         other => panic!("{}", said(&other)),
     };
     let (whole, part) = (bound("rehearsed asked answered:yes"), bound("rehearsed asked answered:part"));

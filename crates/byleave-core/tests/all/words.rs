@@ -4,22 +4,26 @@
 //! entry; what it refers to (the open question, the grant, the attempt) is taken from what the walk asks for.
 
 use byleave_core::call::{Millis, Mode};
-use byleave_core::challenge::{ChallengeHead, ChallengeVerdict, ChallengeWhen};
-use byleave_core::digest::{Digest, Held};
-use byleave_core::effect::{EffectMark, PlanHead};
-use byleave_core::entry::{ChallengeTerms, Entry, Fact, Heading, Limits, Terms, Valid};
+use byleave_core::challenge::{ChallengeSummary, ChallengeTiming, ChallengeVerdict};
+use byleave_core::decision::{AskCause, DecisionReason, PolicyDecision, Verdict};
+use byleave_core::digest::{ContentRef, Digest};
+use byleave_core::effect::{EffectDigest, PlanSummary};
+use byleave_core::entry::{
+    CallHeader, ChallengeRequirement, Entry, Limits, RecordEvent, ResolvedTool, ValidDraft,
+};
 use byleave_core::grant::{Claim, GrantedBy};
-use byleave_core::id::{AgentId, AttemptId, CallId, LeaveId, OwnerId, QuestionId, SessionId, TenantId};
-use byleave_core::leave::Leave;
-use byleave_core::outcome::{End, EndStatus, Outcome};
+use byleave_core::id::{
+    AgentId, AttemptId, CallId, OwnerId, QuestionId, SessionId, StandingApprovalId, TenantId,
+};
+use byleave_core::outcome::{ExecutionEnd, ExecutionStatus, Outcome};
 use byleave_core::pattern::Pattern;
-use byleave_core::question::{Answer, Answered, Approver, Grade, Question, QuestionKind};
+use byleave_core::pipeline::{NextStep, QuestionRequest, Task, WALK, next};
+use byleave_core::question::{Answer, ApproverIdentity, Assurance, Question, QuestionKind, RecordedAnswer};
 use byleave_core::record::Record;
 use byleave_core::refusal::{Code, Refusal};
-use byleave_core::rehearsal::{RehearsalHead, RehearsalTerms, Rehearsed};
-use byleave_core::review::{Review, ReviewNote, Said};
-use byleave_core::ruling::{Cause, Reason, Ruling, Verdict};
-use byleave_core::walk::{Asking, Next, Task, WALK, next};
+use byleave_core::rehearsal::{RehearsalOutcome, RehearsalSettings, RehearsalSummary};
+use byleave_core::review::{Review, ReviewNote, ReviewOutcome};
+use byleave_core::standing_approval::StandingApproval;
 use uuid::Uuid;
 
 pub(crate) const NOW: Millis = 1_000_000;
@@ -86,8 +90,8 @@ pub(crate) const WORDS: &[&str] = &[
     "settled",
 ];
 
-pub(crate) fn held(name: &str) -> Held {
-    Held { digest: Digest::of(name.as_bytes()), bytes: name.len() as u64 }
+pub(crate) fn held(name: &str) -> ContentRef {
+    ContentRef { digest: Digest::of(name.as_bytes()), bytes: name.len() as u64 }
 }
 
 fn no(code: Code) -> Refusal {
@@ -95,11 +99,11 @@ fn no(code: Code) -> Refusal {
 }
 
 /// `resolved/1` is `resolved` with a single draft allowed; so is `resolved/1:repeatable`.
-fn terms(word: &str) -> Terms {
+fn terms(word: &str) -> ResolvedTool {
     let flavour = word.split_once(':').map_or("", |(_, flavour)| flavour);
     let drafts = if word.starts_with("resolved/1") { 1 } else { 2 };
-    let challenge = |when, stands_in| Some(ChallengeTerms { when, stands_in });
-    Terms {
+    let challenge = |when, stands_in| Some(ChallengeRequirement { when, stands_in });
+    ResolvedTool {
         tool: "t".into(),
         manifest: Digest::of(b"manifest"),
         operation: "invoke".into(),
@@ -109,23 +113,24 @@ fn terms(word: &str) -> Terms {
         repeatable: flavour == "repeatable",
         checkpoint: matches!(flavour, "checkpoint" | "stands-in"),
         challenge: match flavour {
-            "before" => challenge(ChallengeWhen::BeforeQuestion, false),
-            "after" => challenge(ChallengeWhen::AfterAnswer, false),
-            "stands-in" => challenge(ChallengeWhen::BeforeQuestion, true),
+            "before" => challenge(ChallengeTiming::BeforeQuestion, false),
+            "after" => challenge(ChallengeTiming::AfterAnswer, false),
+            "stands-in" => challenge(ChallengeTiming::BeforeQuestion, true),
             _ => None,
         },
-        rehearsal: (flavour == "rehearsed").then_some(RehearsalTerms { spares: true }),
+        rehearsal: (flavour == "rehearsed").then_some(RehearsalSettings { spares: true }),
         limits: Limits { drafts, attempts: 2, ..Limits::default() },
     }
 }
 
-fn ruling(verdict: Verdict, cause: Option<Cause>, leave: Option<LeaveId>) -> Ruling {
-    let reason = Reason { verdict, cause, rule: None, origin: None, effects: vec![], why: "why".into() };
+fn ruling(verdict: Verdict, cause: Option<AskCause>, leave: Option<StandingApprovalId>) -> PolicyDecision {
+    let reason =
+        DecisionReason { verdict, cause, rule: None, origin: None, effects: vec![], why: "why".into() };
     let policy = Digest::of(b"policy");
-    Ruling { verdict, reasons: vec![reason], policy, leave, guarantees: vec![], cached: false }
+    PolicyDecision { verdict, reasons: vec![reason], policy, leave, guarantees: vec![], cached: false }
 }
 
-fn review(said: Option<Said>, change: Option<Held>) -> Review {
+fn review(said: Option<ReviewOutcome>, change: Option<ContentRef>) -> Review {
     let note = |said| ReviewNote { reviewer: "r".into(), said, why: None, cached: false };
     Review { notes: said.map(note).into_iter().collect(), change }
 }
@@ -147,15 +152,15 @@ pub(crate) fn entry(record: &Record, word: &str) -> Entry {
 }
 
 /// The same, where it is known already what comes next.
-pub(crate) fn entry_for(record: &Record, next: &Next, word: &str) -> Entry {
+pub(crate) fn entry_for(record: &Record, next: &NextStep, word: &str) -> Entry {
     let serial = u128::from(record.len()) + 1_000;
     let question = match next {
-        Next::Wait(question) => question.clone(),
+        NextStep::Wait(question) => question.clone(),
         _ => foreign_question(),
     };
     let mut at = NOW;
     let fact = match word {
-        "received" | "received:dry" => Fact::Received(Heading {
+        "received" | "received:dry" => RecordEvent::Received(CallHeader {
             walk: WALK,
             tenant: TenantId::new("local").unwrap(),
             session: SessionId::new("s").unwrap(),
@@ -168,52 +173,57 @@ pub(crate) fn entry_for(record: &Record, next: &Next, word: &str) -> Entry {
             mode: Mode::ConfirmSensitive,
             dry_run: word.ends_with(":dry"),
         }),
-        "resolved:no" => Fact::Resolved(Err(no(Code::ToolUnknown))),
-        _ if word.starts_with("resolved") => Fact::Resolved(Ok(terms(word))),
-        "validated" => Fact::Validated(Ok(Valid {})),
-        "validated:no" => Fact::Validated(Err(no(Code::ArgumentsInvalid))),
-        "planned:no" => Fact::Planned(Err(no(Code::PlanFailed))),
+        "resolved:no" => RecordEvent::Resolved(Err(no(Code::ToolUnknown))),
+        _ if word.starts_with("resolved") => RecordEvent::Resolved(Ok(terms(word))),
+        "validated" => RecordEvent::Validated(Ok(ValidDraft {})),
+        "validated:no" => RecordEvent::Validated(Err(no(Code::ArgumentsInvalid))),
+        "planned:no" => RecordEvent::Planned(Err(no(Code::PlanFailed))),
         _ if word.starts_with("planned:") => {
             let effects =
-                word.trim_start_matches("planned:").bytes().map(u128::from).map(EffectMark::numbered);
-            Fact::Planned(Ok(PlanHead {
+                word.trim_start_matches("planned:").bytes().map(u128::from).map(EffectDigest::numbered);
+            RecordEvent::Planned(Ok(PlanSummary {
                 plan: held(word),
                 effects: effects.collect(),
                 reads_only: false,
                 irreversible: false,
             }))
         }
-        "permitted:allow" => Fact::Permitted(Ok(ruling(Verdict::Allow, None, None))),
-        "permitted:leave" => {
-            Fact::Permitted(Ok(ruling(Verdict::Allow, None, Some(LeaveId::new(Uuid::from_u128(7))))))
+        "permitted:allow" => RecordEvent::Permitted(Ok(ruling(Verdict::Allow, None, None))),
+        "permitted:leave" => RecordEvent::Permitted(Ok(ruling(
+            Verdict::Allow,
+            None,
+            Some(StandingApprovalId::new(Uuid::from_u128(7))),
+        ))),
+        "permitted:ask" => RecordEvent::Permitted(Ok(ruling(Verdict::Ask, Some(AskCause::Default), None))),
+        "permitted:danger" => {
+            RecordEvent::Permitted(Ok(ruling(Verdict::Ask, Some(AskCause::Dangerous), None)))
         }
-        "permitted:ask" => Fact::Permitted(Ok(ruling(Verdict::Ask, Some(Cause::Default), None))),
-        "permitted:danger" => Fact::Permitted(Ok(ruling(Verdict::Ask, Some(Cause::Dangerous), None))),
-        "permitted:deny" => Fact::Permitted(Ok(ruling(Verdict::Deny, None, None))),
-        "permitted:no" => Fact::Permitted(Err(no(Code::JudgeFailed))),
-        "reviewed" => Fact::Reviewed(Ok(review(None, None))),
-        "reviewed:change" => {
-            Fact::Reviewed(Ok(review(Some(Said::Changed), Some(held(&format!("draft {serial}"))))))
-        }
-        "reviewed:hold" => Fact::Reviewed(Ok(review(Some(Said::Held), None))),
-        "reviewed:no" => Fact::Reviewed(Err(no(Code::ReviewDenied))),
-        "challenged:proceed" | "challenged:stop" => Fact::Challenged(Ok(ChallengeHead {
+        "permitted:deny" => RecordEvent::Permitted(Ok(ruling(Verdict::Deny, None, None))),
+        "permitted:no" => RecordEvent::Permitted(Err(no(Code::JudgeFailed))),
+        "reviewed" => RecordEvent::Reviewed(Ok(review(None, None))),
+        "reviewed:change" => RecordEvent::Reviewed(Ok(review(
+            Some(ReviewOutcome::Changed),
+            Some(held(&format!("draft {serial}"))),
+        ))),
+        "reviewed:hold" => RecordEvent::Reviewed(Ok(review(Some(ReviewOutcome::Held), None))),
+        "reviewed:no" => RecordEvent::Reviewed(Err(no(Code::ReviewDenied))),
+        "challenged:proceed" | "challenged:stop" => RecordEvent::Challenged(Ok(ChallengeSummary {
             challenge: held("challenge"),
             verdict: if word.ends_with("stop") { ChallengeVerdict::Stop } else { ChallengeVerdict::Proceed },
         })),
-        "challenged:no" => Fact::Challenged(Err(no(Code::ChallengeFailed))),
-        "rehearsing" => Fact::Rehearsing {
+        "challenged:no" => RecordEvent::Challenged(Err(no(Code::ChallengeFailed))),
+        "rehearsing" => RecordEvent::Rehearsing {
             binding: match next {
-                Next::Do(Task::OpenRehearsal(binding)) => *binding,
+                NextStep::Do(Task::OpenRehearsal(binding)) => *binding,
                 _ => Digest::of(b"foreign"),
             },
         },
-        "rehearsed:not" => Fact::Rehearsed(Rehearsed::Not { why: "why".into() }),
+        "rehearsed:not" => RecordEvent::Rehearsed(RehearsalOutcome::Not { why: "why".into() }),
         _ if word.starts_with("rehearsed") => {
             let (quiet, stands) = (word.ends_with(":quiet"), !word.ends_with(":wants"));
             let ruling = word.ends_with(":deny").then(|| ruling(Verdict::Deny, None, None));
             let rehearsal = held(&format!("rehearsal {serial}"));
-            Fact::Rehearsed(Rehearsed::Ran(RehearsalHead {
+            RecordEvent::Rehearsed(RehearsalOutcome::Ran(RehearsalSummary {
                 rehearsal,
                 ruling,
                 stands,
@@ -224,25 +234,27 @@ pub(crate) fn entry_for(record: &Record, next: &Next, word: &str) -> Entry {
         }
         "lost" => {
             let head = record.draft().and_then(|draft| draft.rehearsal());
-            Fact::RehearsalLost { rehearsal: head.map_or(Digest::of(b"foreign"), RehearsalHead::digest) }
+            RecordEvent::RehearsalLost {
+                rehearsal: head.map_or(Digest::of(b"foreign"), RehearsalSummary::digest),
+            }
         }
         "asked" => {
             let asking = match next {
-                Next::Do(Task::Ask(asking)) => *asking,
-                _ => Asking { kind: QuestionKind::Approval, binding: Digest::of(b"foreign") },
+                NextStep::Do(Task::Ask(asking)) => *asking,
+                _ => QuestionRequest { kind: QuestionKind::Approval, binding: Digest::of(b"foreign") },
             };
-            let Asking { kind, binding } = asking;
+            let QuestionRequest { kind, binding } = asking;
             let id = QuestionId::new(Uuid::from_u128(serial));
-            Fact::Asked(Ok(Question { id, kind, binding, expires_at: NOW + 100 }))
+            RecordEvent::Asked(Ok(Question { id, kind, binding, expires_at: NOW + 100 }))
         }
-        "asked:no" => Fact::Asked(Err(no(Code::NoApprover))),
+        "asked:no" => RecordEvent::Asked(Err(no(Code::NoApprover))),
         _ if word.starts_with("answered:") => {
             let answer = match word.trim_start_matches("answered:") {
                 "yes" => Answer::Yes { note: None },
                 "no" => Answer::No { feedback: None },
                 "edit" => Answer::Edit { content: held(&format!("edit {serial}")), note: None },
-                "leave" => Answer::Leave(Leave {
-                    id: LeaveId::new(Uuid::from_u128(serial)),
+                "leave" => Answer::Leave(StandingApproval {
+                    id: StandingApprovalId::new(Uuid::from_u128(serial)),
                     tool: "t".into(),
                     scope: vec![Pattern::Invoke("t".into())],
                     session: None,
@@ -253,32 +265,37 @@ pub(crate) fn entry_for(record: &Record, next: &Next, word: &str) -> Entry {
                 "abort" => Answer::Abort,
                 other => panic!("no answer `{other}`"),
             };
-            let by = Approver { name: "p".into(), grade: Grade::Terminal };
-            Fact::Answered(Answered { question: question.id, digest: question.digest(), answer, by })
+            let by = ApproverIdentity { name: "p".into(), grade: Assurance::Terminal };
+            RecordEvent::Answered(RecordedAnswer {
+                question: question.id,
+                digest: question.digest(),
+                answer,
+                by,
+            })
         }
         "expired" => {
             at = question.expires_at;
-            Fact::Expired { question: question.id }
+            RecordEvent::Expired { question: question.id }
         }
-        "unasked" => Fact::Unasked { question: question.id, refusal: no(Code::ApproverFailed) },
-        "cancelled" => Fact::Cancelled { by: "p".into() },
+        "unasked" => RecordEvent::Unasked { question: question.id, refusal: no(Code::ApproverFailed) },
+        "cancelled" => RecordEvent::Cancelled { by: "p".into() },
         "begun" => {
             let attempt = AttemptId::new(Uuid::from_u128(serial));
             let owner = OwnerId::new(Uuid::from_u128(5));
-            Fact::Begun(Ok(match next {
-                Next::Do(Task::Begin(grant)) => grant.claim(attempt, owner),
+            RecordEvent::Begun(Ok(match next {
+                NextStep::Do(Task::Begin(grant)) => grant.claim(attempt, owner),
                 _ => Claim { attempt, owner, binding: Digest::of(b"foreign"), by: GrantedBy::Rule },
             }))
         }
-        "begun:no" => Fact::Begun(Err(no(Code::PolicyStricter))),
-        "interrupted" => Fact::Interrupted { attempt: open_attempt(next) },
-        "ended" | "ended:failed" | "ended:lost" => Fact::Ended {
+        "begun:no" => RecordEvent::Begun(Err(no(Code::PolicyStricter))),
+        "interrupted" => RecordEvent::Interrupted { attempt: open_attempt(next) },
+        "ended" | "ended:failed" | "ended:lost" => RecordEvent::Ended {
             attempt: open_attempt(next),
-            end: End {
+            end: ExecutionEnd {
                 status: match word {
-                    "ended" => EndStatus::Done,
-                    "ended:lost" => EndStatus::Lost,
-                    _ => EndStatus::Failed,
+                    "ended" => ExecutionStatus::Done,
+                    "ended:lost" => ExecutionStatus::Lost,
+                    _ => ExecutionStatus::Failed,
                 },
                 output: held("output"),
                 ran_ms: 1,
@@ -286,14 +303,15 @@ pub(crate) fn entry_for(record: &Record, next: &Next, word: &str) -> Entry {
                 undoable: false,
             },
         },
-        "output" => Fact::OutputReviewed(Ok(review(None, None))),
-        "output:change" => {
-            Fact::OutputReviewed(Ok(review(Some(Said::Changed), Some(held("changed output")))))
-        }
-        "output:hold" => Fact::OutputReviewed(Ok(review(Some(Said::Held), None))),
-        "output:no" => Fact::OutputReviewed(Err(no(Code::OutputDenied))),
-        "settled" => Fact::Settled(match next {
-            Next::Settle(outcome) => outcome.clone(),
+        "output" => RecordEvent::OutputReviewed(Ok(review(None, None))),
+        "output:change" => RecordEvent::OutputReviewed(Ok(review(
+            Some(ReviewOutcome::Changed),
+            Some(held("changed output")),
+        ))),
+        "output:hold" => RecordEvent::OutputReviewed(Ok(review(Some(ReviewOutcome::Held), None))),
+        "output:no" => RecordEvent::OutputReviewed(Err(no(Code::OutputDenied))),
+        "settled" => RecordEvent::Settled(match next {
+            NextStep::Settle(outcome) => outcome.clone(),
             _ => Outcome::Completed { output: held("forged") },
         }),
         other => panic!("no word `{other}`"),
@@ -301,9 +319,9 @@ pub(crate) fn entry_for(record: &Record, next: &Next, word: &str) -> Entry {
     Entry { at, fact }
 }
 
-fn open_attempt(next: &Next) -> AttemptId {
+fn open_attempt(next: &NextStep) -> AttemptId {
     match next {
-        Next::Do(Task::Execute { attempt, .. }) => *attempt,
+        NextStep::Do(Task::Execute { attempt, .. }) => *attempt,
         _ => AttemptId::new(Uuid::from_u128(98)),
     }
 }
@@ -321,12 +339,12 @@ pub(crate) fn record(words: &str) -> Record {
 }
 
 /// What the walk says, in words.
-pub(crate) fn said(next: &Next) -> String {
+pub(crate) fn said(next: &NextStep) -> String {
     match next {
-        Next::Do(Task::Ask(asking)) => format!("ask {:?}", asking.kind).to_lowercase(),
-        Next::Do(task) => task.name().into(),
-        Next::Wait(question) => format!("wait {:?}", question.kind).to_lowercase(),
-        Next::Settle(outcome) => match outcome.refusal() {
+        NextStep::Do(Task::Ask(asking)) => format!("ask {:?}", asking.kind).to_lowercase(),
+        NextStep::Do(task) => task.name().into(),
+        NextStep::Wait(question) => format!("wait {:?}", question.kind).to_lowercase(),
+        NextStep::Settle(outcome) => match outcome.refusal() {
             None => outcome.word().into(),
             Some(refusal) => format!("{} {}", outcome.word(), refusal.code),
         },

@@ -4,22 +4,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::approve::Reply;
+use byleave::approver::Reply;
+use byleave::boxed::BoxFuture;
 use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::manifest::{Class, Role};
+use byleave::core::manifest::{ArgumentRole, PermissionClass};
 use byleave::core::outcome::Output;
-use byleave::core::question::{Approver, Grade};
-use byleave::gate::{Gate, GivenAnswer};
+use byleave::core::question::{ApproverIdentity, Assurance};
+use byleave::gate::{Gate, SubmittedAnswer};
 use byleave::ledger::Ledger;
-use byleave::pending::Pending;
-use byleave::result::{Ending, Standing};
-use byleave::settings::Settings;
-use byleave::tool::Run;
-use byleave::typed::Typed;
+use byleave::result::{CallOutcome, CallStatus};
+use byleave::settings::GateSettings;
+use byleave::tool::RunContext;
+use byleave::typed_tool::TypedTool;
 use byleave_fleet::{Books, Options, RestateLedger};
-use byleave_worker::{Dial, Options as WorkerOptions, RemoteLedger, Rights, Roster, Undialled, Wire, office};
+use byleave_worker::{
+    ConnectError, Connector, FrameChannel, Permissions, RemoteLedger, RemoteLedgerOptions as WorkerOptions,
+    WorkerRegistry, server,
+};
 use serde_json::json;
 
 use crate::bare::Asker;
@@ -44,10 +47,14 @@ struct Args {
     path: String,
 }
 
-fn tool(name: &str) -> Typed<Args> {
-    Typed::new(name, "does nothing", |args: Args, _run: Run| async move { Output::text(args.path) })
-        .concurrency_safe()
-        .prompt()
+fn tool(name: &str) -> TypedTool<Args> {
+    TypedTool::new(
+        name,
+        "does nothing",
+        |args: Args, _run: RunContext| async move { Output::text(args.path) },
+    )
+    .concurrency_safe()
+    .prompt()
 }
 
 /// Everything that calls go through, on one engine; with or without a book.
@@ -72,7 +79,7 @@ impl Ground {
             books,
         };
         let ledger = Arc::new(RestateLedger::open(options).unwrap());
-        let roster = Roster::new(ledger.deputy(|| true), Duration::from_secs(10));
+        let roster = WorkerRegistry::new(ledger.deputy(|| true), Duration::from_secs(10));
         let worker =
             WorkerOptions { dir: folder.join(format!("{name}-far")), patience: Duration::from_secs(20) };
         let remote = Arc::new(RemoteLedger::open(&worker, Dialling(roster)).unwrap());
@@ -91,22 +98,22 @@ impl Ground {
         match way {
             Way::Bare => self.asker.ask(&self.ingress).await,
             Way::Inline => {
-                done(Standing::Settled(self.near.settle(self.call("look", caller, Mode::Yolo)).await))
+                done(CallStatus::Settled(self.near.settle(self.call("look", caller, Mode::Yolo)).await))
             }
             Way::Claimed => {
-                done(Standing::Settled(self.near.settle(self.call("put", caller, Mode::Yolo)).await))
+                done(CallStatus::Settled(self.near.settle(self.call("put", caller, Mode::Yolo)).await))
             }
             Way::Worker => {
-                done(Standing::Settled(self.far.settle(self.call("put", caller, Mode::Yolo)).await))
+                done(CallStatus::Settled(self.far.settle(self.call("put", caller, Mode::Yolo)).await))
             }
             Way::Approve => {
                 let standing = self.near.advance(self.call("put", caller, Mode::ConfirmSensitive)).await;
-                let Standing::Waiting { call, question } = standing else {
+                let CallStatus::Waiting { call, question } = standing else {
                     panic!("not asked: {standing:?}")
                 };
-                let by = Approver { name: "person".into(), grade: Grade::Terminal };
+                let by = ApproverIdentity { name: "person".into(), grade: Assurance::Terminal };
                 let (digest, reply) = (question.digest(), Reply::Yes { note: None });
-                self.near.answer(GivenAnswer { question: question.id, digest, reply, by }).await.unwrap();
+                self.near.answer(SubmittedAnswer { question: question.id, digest, reply, by }).await.unwrap();
                 done(self.near.resume(call).await);
             }
         }
@@ -129,28 +136,34 @@ impl Ground {
 }
 
 fn gate(ledger: Arc<dyn Ledger>) -> Gate {
-    let settings = Settings { inbox: true, questions_per_minute: u32::MAX, ..Settings::default() };
+    let settings = GateSettings { inbox: true, questions_per_minute: u32::MAX, ..GateSettings::default() };
     Gate::builder()
         .ledger(ledger)
-        .tool(tool("look").class(Class::Readonly).role("/path", Role::ReadPath).not_sensitive().repeatable())
-        .tool(tool("put").class(Class::File).role("/path", Role::WritePath))
+        .tool(
+            tool("look")
+                .class(PermissionClass::Readonly)
+                .role("/path", ArgumentRole::ReadPath)
+                .not_sensitive()
+                .repeatable(),
+        )
+        .tool(tool("put").class(PermissionClass::File).role("/path", ArgumentRole::WritePath))
         .settings(settings)
         .build()
         .unwrap()
 }
 
-fn done(standing: Standing) {
-    let Standing::Settled(result) = standing else { panic!("not settled: {standing:?}") };
-    assert!(matches!(result.ending, Ending::Completed(_)), "{result:?}");
+fn done(standing: CallStatus) {
+    let CallStatus::Settled(result) = standing else { panic!("not settled: {standing:?}") };
+    assert!(matches!(result.ending, CallOutcome::Completed(_)), "{result:?}");
 }
 
-struct Dialling(Roster);
+struct Dialling(WorkerRegistry);
 
-impl Dial for Dialling {
-    fn dial(&self) -> Pending<'_, Result<Wire, Undialled>> {
+impl Connector for Dialling {
+    fn dial(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>> {
         Box::pin(async {
-            let ((ours, theirs), roster) = (Wire::pair(), self.0.clone());
-            tokio::spawn(async move { office::attend(&roster, Rights::All, theirs).await });
+            let ((ours, theirs), roster) = (FrameChannel::pair(), self.0.clone());
+            tokio::spawn(async move { server::attend(&roster, Permissions::All, theirs).await });
             Ok(ours)
         })
     }

@@ -12,15 +12,15 @@
 
 use std::time::Duration;
 
-use byleave::ledger::floor::{self, Moves};
-use byleave::ledger::{Hindrance, Interruption, Waits};
+use byleave::ledger::invariants::{self, BatchEffects};
+use byleave::ledger::{Interruption, PendingQuestion, StartBlocked};
 use byleave_core::call::Millis;
-use byleave_core::chain::GENESIS;
 use byleave_core::effect::Effect;
-use byleave_core::entry::{Entry, Fact};
-use byleave_core::id::{CallId, LeaveId, QuestionId, SessionId, TenantId};
+use byleave_core::entry::{Entry, RecordEvent};
+use byleave_core::hash_chain::GENESIS;
+use byleave_core::id::{CallId, QuestionId, SessionId, StandingApprovalId, TenantId};
+use byleave_core::pipeline::{NextStep, next};
 use byleave_core::record::Record;
-use byleave_core::walk::{Next, next};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use restate_sdk::prelude::*;
@@ -78,7 +78,7 @@ impl CallEntity {
             Ok(checked) => checked,
             Err(why) => return Ok(Json(Appended::Refused { why })),
         };
-        let moves = match floor::moves(&checked.batch, append.owner) {
+        let moves = match invariants::moves(&checked.batch, append.owner) {
             Ok(moves) => moves,
             Err(fault) => return Ok(Json(Appended::Refused { why: fault.why })),
         };
@@ -137,17 +137,17 @@ impl CallEntity {
         let wire::Interrupt { ledger, call, attempt, at } = interrupt.into_inner();
         let Some(mut kept) = kept(ctx.get(RECORD).await?)? else { return Ok(Json(false)) };
         let mut record = Record::read(call, &kept.lines(call));
-        let open = floor::open_attempt(&record);
+        let open = invariants::open_attempt(&record);
         let owner = open.map(|(_, owner)| owner);
         let not = owner.map_or(Some(Interruption::NotOpen), |owner| {
-            floor::not_interrupted(open, attempt, owner, |_| false)
+            invariants::not_interrupted(open, attempt, owner, |_| false)
         });
         if not.is_some() {
             return Ok(Json(false));
         }
         let before = record.clone();
-        let (line, _) =
-            floor::interrupted(&mut record, attempt, at).map_err(|fault| broken(&fault.what, &fault.why))?;
+        let (line, _) = invariants::interrupted(&mut record, attempt, at)
+            .map_err(|fault| broken(&fault.what, &fault.why))?;
         let at_len = kept.len();
         kept.push(line);
         ctx.set(RECORD, pack(&kept)?);
@@ -171,11 +171,11 @@ impl CallEntity {
         let Some(mut kept) = kept(ctx.get(RECORD).await?)? else { return Ok(()) };
         let mut record = Record::read(call, &kept.lines(call));
         let before = listed(&record);
-        let Next::Wait(open) = next(&record) else { return Ok(()) };
+        let NextStep::Wait(open) = next(&record) else { return Ok(()) };
         if open.id != question {
             return Ok(());
         }
-        let entry = Entry { at: open.expires_at, fact: Fact::Expired { question } };
+        let entry = Entry { at: open.expires_at, fact: RecordEvent::Expired { question } };
         let line = record.push(entry).map_err(|misplaced| broken("cannot expire a question", misplaced))?;
         let at_len = kept.len();
         kept.push(line);
@@ -267,21 +267,21 @@ async fn take_what_it_needs(
     ctx: &ObjectContext<'_>,
     append: &Append,
     checked: &Checked,
-    moves: &Moves<'_>,
+    moves: &BatchEffects<'_>,
 ) -> Result<Option<Appended>, HandlerError> {
     if append.begins.is_some() {
         let relist = Relist { drop: listed(&checked.before), add: listed(&checked.after) };
         let (ledger, tenant) = (append.ledger.clone(), append.tenant.clone());
         let begin = Json(Begin { ledger, tenant, relist });
         let halted = unsettled(ctx, append).begin(begin).call().await?;
-        let standing = floor::Standing { halt: halted.0.as_ref(), leave_left: true, seat: None };
-        if let Some(Hindrance::Halted { why }) =
-            floor::hindrance(append.call, checked.batch.begins.as_ref(), standing)
+        let standing = invariants::StartConditions { halt: halted.0.as_ref(), leave_left: true, seat: None };
+        if let Some(StartBlocked::Halted { why }) =
+            invariants::hindrance(append.call, checked.batch.begins.as_ref(), standing)
         {
             return Ok(Some(Appended::Halted { why }));
         }
     }
-    let mut uses: Vec<(LeaveId, Uses)> = Vec::new();
+    let mut uses: Vec<(StandingApprovalId, Uses)> = Vec::new();
     for leave in &moves.uses {
         if uses.iter().any(|(other, _)| other == leave) {
             continue;
@@ -307,7 +307,7 @@ async fn take_what_it_needs(
             return Ok(Some(Appended::SessionBusy { call, attempt }));
         }
     }
-    let mut taken: Vec<(LeaveId, Uses)> = Vec::new();
+    let mut taken: Vec<(StandingApprovalId, Uses)> = Vec::new();
     for (id, uses) in uses {
         if !leave(ctx, append, id).take(Json(uses)).call().await?.0 {
             put_back(ctx, append, checked, taken).await?;
@@ -325,7 +325,7 @@ async fn put_back(
     ctx: &ObjectContext<'_>,
     append: &Append,
     checked: &Checked,
-    taken: Vec<(LeaveId, Uses)>,
+    taken: Vec<(StandingApprovalId, Uses)>,
 ) -> Result<(), HandlerError> {
     if append.begins.is_some() {
         let relist = Relist { drop: listed(&checked.after), add: listed(&checked.before) };
@@ -342,7 +342,7 @@ async fn project(
     ctx: &ObjectContext<'_>,
     append: &Append,
     checked: &Checked,
-    moves: &Moves<'_>,
+    moves: &BatchEffects<'_>,
 ) -> Result<(), HandlerError> {
     let (ledger, call) = (&append.ledger, append.call);
     let asks: Vec<_> = moves
@@ -368,7 +368,7 @@ async fn project(
     if moves.frees_seat {
         others = pass(ctx, ledger, whose, &checked.before);
     }
-    if let Some(Waits { effects, .. }) =
+    if let Some(PendingQuestion { effects, .. }) =
         checked.batch.waits.as_ref().filter(|waits| !waits.effects.is_empty())
     {
         others.push(hold(ctx, ledger, whose, call, Some(effects.clone())));
@@ -377,7 +377,7 @@ async fn project(
     // What begins was listed before.
     let relist = (drop != add && append.begins.is_none())
         .then(|| unsettled(ctx, append).relist(Json(Relist { drop, add })).call());
-    if let Some(Waits { question, .. }) = &checked.batch.waits {
+    if let Some(PendingQuestion { question, .. }) = &checked.batch.waits {
         let asked_at = checked.after.entries().last().map_or(0, |entry| entry.at);
         let expire = question.id.as_bytes().to_vec();
         // A late expiry does nothing.
@@ -400,7 +400,11 @@ async fn project(
 }
 
 /// A leave of the same tenant.
-fn leave<'ctx>(ctx: &'ctx ObjectContext<'_>, append: &Append, leave: LeaveId) -> LeaveEntityClient<'ctx> {
+fn leave<'ctx>(
+    ctx: &'ctx ObjectContext<'_>,
+    append: &Append,
+    leave: StandingApprovalId,
+) -> LeaveEntityClient<'ctx> {
     ctx.object_client(keys::leave(&append.ledger, &append.tenant, leave))
 }
 
@@ -423,11 +427,11 @@ fn pass<'ctx>(
     record: &Record,
 ) -> Vec<Told<'ctx>> {
     let mut told = Vec::new();
-    if floor::open_attempt(record).is_some() && runs_alone(record) {
+    if invariants::open_attempt(record).is_some() && runs_alone(record) {
         let key = keys::session(ledger, tenant, session);
         told.push(ctx.object_client::<SessionEntityClient<'_>>(key).rise(Json(record.call())).call().boxed());
     }
-    if record.entries().iter().any(|entry| matches!(entry.fact, Fact::Asked(Ok(_)))) {
+    if record.entries().iter().any(|entry| matches!(entry.fact, RecordEvent::Asked(Ok(_)))) {
         told.push(hold(ctx, ledger, (tenant, session), record.call(), None));
     }
     told
@@ -453,8 +457,8 @@ fn listed(record: &Record) -> Option<String> {
         return None;
     }
     let due = match next(record) {
-        Next::Wait(question) => question.expires_at,
-        Next::Do(_) | Next::Settle(_) => 0,
+        NextStep::Wait(question) => question.expires_at,
+        NextStep::Do(_) | NextStep::Settle(_) => 0,
     };
     Some(super::unsettled::name(opened_at, due, record.call()))
 }

@@ -1,7 +1,7 @@
 //! Whether what is to be appended continues the record, and what is kept of the call then. Pure: nothing here asks the engine.
 
-use byleave::ledger::{Batch, Listing, Waits};
-use byleave_core::entry::{Entry, Fact};
+use byleave::ledger::{Batch, CallSummary, PendingQuestion};
+use byleave_core::entry::{Entry, RecordEvent};
 use byleave_core::record::Record;
 
 use crate::packing::{Kept, Projected, continue_lines};
@@ -40,15 +40,15 @@ impl Checked {
         let entries: Vec<Entry> = after.entries().iter().skip(before.entries().len()).cloned().collect();
         let waits = match (&append.waits, entries.last().map(|entry| &entry.fact)) {
             (None, _) => None,
-            (Some(effects), Some(Fact::Asked(Ok(question)))) => {
-                Some(Waits { question: question.clone(), effects: effects.clone() })
+            (Some(effects), Some(RecordEvent::Asked(Ok(question)))) => {
+                Some(PendingQuestion { question: question.clone(), effects: effects.clone() })
             }
             (Some(_), _) => return Err("it waits for a question that it does not ask".into()),
         };
         if append.begins.is_some_and(|begins| begins.exclusive != runs_alone(&after)) {
             return Err("whether it runs alone is not what its terms say".into());
         }
-        let listing = Listing {
+        let listing = CallSummary {
             tenant: append.tenant.clone(),
             session: append.session.clone(),
             agent: String::new(),

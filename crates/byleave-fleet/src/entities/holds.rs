@@ -3,7 +3,7 @@
 //! For many sessions, so that calls that come in together in several of them ask once; and under one name for each session, so that
 //! nothing of the others need be read.
 
-use byleave::ledger::floor;
+use byleave::ledger::invariants;
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::id::{CallId, SessionId};
 use restate_sdk::prelude::*;
@@ -68,8 +68,9 @@ impl HoldsEntity {
         let Passing { session, call, effects } = passing.into_inner();
         let plan = Plan { effects, ..Plan::default() };
         let waiting = waiting(ctx.get(session.as_str()).await?)?;
-        let holds =
-            |(other, holding): &&(CallId, Vec<Effect>)| *other != call && floor::holds_up(holding, &plan);
+        let holds = |(other, holding): &&(CallId, Vec<Effect>)| {
+            *other != call && invariants::holds_up(holding, &plan)
+        };
         Ok(Json(waiting.iter().find(holds).map(|(other, _)| *other)))
     }
 }

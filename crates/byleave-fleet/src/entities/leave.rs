@@ -1,8 +1,8 @@
 //! Leaves: each counts its own uses, so that no two calls share the last one; and a list for each tenant and tool.
 
-use byleave::ledger::floor;
-use byleave_core::id::LeaveId;
-use byleave_core::leave::Leave;
+use byleave::ledger::invariants;
+use byleave_core::id::StandingApprovalId;
+use byleave_core::standing_approval::StandingApproval;
 use restate_sdk::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -21,14 +21,14 @@ struct Standing {
 impl Standing {
     /// Whether there are so many uses left.
     fn has(&self, Uses { more, asked_max }: Uses) -> bool {
-        let left = |given: &Given| floor::leave_left(&given.leave, self.used, more, asked_max);
+        let left = |given: &Given| invariants::leave_left(&given.leave, self.used, more, asked_max);
         !self.revoked && self.given.as_ref().is_some_and(left)
     }
 
     /// Whether it belongs on the list, and which that is.
     fn listed(&self) -> Option<&Given> {
         let given = self.given.as_ref()?;
-        (!self.revoked && floor::leave_left(&given.leave, self.used, 1, None)).then_some(given)
+        (!self.revoked && invariants::leave_left(&given.leave, self.used, 1, None)).then_some(given)
     }
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct LeavesEntity;
 impl LeavesEntity {
     /// Puts one on the list.
     #[handler(ingress_private = true)]
-    async fn add(&self, ctx: ObjectContext<'_>, leave: Json<Leave>) -> HandlerResult<()> {
+    async fn add(&self, ctx: ObjectContext<'_>, leave: Json<StandingApproval>) -> HandlerResult<()> {
         let mut leaves = leaves(ctx.get(LEAVE).await?);
         leaves.push(leave.into_inner());
         ctx.set(LEAVE, Json(leaves));
@@ -132,7 +132,7 @@ impl LeavesEntity {
 
     /// Takes one off the list.
     #[handler(ingress_private = true)]
-    async fn strike(&self, ctx: ObjectContext<'_>, leave: Json<LeaveId>) -> HandlerResult<()> {
+    async fn strike(&self, ctx: ObjectContext<'_>, leave: Json<StandingApprovalId>) -> HandlerResult<()> {
         let mut leaves = leaves(ctx.get(LEAVE).await?);
         leaves.retain(|other| other.id != leave.0);
         ctx.set(LEAVE, Json(leaves));
@@ -141,11 +141,15 @@ impl LeavesEntity {
 
     /// All of them, the first given first.
     #[handler]
-    async fn list(&self, ctx: SharedObjectContext<'_>, _this: Json<()>) -> HandlerResult<Json<Vec<Leave>>> {
+    async fn list(
+        &self,
+        ctx: SharedObjectContext<'_>,
+        _this: Json<()>,
+    ) -> HandlerResult<Json<Vec<StandingApproval>>> {
         Ok(Json(leaves(ctx.get(LEAVE).await?)))
     }
 }
 
-fn leaves(kept: Option<Json<Vec<Leave>>>) -> Vec<Leave> {
+fn leaves(kept: Option<Json<Vec<StandingApproval>>>) -> Vec<StandingApproval> {
     kept.map(Json::into_inner).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 //! A record that owes lines has told a projector once, and is told in turn when they are taken: it must never have lines that the
 //! book has not acknowledged, and nobody who knows of it.
 
-use byleave_core::chain::GENESIS;
+use byleave_core::hash_chain::GENESIS;
 use byleave_core::id::CallId;
 use byleave_core::record::Record;
 use restate_sdk::prelude::*;

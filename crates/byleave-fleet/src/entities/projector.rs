@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave_core::act::Act;
+use byleave_core::admin_action::AdminAction;
 use byleave_core::call::Millis;
 use byleave_core::id::CallId;
 use restate_sdk::prelude::*;
@@ -71,7 +71,7 @@ impl ProjectorEntity {
 
     /// An act is owed to the book.
     #[handler(ingress_private = true)]
-    async fn owes_act(&self, ctx: ObjectContext<'_>, act: Json<Act>) -> HandlerResult<()> {
+    async fn owes_act(&self, ctx: ObjectContext<'_>, act: Json<AdminAction>) -> HandlerResult<()> {
         ctx.set(&name(ACT, act.0.at, &act.0.id.uuid()), act);
         go(&ctx).await
     }
@@ -211,7 +211,7 @@ async fn gather<'a>(
                     })),
                     Err(broken) => Err(broken.to_string()),
                 },
-                None => Ok(ctx.get::<Json<Act>>(&waits.name).await?.map(|act| Parcel::Act(act.0))),
+                None => Ok(ctx.get::<Json<AdminAction>>(&waits.name).await?.map(|act| Parcel::Act(act.0))),
             };
             gathered.push((waits, found));
         }

@@ -1,9 +1,9 @@
 //! One tenant: what its administrators did, and the halt that is in force.
 
-use byleave::ledger::floor;
-use byleave_core::act::{Act, Deed};
-use byleave_core::id::{ActId, SessionId, TenantId};
-use byleave_core::session::{DEPTH_MAX, Opening, act_of};
+use byleave::ledger::invariants;
+use byleave_core::admin_action::{AdminAction, AdminActionKind};
+use byleave_core::id::{AdminActionId, SessionId, TenantId};
+use byleave_core::session::{DEPTH_MAX, SessionNode, act_of};
 use restate_sdk::prelude::*;
 
 use super::call::CallEntityClient;
@@ -34,15 +34,15 @@ impl TenantEntity {
     async fn act(&self, ctx: ObjectContext<'_>, act: Json<NewAct>) -> HandlerResult<Json<Option<String>>> {
         let NewAct { ledger, act, book } = act.into_inner();
         let place = act_place(act.id);
-        if let Some(there) = ctx.get::<Json<Act>>(&place).await? {
+        if let Some(there) = ctx.get::<Json<AdminAction>>(&place).await? {
             return Ok(Json((there.0 != act).then(|| "its id is taken".into())));
         }
-        if let Deed::Open(opening) = &act.deed {
+        if let AdminActionKind::Open(opening) = &act.deed {
             let parent = match &opening.parent {
                 Some(parent) => opened(ctx.get(&opening_place(&act.tenant, parent)).await?),
                 None => None,
             };
-            if let Err(fault) = floor::check_opening(&act, opening, parent.is_some()) {
+            if let Err(fault) = invariants::check_opening(&act, opening, parent.is_some()) {
                 return Ok(Json(Some(fault.to_string())));
             }
         }
@@ -51,20 +51,20 @@ impl TenantEntity {
             owe(&ctx, &ledger, act.clone());
         }
         match &act.deed {
-            Deed::Halt { .. } => {
+            AdminActionKind::Halt { .. } => {
                 ctx.set(HALT, Json(act.clone()));
                 tell_all(&ctx, &ledger, act.tenant.clone(), Some(act)).await?;
             }
-            Deed::Lift => {
+            AdminActionKind::Lift => {
                 ctx.clear(HALT);
                 tell_all(&ctx, &ledger, act.tenant, None).await?;
             }
-            Deed::Open(_) | Deed::Waive { .. } => {}
-            Deed::Revoke { leave } => {
+            AdminActionKind::Open(_) | AdminActionKind::Waive { .. } => {}
+            AdminActionKind::Revoke { leave } => {
                 let key = keys::leave(&ledger, &act.tenant, *leave);
                 ctx.object_client::<LeaveEntityClient<'_>>(key).revoke(Json(())).call().await?;
             }
-            Deed::Forget { call } => {
+            AdminActionKind::Forget { call } => {
                 let key = keys::call(&ledger, *call);
                 let forget = Json((CallName { call: *call }, act.tenant));
                 ctx.object_client::<CallEntityClient<'_>>(key).forget(forget).call().await?;
@@ -79,7 +79,7 @@ impl TenantEntity {
         let ledger = keys::ledger_of(ctx.key()).ok_or_else(|| broken("cannot read a key", ctx.key()))?;
         let mut sent = 0;
         for name in ctx.get_keys().await?.iter().filter(|name| name.starts_with(ACTS)) {
-            if let Some(act) = ctx.get::<Json<Act>>(name).await? {
+            if let Some(act) = ctx.get::<Json<AdminAction>>(name).await? {
                 owe(&ctx, &ledger, act.into_inner());
                 sent += 1;
             }
@@ -93,7 +93,7 @@ impl TenantEntity {
         &self,
         ctx: SharedObjectContext<'_>,
         of: Json<(TenantId, SessionId)>,
-    ) -> HandlerResult<Json<Vec<Opening>>> {
+    ) -> HandlerResult<Json<Vec<SessionNode>>> {
         let (tenant, session) = of.into_inner();
         Ok(Json(lineage(&ctx, &tenant, session).await?))
     }
@@ -103,9 +103,9 @@ impl TenantEntity {
     async fn look(&self, ctx: SharedObjectContext<'_>, of: Json<Looking>) -> HandlerResult<Json<Looked>> {
         let Looking { tenant, sessions } = of.into_inner();
         // All at once: each is a way to the engine and back.
-        let halt = ctx.get::<Json<Act>>(HALT);
+        let halt = ctx.get::<Json<AdminAction>>(HALT);
         let places: Vec<String> = sessions.iter().map(|session| opening_place(&tenant, session)).collect();
-        let opened: Vec<_> = places.iter().map(|place| ctx.get::<Json<Act>>(place)).collect();
+        let opened: Vec<_> = places.iter().map(|place| ctx.get::<Json<AdminAction>>(place)).collect();
         let halt = halt.await?.map(Json::into_inner);
         let mut lineages = Vec::new();
         for (session, opened) in sessions.into_iter().zip(opened) {
@@ -121,8 +121,8 @@ impl TenantEntity {
         &self,
         ctx: SharedObjectContext<'_>,
         _this: Json<()>,
-    ) -> HandlerResult<Json<Option<Act>>> {
-        Ok(Json(ctx.get::<Json<Act>>(HALT).await?.map(Json::into_inner)))
+    ) -> HandlerResult<Json<Option<AdminAction>>> {
+        Ok(Json(ctx.get::<Json<AdminAction>>(HALT).await?.map(Json::into_inner)))
     }
 }
 
@@ -130,8 +130,8 @@ async fn lineage(
     ctx: &SharedObjectContext<'_>,
     tenant: &TenantId,
     session: SessionId,
-) -> Result<Vec<Opening>, HandlerError> {
-    let mut lineage: Vec<Opening> = Vec::new();
+) -> Result<Vec<SessionNode>, HandlerError> {
+    let mut lineage: Vec<SessionNode> = Vec::new();
     let mut at = Some(session);
     while let Some(session) = at {
         match opened(ctx.get(&opening_place(tenant, &session)).await?) {
@@ -151,7 +151,7 @@ async fn tell_all(
     ctx: &ObjectContext<'_>,
     ledger: &str,
     tenant: TenantId,
-    halt: Option<Act>,
+    halt: Option<AdminAction>,
 ) -> Result<(), HandlerError> {
     let told: Vec<_> = (0..keys::SHARDS)
         .map(|shard| {
@@ -166,12 +166,12 @@ async fn tell_all(
 }
 
 /// Has an act brought into the book.
-fn owe(ctx: &ObjectContext<'_>, ledger: &str, act: Act) {
+fn owe(ctx: &ObjectContext<'_>, ledger: &str, act: AdminAction) {
     let lane = keys::lane_of(ledger, &act.id.uuid());
     drop_handle(ctx.object_client::<ProjectorEntityClient<'_>>(lane).owes_act(Json(act)).send());
 }
 
-fn act_place(act: ActId) -> String {
+fn act_place(act: AdminActionId) -> String {
     format!("{ACTS}{}", short(&act.uuid()))
 }
 
@@ -180,9 +180,9 @@ fn opening_place(tenant: &TenantId, session: &SessionId) -> String {
 }
 
 /// The opening that an act is.
-fn opened(act: Option<Json<Act>>) -> Option<Opening> {
+fn opened(act: Option<Json<AdminAction>>) -> Option<SessionNode> {
     match act?.into_inner().deed {
-        Deed::Open(opening) => Some(opening),
+        AdminActionKind::Open(opening) => Some(opening),
         _ => None,
     }
 }

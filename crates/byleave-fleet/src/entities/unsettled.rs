@@ -4,8 +4,8 @@
 //! Everything that is known of a call stands in the name under which it is listed, so that nothing need be read to list
 //! them, and nothing of the others need be read to change one.
 
-use byleave::ledger::floor;
-use byleave_core::act::Act;
+use byleave::ledger::invariants;
+use byleave_core::admin_action::AdminAction;
 use byleave_core::call::Millis;
 use byleave_core::id::{CallId, TenantId};
 use restate_sdk::prelude::*;
@@ -38,9 +38,13 @@ impl UnsettledEntity {
     ///
     /// A halt returns only after every part knows of it, so whatever is listed before that was begun before it.
     #[handler(ingress_private = true)]
-    async fn begin(&self, ctx: ObjectContext<'_>, begin: Json<Begin>) -> HandlerResult<Json<Option<Act>>> {
+    async fn begin(
+        &self,
+        ctx: ObjectContext<'_>,
+        begin: Json<Begin>,
+    ) -> HandlerResult<Json<Option<AdminAction>>> {
         let Begin { ledger, tenant, relist: Relist { drop, add } } = begin.into_inner();
-        let halt = match ctx.get::<Json<Option<Act>>>(&halt_name(&tenant)).await? {
+        let halt = match ctx.get::<Json<Option<AdminAction>>>(&halt_name(&tenant)).await? {
             Some(known) => known.into_inner(),
             // Asked without waiting for the tenant's writer, who may be waiting for this part.
             None => {
@@ -58,7 +62,11 @@ impl UnsettledEntity {
 
     /// Knows from now on that a tenant is halted, or that it is not.
     #[handler(ingress_private = true)]
-    async fn halts(&self, ctx: ObjectContext<'_>, halt: Json<(TenantId, Option<Act>)>) -> HandlerResult<()> {
+    async fn halts(
+        &self,
+        ctx: ObjectContext<'_>,
+        halt: Json<(TenantId, Option<AdminAction>)>,
+    ) -> HandlerResult<()> {
         let (tenant, halt) = halt.into_inner();
         ctx.set(&halt_name(&tenant), Json(halt));
         Ok(())
@@ -76,7 +84,7 @@ impl UnsettledEntity {
             .await?
             .iter()
             .filter_map(|name| read(name))
-            .filter(|(_, until, _)| floor::is_overdue(*until, due.0.now))
+            .filter(|(_, until, _)| invariants::is_overdue(*until, due.0.now))
             .map(|(opened_at, _, call)| (opened_at, call))
             .collect();
         calls.sort_unstable();

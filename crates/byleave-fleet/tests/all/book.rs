@@ -13,7 +13,7 @@ mod ledger {
 
 /// The gate on it: every scenario in the long form, and in the short one those in which a call is looked at again after its end.
 mod gate {
-    use byleave::gate::scenarios::{SCENARIOS, Scenario};
+    use byleave::gate::conformance::{SCENARIOS, Scenario};
 
     use super::bench::BookBench;
 
@@ -49,7 +49,7 @@ mod gate {
 /// The book that it writes, against the suite of the book: all of it in the long form, and in the short one what depends on how
 /// it was written. `byleave-postgres` shows the rest by itself.
 mod shelf {
-    use byleave::book::conformance::{CASES, Case};
+    use byleave::audit_log::conformance::{AuditLogCase, CASES};
 
     use super::bench::BookBench;
 
@@ -64,8 +64,8 @@ mod shelf {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn cases() {
-        let is_wanted = |case: &&Case| crate::proofs::long() || SHORT.contains(&case.name);
-        let wanted: Vec<&Case> = CASES.iter().filter(is_wanted).collect();
+        let is_wanted = |case: &&AuditLogCase| crate::proofs::long() || SHORT.contains(&case.name);
+        let wanted: Vec<&AuditLogCase> = CASES.iter().filter(is_wanted).collect();
         assert!(wanted.len() >= SHORT.len());
         for some in wanted.chunks(3) {
             let benches: Vec<_> = some.iter().map(|_| BookBench::new()).collect();

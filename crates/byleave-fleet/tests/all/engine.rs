@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use byleave::core::chain::Line;
+use byleave::boxed::BoxFuture;
+use byleave::core::hash_chain::ChainedEntry;
 use byleave::core::id::CallId;
-use byleave::ledger::conformance::Bench;
-use byleave::ledger::{Batch, Ledger, LedgerFault};
-use byleave::pending::Pending;
+use byleave::ledger::conformance::LedgerHarness;
+use byleave::ledger::{Batch, Ledger, LedgerError};
 use byleave_fleet::{Options, RestateLedger};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -102,8 +102,8 @@ pub(crate) async fn post(url: &str, body: &str) -> String {
 /// The same entries as lines of another call.
 pub(crate) fn as_lines_of(call: CallId, batch: Batch) -> Batch {
     let mut before = batch.before;
-    let line = |line: &Line| {
-        let line = Line::linked(call, before, line.seq(), line.body().to_owned());
+    let line = |line: &ChainedEntry| {
+        let line = ChainedEntry::linked(call, before, line.seq(), line.body().to_owned());
         before = line.link();
         line
     };
@@ -125,8 +125,8 @@ impl RestateBench {
     }
 }
 
-impl Bench for RestateBench {
-    fn open(&self) -> Pending<'_, Result<Arc<dyn Ledger>, LedgerFault>> {
+impl LedgerHarness for RestateBench {
+    fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Ledger>, LedgerError>> {
         Box::pin(async {
             let ledger = RestateLedger::open(options(&self.ingress, &self.name, self.workers.path()))?;
             Ok(Arc::new(ledger) as Arc<dyn Ledger>)
@@ -134,13 +134,13 @@ impl Bench for RestateBench {
     }
 
     // The kernel drops the lock when the last handle is closed, as it does at death.
-    fn kill(&self, ledger: Arc<dyn Ledger>) -> Pending<'_, Result<(), LedgerFault>> {
+    fn kill(&self, ledger: Arc<dyn Ledger>) -> BoxFuture<'_, Result<(), LedgerError>> {
         drop(ledger);
         Box::pin(async { Ok(()) })
     }
 
     // The engine is shared by all tests, so it stays. It is killed for real in the proofs.
-    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>> {
+    fn restart(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async { Ok(()) })
     }
 }

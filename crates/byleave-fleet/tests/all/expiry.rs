@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use byleave::core::call::Mode;
-use byleave::core::entry::{Fact, Limits};
+use byleave::core::entry::{Limits, RecordEvent};
 use byleave::gate::Gate;
 use byleave::ledger::Ledger as _;
-use byleave::result::Standing;
-use byleave::settings::Settings;
+use byleave::result::CallStatus;
+use byleave::settings::GateSettings;
 use byleave_fleet::RestateLedger;
 
 use crate::engine::{ingress, options};
@@ -28,7 +28,7 @@ async fn a_question_expires_with_nobody_there() {
     let ledger = Arc::new(RestateLedger::open(options(&ingress(), &name, &path.join("workers"))).unwrap());
     let gate = |question_ms: u64| {
         let limits = Limits { question_ms, ..Limits::default() };
-        let settings = Settings { inbox: true, limits, ..Settings::default() };
+        let settings = GateSettings { inbox: true, limits, ..GateSettings::default() };
         let builder = Gate::builder().ledger(ledger.clone()).tool(appender("append_line"));
         builder.settings(settings).build().unwrap()
     };
@@ -36,7 +36,7 @@ async fn a_question_expires_with_nobody_there() {
     for open_ms in OPEN_MS {
         let asked = call(path, "s", "append_line", "lines", "never", Mode::ConfirmSensitive);
         let id = asked.id;
-        if let Standing::Waiting { .. } = gate(open_ms).advance(asked).await {
+        if let CallStatus::Waiting { .. } = gate(open_ms).advance(asked).await {
             waiting = Some((id, open_ms));
             break;
         }
@@ -48,14 +48,16 @@ async fn a_question_expires_with_nobody_there() {
     loop {
         let record = ledger.load(id).await.unwrap().unwrap().record;
         match &record.entries().last().unwrap().fact {
-            Fact::Expired { .. } => break,
-            Fact::Asked(Ok(_)) => assert!(began.elapsed() < NOTICED_WITHIN, "nobody noticed: {record:?}"),
+            RecordEvent::Expired { .. } => break,
+            RecordEvent::Asked(Ok(_)) => {
+                assert!(began.elapsed() < NOTICED_WITHIN, "nobody noticed: {record:?}")
+            }
             other => panic!("{other:?}"),
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(ledger.drivable(0, 10).await.unwrap(), vec![id], "it can be driven on");
-    let Standing::Settled(result) = gate(open_ms).resume(id).await else { panic!("it is not settled") };
+    let CallStatus::Settled(result) = gate(open_ms).resume(id).await else { panic!("it is not settled") };
     assert_eq!(result.ending.refusal().unwrap().code.as_str(), "unanswered");
     assert!(lines_of(&path.join("lines")).is_empty());
 }

@@ -3,17 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::ledger::conformance::Bench;
-use byleave::ledger::{Ledger, LedgerFault};
-use byleave::pending::Pending;
+use byleave::boxed::BoxFuture;
+use byleave::ledger::conformance::LedgerHarness;
+use byleave::ledger::{Ledger, LedgerError};
 use byleave_fleet::RestateLedger;
-use byleave_worker::{Dial, Options, RemoteLedger, Rights, Roster, Undialled, Wire, office};
+use byleave_worker::{
+    ConnectError, Connector, FrameChannel, Permissions, RemoteLedger, RemoteLedgerOptions, WorkerRegistry,
+    server,
+};
 
 use crate::engine::{ingress, options};
 
 /// An office on the engine, and where its workers live.
 struct Office {
-    roster: Roster,
+    roster: WorkerRegistry,
     _ledger: RestateLedger,
     workers: tempfile::TempDir,
     _here: tempfile::TempDir,
@@ -24,34 +27,36 @@ impl Office {
         let (workers, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let name = uuid::Uuid::now_v7().to_string();
         let ledger = RestateLedger::open(options(&ingress(), &name, here.path())).unwrap();
-        let roster = Roster::new(ledger.deputy(|| true), Duration::ZERO);
+        let roster = WorkerRegistry::new(ledger.deputy(|| true), Duration::ZERO);
         Self { roster, _ledger: ledger, workers, _here: here }
     }
 }
 
-struct Dialling(Roster);
+struct Dialling(WorkerRegistry);
 
-impl Dial for Dialling {
-    fn dial(&self) -> Pending<'_, Result<Wire, Undialled>> {
+impl Connector for Dialling {
+    fn dial(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>> {
         Box::pin(async {
-            let ((ours, theirs), roster) = (Wire::pair(), self.0.clone());
-            tokio::spawn(async move { office::attend(&roster, Rights::All, theirs).await });
+            let ((ours, theirs), roster) = (FrameChannel::pair(), self.0.clone());
+            tokio::spawn(async move { server::attend(&roster, Permissions::All, theirs).await });
             Ok(ours)
         })
     }
 }
 
-impl Bench for Office {
-    fn open(&self) -> Pending<'_, Result<Arc<dyn Ledger>, LedgerFault>> {
+impl LedgerHarness for Office {
+    fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Ledger>, LedgerError>> {
         Box::pin(async {
-            let options =
-                Options { dir: self.workers.path().to_path_buf(), patience: Duration::from_secs(20) };
+            let options = RemoteLedgerOptions {
+                dir: self.workers.path().to_path_buf(),
+                patience: Duration::from_secs(20),
+            };
             let ledger = RemoteLedger::open(&options, Dialling(self.roster.clone()))?;
             Ok(Arc::new(ledger) as Arc<dyn Ledger>)
         })
     }
 
-    fn kill(&self, ledger: Arc<dyn Ledger>) -> Pending<'_, Result<(), LedgerFault>> {
+    fn kill(&self, ledger: Arc<dyn Ledger>) -> BoxFuture<'_, Result<(), LedgerError>> {
         let owner = ledger.owner();
         drop(ledger);
         Box::pin(async move {
@@ -64,7 +69,7 @@ impl Bench for Office {
     }
 
     // The engine is shared by all tests, so it stays.
-    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>> {
+    fn restart(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async { Ok(()) })
     }
 }

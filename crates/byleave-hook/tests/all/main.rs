@@ -1,6 +1,6 @@
 //! What agents say and read, dialect by dialect, from the words that their documentation has.
 
-use byleave_hook::{Answer, Dialect, Moment, Unheard, hear, say};
+use byleave_hook::{Dialect, HookDecision, HookEvent, HookParseError, format_response, parse_request};
 use serde_json::{Value, json};
 
 /// What each agent says before it runs a shell command.
@@ -38,9 +38,9 @@ fn asked(dialect: Dialect) -> Value {
 #[test]
 fn every_dialect_is_heard() {
     for dialect in Dialect::ALL {
-        let heard = hear(dialect, asked(dialect).to_string().as_bytes()).unwrap();
+        let heard = parse_request(dialect, asked(dialect).to_string().as_bytes()).unwrap();
         let name = dialect.name();
-        assert_eq!((heard.moment, heard.session.as_str()), (Moment::Before, "abc"), "{name}");
+        assert_eq!((heard.moment, heard.session.as_str()), (HookEvent::Before, "abc"), "{name}");
         assert_eq!(heard.command(), Some("make"), "{name}");
         // Cursor says which directory is open. Of the others, it is where the hook runs, and not what the model may have chosen.
         let (cwd, workspace) = if dialect == Dialect::Cursor { (None, "/w") } else { (Some("/w"), "/here") };
@@ -55,15 +55,18 @@ fn every_dialect_is_heard() {
 fn what_is_not_understood_is_never_heard_as_something_else() {
     for dialect in Dialect::ALL {
         for said in ["", "{", "[]", "null", "3", "{}", "\u{feff}{}", "{\"hook_event_name\":\"PreToolUse\"}"] {
-            assert!(hear(dialect, said.as_bytes()).is_err(), "{} {said}", dialect.name());
+            assert!(parse_request(dialect, said.as_bytes()).is_err(), "{} {said}", dialect.name());
         }
-        assert!(hear(dialect, b"\xff{}").is_err());
+        assert!(parse_request(dialect, b"\xff{}").is_err());
         // An event that a newer agent has: it may be one that waits for an answer.
         let mut said = asked(dialect);
         for key in ["hook_event_name", "event"] {
             if said.get(key).is_some() {
                 said[key] = "PreToolUseToo".into();
-                assert!(matches!(hear(dialect, said.to_string().as_bytes()), Err(Unheard::Event(_))));
+                assert!(matches!(
+                    parse_request(dialect, said.to_string().as_bytes()),
+                    Err(HookParseError::Event(_))
+                ));
             }
         }
         for key in ["tool_input", "toolArgs"] {
@@ -71,7 +74,11 @@ fn what_is_not_understood_is_never_heard_as_something_else() {
                 let mut said = asked(dialect);
                 if said.get(key).is_some() {
                     said[key] = input;
-                    assert!(hear(dialect, said.to_string().as_bytes()).is_err(), "{}", dialect.name());
+                    assert!(
+                        parse_request(dialect, said.to_string().as_bytes()).is_err(),
+                        "{}",
+                        dialect.name()
+                    );
                 }
             }
         }
@@ -85,22 +92,23 @@ fn what_is_printed() {
     let rewritten =
         json!({"command": "/usr/bin/byleave --state /s exec 0190b0a0-0000-7000-8000-000000000001"});
     let answers = [
-        ("allow", Answer::Pass { note: None }),
-        ("allow with a note", Answer::Pass { note: Some("ann: once".into()) }),
-        ("rewrite", Answer::Rewrite { input: rewritten, note: None }),
-        ("deny", Answer::Deny { why: "rule `x` says no".into() }),
-        ("deny without a word", Answer::Deny { why: " ".into() }),
+        ("allow", HookDecision::Pass { note: None }),
+        ("allow with a note", HookDecision::Pass { note: Some("ann: once".into()) }),
+        ("rewrite", HookDecision::Rewrite { input: rewritten, note: None }),
+        ("deny", HookDecision::Deny { why: "rule `x` says no".into() }),
+        ("deny without a word", HookDecision::Deny { why: " ".into() }),
     ];
     for dialect in Dialect::ALL {
         all.push_str(&format!("## {}\n", dialect.name()));
-        let heard = hear(dialect, asked(dialect).to_string().as_bytes()).unwrap();
-        let after = byleave_hook::Heard { moment: Moment::After, ..heard.clone() };
-        let before =
-            answers.iter().map(|(what, answer)| ((*what).to_owned(), say(dialect, Some(&heard), answer)));
+        let heard = parse_request(dialect, asked(dialect).to_string().as_bytes()).unwrap();
+        let after = byleave_hook::HookRequest { moment: HookEvent::After, ..heard.clone() };
+        let before = answers
+            .iter()
+            .map(|(what, answer)| ((*what).to_owned(), format_response(dialect, Some(&heard), answer)));
         let others = [
-            ("afterwards".to_owned(), say(dialect, Some(&after), &answers[0].1)),
-            ("afterwards, not recorded".to_owned(), say(dialect, Some(&after), &answers[3].1)),
-            ("not heard, and yet an allow".to_owned(), say(dialect, None, &answers[0].1)),
+            ("afterwards".to_owned(), format_response(dialect, Some(&after), &answers[0].1)),
+            ("afterwards, not recorded".to_owned(), format_response(dialect, Some(&after), &answers[3].1)),
+            ("not heard, and yet an allow".to_owned(), format_response(dialect, None, &answers[0].1)),
         ];
         for (what, said) in before.chain(others) {
             let (out, err) = (said.stdout.trim_end(), said.stderr.trim_end());
@@ -118,8 +126,8 @@ fn an_editor_is_answered_in_its_own_keys() {
         "hook_event_name": "PreToolUse", "session_id": "abc", "cwd": "/w", "tool_name": "run_in_terminal",
         "tool_input": {"command": "make", "explanation": "x", "isBackground": false}
     });
-    let heard = hear(Dialect::Copilot, said.to_string().as_bytes()).unwrap();
-    let said = say(Dialect::Copilot, Some(&heard), &Answer::Deny { why: "no".into() });
+    let heard = parse_request(Dialect::Copilot, said.to_string().as_bytes()).unwrap();
+    let said = format_response(Dialect::Copilot, Some(&heard), &HookDecision::Deny { why: "no".into() });
     let value: Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!(value["hookSpecificOutput"]["permissionDecision"], "deny");
 }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use crate::ways::{Over, Way};
+use crate::ways::{BenchPath, BenchTransport};
 
 /// How many calls are under way at once.
 const CALLERS: usize = 64;
@@ -37,7 +37,7 @@ const WORSE_SHARE: f64 = 0.10;
 /// The commits of one call with side effects where there is no gateway to read them from: what the gate stores of one.
 const USUAL_COMMITS: [usize; 2] = [2213, 796];
 
-struct Sizes {
+struct BenchSizes {
     rounds: usize,
     /// Calls one after the other, in a round.
     alone: usize,
@@ -48,15 +48,15 @@ struct Sizes {
 fn main() {
     let short = std::env::var("BYLEAVE_PROOF").is_ok_and(|size| size == "short");
     let sizes = if short {
-        Sizes { rounds: 3, alone: 150, each: 8 }
+        BenchSizes { rounds: 3, alone: 150, each: 8 }
     } else {
-        Sizes { rounds: 15, alone: 400, each: 40 }
+        BenchSizes { rounds: 15, alone: 400, each: 40 }
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let place = ways::Place::new();
+    let place = ways::BenchDirectory::new();
     let mut ways = runtime.block_on(ways::all(&place));
     let stored = stored(&place.state()).unwrap_or_else(|| USUAL_COMMITS.to_vec());
-    let bare = Bare::open(place.path());
+    let bare = BareSqlite::open(place.path());
     let mut commits = Vec::new();
     for _ in 0..sizes.rounds {
         commits.extend((0..sizes.alone).map(|_| timed(|| stored.iter().for_each(|size| bare.commit(*size)))));
@@ -86,13 +86,13 @@ fn main() {
 }
 
 /// The table, and what has become worse.
-fn report(ways: &mut [Way], commits: Duration, stored: &[usize]) -> (String, Vec<String>) {
+fn report(ways: &mut [BenchPath], commits: Duration, stored: &[usize]) -> (String, Vec<String>) {
     let mut table = String::from(
         "| over | way | p50 | p99 | p50, to the bare proxy | calls/s, 64 in flight | to the bare proxy |\n|---|---|--:|--:|--:|--:|--:|\n",
     );
     let mut failures = Vec::new();
     let mut bars = String::new();
-    for over in [Over::Stdio, Over::Http] {
+    for over in [BenchTransport::Stdio, BenchTransport::Http] {
         let proxy = ways.iter_mut().find(|way| way.over == over && way.what == ways::PROXY).unwrap();
         let (proxy_p50, proxy_rate) = (quantile(&mut proxy.took, 0.5), median(&mut proxy.rates));
         for way in ways.iter_mut().filter(|way| way.over == over) {
@@ -113,7 +113,7 @@ fn report(ways: &mut [Way], commits: Duration, stored: &[usize]) -> (String, Vec
                     word(added <= ADDED_US_MAX),
                     word(share >= SHARE_MIN),
                 );
-                if over == Over::Stdio && (added > WORSE_US || share < WORSE_SHARE) {
+                if over == BenchTransport::Stdio && (added > WORSE_US || share < WORSE_SHARE) {
                     failures.push(format!("the gateway adds {added:.0} µs and reaches {share:.2}"));
                 }
             }
@@ -148,9 +148,9 @@ fn find(under: &Path, name: &str) -> Option<std::path::PathBuf> {
 }
 
 /// A bare SQLite file with one table, on the same disk, with the settings of the book.
-struct Bare(Connection);
+struct BareSqlite(Connection);
 
-impl Bare {
+impl BareSqlite {
     fn open(folder: &Path) -> Self {
         let connection = Connection::open(folder.join("bare.sqlite")).unwrap();
         connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();

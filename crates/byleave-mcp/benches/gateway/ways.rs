@@ -27,12 +27,12 @@ const UID: u32 = 61_003;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum BenchTransport {
     Stdio,
     Http,
 }
 
-impl fmt::Display for Over {
+impl fmt::Display for BenchTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Stdio => "stdio",
@@ -42,9 +42,9 @@ impl fmt::Display for Over {
 }
 
 /// A way to the tool, with someone at its near end.
-pub(crate) struct Way {
+pub(crate) struct BenchPath {
     pub(crate) what: &'static str,
-    pub(crate) over: Over,
+    pub(crate) over: BenchTransport,
     /// Whether one call takes milliseconds.
     pub(crate) slow: bool,
     pub(crate) took: Vec<Duration>,
@@ -54,7 +54,7 @@ pub(crate) struct Way {
     served: Option<Child>,
 }
 
-impl Way {
+impl BenchPath {
     pub(crate) async fn one_by_one(&mut self, calls: usize) {
         for _ in 0..calls {
             let started = Instant::now();
@@ -88,9 +88,9 @@ impl Way {
 }
 
 /// Where everything that is started may write.
-pub(crate) struct Place(tempfile::TempDir);
+pub(crate) struct BenchDirectory(tempfile::TempDir);
 
-impl Place {
+impl BenchDirectory {
     pub(crate) fn new() -> Self {
         let under = std::env::var("CARGO_TARGET_TMPDIR").unwrap_or_else(|_| "/var/tmp".into());
         let place = Self(tempfile::tempdir_in(under).unwrap());
@@ -150,7 +150,7 @@ impl Place {
 }
 
 /// Every way that there is on this machine.
-pub(crate) async fn all(place: &Place) -> Vec<Way> {
+pub(crate) async fn all(place: &BenchDirectory) -> Vec<BenchPath> {
     // The HTTP client wants to know who encrypts, also where nobody does.
     rustls::crypto::ring::default_provider().install_default().unwrap();
     let fixtures = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
@@ -226,7 +226,7 @@ pub(crate) async fn all(place: &Place) -> Vec<Way> {
     ways
 }
 
-async fn over_stdio(place: &Place, what: &'static str, words: &[String]) -> Way {
+async fn over_stdio(place: &BenchDirectory, what: &'static str, words: &[String]) -> BenchPath {
     let (their_input, our_output) = std::io::pipe().unwrap();
     let (our_input, their_output) = std::io::pipe().unwrap();
     if root() {
@@ -245,10 +245,15 @@ async fn over_stdio(place: &Place, what: &'static str, words: &[String]) -> Way 
         pipe::Sender::from_owned_fd(our_output.into()).unwrap(),
     );
     let client = patiently(what, ().serve(near)).await.unwrap();
-    ready(what, Over::Stdio, client, Some(served)).await
+    ready(what, BenchTransport::Stdio, client, Some(served)).await
 }
 
-async fn over_http(place: &Place, what: &'static str, path: &str, words: impl Fn(u16) -> Vec<String>) -> Way {
+async fn over_http(
+    place: &BenchDirectory,
+    what: &'static str,
+    path: &str,
+    words: impl Fn(u16) -> Vec<String>,
+) -> BenchPath {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let log = tempfile::NamedTempFile::new_in(place.path()).unwrap();
     let mut command = place.command(&words(port));
@@ -268,16 +273,16 @@ async fn over_http(place: &Place, what: &'static str, path: &str, words: impl Fn
     }
     let transport = StreamableHttpClientTransport::from_config(config);
     let client = patiently(what, ().serve(transport)).await.unwrap();
-    ready(what, Over::Http, client, Some(served)).await
+    ready(what, BenchTransport::Http, client, Some(served)).await
 }
 
 /// Finds the tool, however it is called there, and calls it until the way is warm.
 async fn ready(
     what: &'static str,
-    over: Over,
+    over: BenchTransport,
     client: RunningService<RoleClient, ()>,
     served: Option<Child>,
-) -> Way {
+) -> BenchPath {
     let tools = patiently(what, client.list_all_tools()).await.unwrap();
     let echo = json!({ "text": "hello" });
     let found = tools.iter().find(|tool| tool.name == "echo" || tool.name.ends_with("_echo"));
@@ -294,7 +299,7 @@ async fn ready(
     for _ in 0..20 {
         patiently(what, called(&client, &call)).await;
     }
-    Way { what, over, slow: false, took: Vec::new(), rates: Vec::new(), client, call, served }
+    BenchPath { what, over, slow: false, took: Vec::new(), rates: Vec::new(), client, call, served }
 }
 
 async fn called(client: &RunningService<RoleClient, ()>, call: &CallToolRequestParams) {

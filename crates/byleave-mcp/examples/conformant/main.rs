@@ -41,12 +41,12 @@ const TTL_MS: u64 = 60_000;
 /// Between two notifications of one call: the suite wants to see them apart.
 const APART: Duration = Duration::from_millis(20);
 
-type Answer<T> = Result<T, ErrorData>;
-type Asked = RequestContext<RoleServer>;
+type McpResult<T> = Result<T, ErrorData>;
+type ServerRequestContext = RequestContext<RoleServer>;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let server = Conformant::default();
+    let server = ConformantServer::default();
     let typed: Vec<String> = std::env::args().skip(1).collect();
     match typed.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["stdio"] => {
@@ -69,14 +69,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Who listens for changes is all that it remembers.
 #[derive(Clone, Default)]
-struct Conformant {
+struct ConformantServer {
     listening: Arc<Mutex<HashMap<u64, SubscriptionSink>>>,
     listened: Arc<AtomicU64>,
     /// How many were told that they may listen.
     accepted: Arc<AtomicU64>,
 }
 
-impl ServerHandler for Conformant {
+impl ServerHandler for ConformantServer {
     fn get_info(&self) -> ServerConfig {
         let can = ServerCapabilities::builder()
             .enable_tools()
@@ -101,12 +101,20 @@ impl ServerHandler for Conformant {
             .map(|tool| typed(tool).expect("a tool of ours"))
     }
 
-    async fn list_tools(&self, _: Option<PaginatedRequestParams>, _: Asked) -> Answer<ListToolsResult> {
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: ServerRequestContext,
+    ) -> McpResult<ListToolsResult> {
         let tools = ListToolsResult::with_all_items(typed(json!(shown::tools()))?);
         Ok(tools.with_ttl_ms(TTL_MS).with_cache_scope(CacheScope::Public))
     }
 
-    async fn call_tool(&self, call: CallToolRequestParams, asked: Asked) -> Answer<CallToolResponse> {
+    async fn call_tool(
+        &self,
+        call: CallToolRequestParams,
+        asked: ServerRequestContext,
+    ) -> McpResult<CallToolResponse> {
         if let Some(answer) = shown::answer(&call.name) {
             return Ok(typed::<CallToolResult>(answer)?.into());
         }
@@ -192,8 +200,8 @@ impl ServerHandler for Conformant {
     async fn list_resources(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: Asked,
-    ) -> Answer<ListResourcesResult> {
+        _: ServerRequestContext,
+    ) -> McpResult<ListResourcesResult> {
         let resources = ListResourcesResult::with_all_items(typed(shown::resources())?);
         Ok(resources.with_ttl_ms(TTL_MS).with_cache_scope(CacheScope::Public))
     }
@@ -201,13 +209,17 @@ impl ServerHandler for Conformant {
     async fn list_resource_templates(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: Asked,
-    ) -> Answer<ListResourceTemplatesResult> {
+        _: ServerRequestContext,
+    ) -> McpResult<ListResourceTemplatesResult> {
         let templates = ListResourceTemplatesResult::with_all_items(typed(shown::templates())?);
         Ok(templates.with_ttl_ms(TTL_MS).with_cache_scope(CacheScope::Public))
     }
 
-    async fn read_resource(&self, read: ReadResourceRequestParams, _: Asked) -> Answer<ReadResourceResponse> {
+    async fn read_resource(
+        &self,
+        read: ReadResourceRequestParams,
+        _: ServerRequestContext,
+    ) -> McpResult<ReadResourceResponse> {
         let found = shown::resource(&read.uri).ok_or_else(|| {
             ErrorData::resource_not_found("there is no such resource", Some(json!({ "uri": read.uri })))
         })?;
@@ -215,20 +227,28 @@ impl ServerHandler for Conformant {
         Ok(contents.with_ttl_ms(TTL_MS).with_cache_scope(CacheScope::Public).into())
     }
 
-    async fn subscribe(&self, _: SubscribeRequestParams, _: Asked) -> Answer<()> {
+    async fn subscribe(&self, _: SubscribeRequestParams, _: ServerRequestContext) -> McpResult<()> {
         Ok(())
     }
 
-    async fn unsubscribe(&self, _: UnsubscribeRequestParams, _: Asked) -> Answer<()> {
+    async fn unsubscribe(&self, _: UnsubscribeRequestParams, _: ServerRequestContext) -> McpResult<()> {
         Ok(())
     }
 
-    async fn list_prompts(&self, _: Option<PaginatedRequestParams>, _: Asked) -> Answer<ListPromptsResult> {
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: ServerRequestContext,
+    ) -> McpResult<ListPromptsResult> {
         let prompts = ListPromptsResult::with_all_items(typed(shown::prompts())?);
         Ok(prompts.with_ttl_ms(TTL_MS).with_cache_scope(CacheScope::Public))
     }
 
-    async fn get_prompt(&self, get: GetPromptRequestParams, _: Asked) -> Answer<GetPromptResponse> {
+    async fn get_prompt(
+        &self,
+        get: GetPromptRequestParams,
+        _: ServerRequestContext,
+    ) -> McpResult<GetPromptResponse> {
         if get.name == "test_input_required_result_prompt" {
             let Some(given) = asks::response(get.input_responses.as_ref(), "user_context") else {
                 return Ok(asks::before_prompt().into());
@@ -243,13 +263,17 @@ impl ServerHandler for Conformant {
         Ok(typed::<GetPromptResult>(found)?.into())
     }
 
-    async fn complete(&self, complete: CompleteRequestParams, _: Asked) -> Answer<CompleteResult> {
+    async fn complete(
+        &self,
+        complete: CompleteRequestParams,
+        _: ServerRequestContext,
+    ) -> McpResult<CompleteResult> {
         let words = ["paris", "park", "party"].map(str::to_owned);
         let begun = words.into_iter().filter(|word| word.starts_with(&complete.argument.value)).collect();
         Ok(CompleteResult::new(CompletionInfo::new(begun).map_err(broken)?))
     }
 
-    async fn set_level(&self, _: SetLevelRequestParams, _: Asked) -> Answer<()> {
+    async fn set_level(&self, _: SetLevelRequestParams, _: ServerRequestContext) -> McpResult<()> {
         Ok(())
     }
 
@@ -258,7 +282,7 @@ impl ServerHandler for Conformant {
         Some(requested.supported_by(&self.get_info().capabilities))
     }
 
-    async fn listen(&self, context: SubscriptionContext) -> Answer<()> {
+    async fn listen(&self, context: SubscriptionContext) -> McpResult<()> {
         let key = {
             let mut listening = self.held();
             let key = self.listened.fetch_add(1, Ordering::Relaxed);
@@ -271,7 +295,7 @@ impl ServerHandler for Conformant {
     }
 }
 
-impl Conformant {
+impl ConformantServer {
     /// The SDK tells someone that they are heard before it hands them over: a change in between would be lost. One who has gone away by
     /// then never comes, so the wait is short.
     async fn all_listen(&self) {
@@ -288,12 +312,12 @@ impl Conformant {
     }
 }
 
-async fn log(asked: &Asked, level: LoggingLevel, line: &str) -> Answer<()> {
+async fn log(asked: &ServerRequestContext, level: LoggingLevel, line: &str) -> McpResult<()> {
     let message = LoggingMessageNotificationParam::new(level, json!(line)).with_logger("conformant");
     asked.peer.notify_logging_message(message).await.map_err(broken)
 }
 
-fn capabilities(asked: &Asked) -> ClientCapabilities {
+fn capabilities(asked: &ServerRequestContext) -> ClientCapabilities {
     asked.client_capabilities().unwrap_or_default()
 }
 
@@ -314,6 +338,6 @@ fn broken(error: impl std::fmt::Display) -> ErrorData {
     ErrorData::internal_error(error.to_string(), None)
 }
 
-fn typed<T: DeserializeOwned>(value: Value) -> Answer<T> {
+fn typed<T: DeserializeOwned>(value: Value) -> McpResult<T> {
     serde_json::from_value(value).map_err(broken)
 }

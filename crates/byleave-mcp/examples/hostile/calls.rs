@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{Call, Mode, State, answer, notify, send, shown, text, write};
+use crate::{HostileCall, HostileMode, HostileState, answer, notify, send, shown, text, write};
 
 /// Every mode, one line each.
-pub(crate) const MODES: &[Mode] = &[
+pub(crate) const MODES: &[HostileMode] = &[
     mode("silent", "never answers", shown::plain, nothing),
     mode("hung", "answers initialize, and then nothing", shown::plain, nothing),
     mode("stuck", "lists its tools, and answers no call", shown::plain, nothing),
@@ -185,7 +185,7 @@ pub(crate) const MODES: &[Mode] = &[
 ];
 
 /// What a mode does before anyone has spoken to it.
-pub(crate) fn at_start(name: &str, state: &State) {
+pub(crate) fn at_start(name: &str, state: &HostileState) {
     if name == "starts" {
         std::fs::write(&state.argument, b"started\n").expect("the path that was given");
     }
@@ -194,19 +194,19 @@ pub(crate) fn at_start(name: &str, state: &State) {
 const fn mode(
     name: &'static str,
     what: &'static str,
-    tools: fn(&State) -> Vec<Value>,
-    call: fn(&mut State, Call),
-) -> Mode {
-    Mode { name, what, tools, call }
+    tools: fn(&HostileState) -> Vec<Value>,
+    call: fn(&mut HostileState, HostileCall),
+) -> HostileMode {
+    HostileMode { name, what, tools, call }
 }
 
-fn nothing(_: &mut State, _: Call) {}
+fn nothing(_: &mut HostileState, _: HostileCall) {}
 
-fn done(_: &mut State, call: Call) {
+fn done(_: &mut HostileState, call: HostileCall) {
     answer(&call.id, text(&format!("done: {} {}", call.tool, call.arguments)));
 }
 
-fn writes(_: &mut State, call: Call) {
+fn writes(_: &mut HostileState, call: HostileCall) {
     let path = call.arguments["path"].as_str().unwrap_or_default();
     let written = std::fs::write(path, b"written\n");
     answer(
@@ -215,7 +215,7 @@ fn writes(_: &mut State, call: Call) {
     );
 }
 
-fn ask(state: &mut State, call: Call, method: &str, params: Value) {
+fn ask(state: &mut HostileState, call: HostileCall, method: &str, params: Value) {
     let question = json!(format!("ask-{}", state.calls));
     state.waiting.push((question.clone(), call.id));
     send(&json!({ "jsonrpc": "2.0", "id": question, "method": method, "params": params }));

@@ -20,19 +20,19 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 /// What a mode changes; everything else is the server's usual way.
-pub(crate) struct Mode {
+pub(crate) struct HostileMode {
     /// What it is called on the command line.
     pub name: &'static str,
     /// What is wrong with it.
     pub what: &'static str,
     /// What it lists, the nth time.
-    pub tools: fn(&State) -> Vec<Value>,
+    pub tools: fn(&HostileState) -> Vec<Value>,
     /// What it does when it is called.
-    pub call: fn(&mut State, Call),
+    pub call: fn(&mut HostileState, HostileCall),
 }
 
 /// One call of a tool.
-pub(crate) struct Call {
+pub(crate) struct HostileCall {
     /// Its id on the wire.
     pub id: Value,
     /// The tool.
@@ -45,7 +45,7 @@ pub(crate) struct Call {
 
 /// What the server remembers.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct HostileState {
     /// What was typed behind the mode.
     pub argument: String,
     /// How often tools were listed before.
@@ -60,7 +60,7 @@ pub(crate) struct State {
 
 /// When a server says nothing at all any more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Talks {
+enum ReplyBehavior {
     Never,
     ToInitialize,
     Always,
@@ -80,11 +80,12 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let talks = match name {
-        "silent" => Talks::Never,
-        "hung" => Talks::ToInitialize,
-        _ => Talks::Always,
+        "silent" => ReplyBehavior::Never,
+        "hung" => ReplyBehavior::ToInitialize,
+        _ => ReplyBehavior::Always,
     };
-    let mut state = State { argument: typed.get(1).cloned().unwrap_or_default(), ..State::default() };
+    let mut state =
+        HostileState { argument: typed.get(1).cloned().unwrap_or_default(), ..HostileState::default() };
     calls::at_start(name, &state);
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
@@ -94,10 +95,10 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn heard(mode: &Mode, talks: Talks, state: &mut State, message: &Value) {
+fn heard(mode: &HostileMode, talks: ReplyBehavior, state: &mut HostileState, message: &Value) {
     let id = &message["id"];
     match message["method"].as_str() {
-        Some("initialize") if talks >= Talks::ToInitialize => {
+        Some("initialize") if talks >= ReplyBehavior::ToInitialize => {
             let version = message["params"]["protocolVersion"].as_str();
             let version = version.filter(|version| ["2025-03-26", "2025-06-18"].contains(version));
             let version = version.unwrap_or("2025-11-25");
@@ -109,7 +110,7 @@ fn heard(mode: &Mode, talks: Talks, state: &mut State, message: &Value) {
             }
             answer(id, says);
         }
-        _ if talks < Talks::Always => {}
+        _ if talks < ReplyBehavior::Always => {}
         Some("ping") => answer(id, json!({})),
         // It reads whatever it is told to, whether it has listed that or not.
         Some("resources/list") => {
@@ -128,7 +129,7 @@ fn heard(mode: &Mode, talks: Talks, state: &mut State, message: &Value) {
         }
         Some("tools/call") => {
             let params = &message["params"];
-            let call = Call {
+            let call = HostileCall {
                 id: id.clone(),
                 tool: params["name"].as_str().unwrap_or_default().to_owned(),
                 arguments: params["arguments"].clone(),
@@ -156,7 +157,7 @@ fn heard(mode: &Mode, talks: Talks, state: &mut State, message: &Value) {
 }
 
 /// What the file of a scripted server says of this, if it does.
-fn scripted(mode: &Mode, state: &State, what: &str) -> Option<Value> {
+fn scripted(mode: &HostileMode, state: &HostileState, what: &str) -> Option<Value> {
     let script = (mode.name == "scripted").then(|| shown::script(state))?;
     script.get(what).cloned()
 }

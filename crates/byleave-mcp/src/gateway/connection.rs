@@ -9,9 +9,9 @@ use rmcp::model::{ProtocolVersion, RequestId};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::news::Watch;
-use super::{Inner, Wire};
-use crate::protocol::is_modern;
+use super::notifications::ResourceWatch;
+use super::{GatewayInner, TransportKind};
+use crate::protocol_version::is_modern;
 
 /// How long the word that a request is called off may come after the request was ended by it.
 const WORD: Duration = Duration::from_millis(200);
@@ -20,19 +20,19 @@ const WORD: Duration = Duration::from_millis(200);
 const CALLED_OFF_MAX: usize = 1_024;
 
 /// What serves one client.
-pub struct Connection {
-    pub(super) gateway: Arc<Inner>,
+pub struct ClientConnection {
+    pub(super) gateway: Arc<GatewayInner>,
     pub(super) session: SessionId,
-    wire: Wire,
+    wire: TransportKind,
     called_off: Mutex<HashSet<RequestId>>,
     word: Notify,
     /// The resources that it subscribed to, in the older protocol.
-    pub(super) watches: Arc<Mutex<HashMap<String, Watch>>>,
+    pub(super) watches: Arc<Mutex<HashMap<String, ResourceWatch>>>,
     /// What tells it of news, in the older protocol.
     pub(super) teller: Mutex<Option<AbortHandle>>,
 }
 
-impl Drop for Connection {
+impl Drop for ClientConnection {
     fn drop(&mut self) {
         if let Some(teller) = held(&self.teller).take() {
             teller.abort();
@@ -40,8 +40,8 @@ impl Drop for Connection {
     }
 }
 
-impl Connection {
-    pub(super) fn new(gateway: Arc<Inner>, session: SessionId, wire: Wire) -> Self {
+impl ClientConnection {
+    pub(super) fn new(gateway: Arc<GatewayInner>, session: SessionId, wire: TransportKind) -> Self {
         Self {
             gateway,
             session,
@@ -56,15 +56,15 @@ impl Connection {
     /// The session of its calls. A client whose requests come one by one has the gateway's.
     pub(super) fn session(&self, version: Option<&ProtocolVersion>) -> SessionId {
         match self.wire {
-            Wire::Http if version.is_some_and(is_modern) => self.gateway.session.clone(),
-            Wire::Http | Wire::Pipe => self.session.clone(),
+            TransportKind::Http if version.is_some_and(is_modern) => self.gateway.session.clone(),
+            TransportKind::Http | TransportKind::Pipe => self.session.clone(),
         }
     }
 
     /// Whether a request that ended was called off, and not only left by a client that went away.
     pub(super) async fn is_called_off(&self, request: &RequestId) -> bool {
         // There, letting go of a request is how it is called off.
-        if self.wire == Wire::Http {
+        if self.wire == TransportKind::Http {
             return true;
         }
         let heard = async {

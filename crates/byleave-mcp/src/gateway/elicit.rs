@@ -11,12 +11,12 @@
 
 use std::time::Duration;
 
-use byleave::approve::{Gravity, Reply};
+use byleave::approver::{Reply, RiskLevel};
 use byleave::core::digest::Digest;
 use byleave::core::id::{CallId, QuestionId};
 use byleave::core::question::QuestionKind;
+use byleave::core::question_view::QuestionView;
 use byleave::core::render::render;
-use byleave::core::sheet::Sheet;
 use rmcp::model::{
     ClientCapabilities, CustomNotification, ElicitRequest, ElicitRequestParams, ElicitResult,
     ElicitationAction, InputRequest, InputRequests, InputRequiredResult, InputResponses, RequestStateCodec,
@@ -39,7 +39,7 @@ const SEALED: &str = "byleave.";
 
 /// What a client brings back with its answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct ElicitationState {
     /// The call that waits.
     pub(super) call: CallId,
     /// The question that it was asked.
@@ -92,9 +92,9 @@ pub(super) fn closed(question: QuestionId) -> ServerNotification {
 }
 
 /// The form for a question, where one may be used.
-pub(super) fn form(sheet: &Sheet) -> Option<ElicitRequestParams> {
+pub(super) fn form(sheet: &QuestionView) -> Option<ElicitRequestParams> {
     let is_plain = sheet.question.kind == QuestionKind::Approval
-        && Gravity::of(sheet).words(sheet.question.kind).is_none();
+        && RiskLevel::of(sheet).words(sheet.question.kind).is_none();
     let rendering = render(sheet);
     if !is_plain || !rendering.complete {
         return None;
@@ -143,7 +143,7 @@ pub(super) fn reply(result: &ElicitResult) -> Option<Reply> {
 pub(super) fn asked(
     codec: &RequestStateCodec,
     key: &Digest,
-    state: &State,
+    state: &ElicitationState,
     form: ElicitRequestParams,
     left: Duration,
 ) -> Result<InputRequiredResult, RequestStateError> {
@@ -160,9 +160,9 @@ pub(super) fn brought_back(
     key: &Digest,
     state: Option<&str>,
     responses: Option<&InputResponses>,
-) -> Option<Result<(State, Option<Reply>), RequestStateError>> {
+) -> Option<Result<(ElicitationState, Option<Reply>), RequestStateError>> {
     let sealed = state?.strip_prefix(SEALED)?;
-    let opened = codec.open_json_with::<State>(sealed, key.as_bytes());
+    let opened = codec.open_json_with::<ElicitationState>(sealed, key.as_bytes());
     let said = responses.and_then(|responses| responses.get(OURS));
     let said = said.and_then(|said| ElicitResult::deserialize(said).ok());
     Some(opened.map(|state| {
@@ -215,8 +215,8 @@ mod tests {
         let (call, question) =
             (CallId::new(byleave::clock::fresh_id()), QuestionId::new(byleave::clock::fresh_id()));
         let digest = Digest::of(b"asked");
-        let state = State { call, question, digest, on_page: false, state: None, responses: None };
-        let seal = |state: &State| {
+        let state = ElicitationState { call, question, digest, on_page: false, state: None, responses: None };
+        let seal = |state: &ElicitationState| {
             let options = SealOptions::new().associated_data(key.as_bytes());
             format!("{SEALED}{}", codec.seal_json_with(state, &options).unwrap())
         };
@@ -229,7 +229,7 @@ mod tests {
         assert!(brought_back(&codec, &key, Some(&changed), None).unwrap().is_err());
         // What was to be answered on a page is not answered by the client, whatever it says.
         for (on_page, answered) in [(false, true), (true, false)] {
-            let sealed = seal(&State { on_page, ..state.clone() });
+            let sealed = seal(&ElicitationState { on_page, ..state.clone() });
             for said in
                 [json!({"action": "accept", "content": {"decision": "once"}}), json!({"action": "decline"})]
             {

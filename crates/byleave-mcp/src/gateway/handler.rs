@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use byleave::tool::Site;
+use byleave::tool::ToolContext;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelledNotificationParam, CompleteRequestParams,
     CompleteResult, GetPromptRequestParams, GetPromptResponse, ListPromptsResult,
@@ -19,14 +19,14 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ErrorData, ServerHandler};
 
-use super::connection::{Connection, held};
-use super::news::{self, Hearing};
-use super::who::Who;
-use super::{call, introduction, offer, passing, reading};
+use super::client_identity::ClientIdentity;
+use super::connection::{ClientConnection, held};
+use super::notifications::{self, ServerChangeReceiver};
+use super::{call_tool, passthrough, read_resource, server_info, tool_list};
 
-impl ServerHandler for Connection {
+impl ServerHandler for ClientConnection {
     fn get_info(&self) -> ServerConfig {
-        introduction::of(&self.gateway)
+        server_info::of(&self.gateway)
     }
 
     async fn list_tools(
@@ -34,14 +34,18 @@ impl ServerHandler for Connection {
         request: Option<PaginatedRequestParams>,
         cx: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        offer::list(&self.gateway, &self.site(&cx)?, request)
+        tool_list::list(&self.gateway, &self.site(&cx)?, request)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         let setup = &self.gateway.setup;
         let agent = setup.agent.clone().or_else(|| "mcp".parse().ok())?;
         let (tenant, session) = (setup.tenant.clone(), self.session.clone());
-        offer::get(&self.gateway, &Site { tenant, session, agent, cwd: PathBuf::from(&setup.cwd) }, name)
+        tool_list::get(
+            &self.gateway,
+            &ToolContext { tenant, session, agent, cwd: PathBuf::from(&setup.cwd) },
+            name,
+        )
     }
 
     async fn call_tool(
@@ -49,7 +53,7 @@ impl ServerHandler for Connection {
         request: CallToolRequestParams,
         cx: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        call::call(self, request, &cx).await
+        call_tool::call(self, request, &cx).await
     }
 
     async fn list_prompts(
@@ -57,7 +61,7 @@ impl ServerHandler for Connection {
         request: Option<PaginatedRequestParams>,
         _cx: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        passing::list_prompts(&self.gateway, request).await
+        passthrough::list_prompts(&self.gateway, request).await
     }
 
     async fn get_prompt(
@@ -65,7 +69,7 @@ impl ServerHandler for Connection {
         request: GetPromptRequestParams,
         cx: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        passing::get_prompt(&self.gateway, request, &cx).await
+        passthrough::get_prompt(&self.gateway, request, &cx).await
     }
 
     async fn list_resources(
@@ -73,7 +77,7 @@ impl ServerHandler for Connection {
         request: Option<PaginatedRequestParams>,
         _cx: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        passing::list_resources(&self.gateway, request).await
+        passthrough::list_resources(&self.gateway, request).await
     }
 
     async fn list_resource_templates(
@@ -81,7 +85,7 @@ impl ServerHandler for Connection {
         request: Option<PaginatedRequestParams>,
         _cx: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        passing::list_templates(&self.gateway, request).await
+        passthrough::list_templates(&self.gateway, request).await
     }
 
     async fn read_resource(
@@ -89,7 +93,7 @@ impl ServerHandler for Connection {
         request: ReadResourceRequestParams,
         cx: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        reading::read(self, request, &cx).await
+        read_resource::read(self, request, &cx).await
     }
 
     async fn complete(
@@ -97,7 +101,7 @@ impl ServerHandler for Connection {
         request: CompleteRequestParams,
         _cx: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        passing::complete(&self.gateway, request).await
+        passthrough::complete(&self.gateway, request).await
     }
 
     async fn set_level(
@@ -105,7 +109,7 @@ impl ServerHandler for Connection {
         request: SetLevelRequestParams,
         _cx: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        passing::set_level(&self.gateway, &request).await
+        passthrough::set_level(&self.gateway, &request).await
     }
 
     async fn subscribe(
@@ -114,7 +118,7 @@ impl ServerHandler for Connection {
         _cx: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         if !held(&self.watches).contains_key(&request.uri) {
-            let watch = news::watch(&self.gateway, &request.uri).await?;
+            let watch = notifications::watch(&self.gateway, &request.uri).await?;
             held(&self.watches).insert(request.uri, watch);
         }
         Ok(())
@@ -135,14 +139,15 @@ impl ServerHandler for Connection {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        news::tell(&self.gateway, &context).await;
+        notifications::tell(&self.gateway, &context).await;
         Ok(())
     }
 
     async fn on_initialized(&self, cx: NotificationContext<RoleServer>) {
         let watches = Arc::clone(&self.watches);
         let watched = move |uri: &str| held(&watches).contains_key(uri);
-        let teller = tokio::spawn(news::tell_all(Hearing::new(&self.gateway), cx.peer, watched));
+        let teller =
+            tokio::spawn(notifications::tell_all(ServerChangeReceiver::new(&self.gateway), cx.peer, watched));
         if let Some(before) = held(&self.teller).replace(teller.abort_handle()) {
             before.abort();
         }
@@ -159,11 +164,11 @@ impl ServerHandler for Connection {
     }
 }
 
-impl Connection {
-    fn site(&self, cx: &RequestContext<RoleServer>) -> Result<Site, ErrorData> {
-        let who = Who::of(self, cx).map_err(|why| ErrorData::invalid_params(why, None))?;
+impl ClientConnection {
+    fn site(&self, cx: &RequestContext<RoleServer>) -> Result<ToolContext, ErrorData> {
+        let who = ClientIdentity::of(self, cx).map_err(|why| ErrorData::invalid_params(why, None))?;
         let setup = &self.gateway.setup;
         let (tenant, cwd) = (setup.tenant.clone(), PathBuf::from(&setup.cwd));
-        Ok(Site { tenant, session: who.session, agent: who.agent, cwd })
+        Ok(ToolContext { tenant, session: who.session, agent: who.agent, cwd })
     }
 }

@@ -24,7 +24,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{Gateway, Wire};
+use super::{Gateway, TransportKind};
 
 /// Where it is reached.
 pub const PATH: &str = "/mcp";
@@ -40,11 +40,11 @@ const TOKEN_BYTES: usize = 32;
 
 /// What a client must know. Cannot print itself.
 #[derive(Clone)]
-pub struct Token(Arc<Digest>);
+pub struct GatewayToken(Arc<Digest>);
 
 /// Why the gateway cannot be reached over HTTP.
 #[derive(Debug, thiserror::Error)]
-pub enum HttpFault {
+pub enum HttpServeError {
     /// Others could reach it.
     #[error("cannot listen on {0}: only addresses of this machine are listened on, such as 127.0.0.1")]
     NotLoopback(SocketAddr),
@@ -64,10 +64,10 @@ pub enum HttpFault {
     },
 }
 
-impl Token {
+impl GatewayToken {
     /// The token in a file, which is made where there is none.
-    pub fn in_file(path: &Path) -> Result<Self, HttpFault> {
-        let fault = |why: io::Error| HttpFault::System {
+    pub fn in_file(path: &Path) -> Result<Self, HttpServeError> {
+        let fault = |why: io::Error| HttpServeError::System {
             what: format!("cannot use the token in `{}`", path.display()),
             why,
         };
@@ -78,12 +78,12 @@ impl Token {
         }
         let mode = fs::symlink_metadata(path).map_err(fault)?.permissions().mode();
         if mode & 0o077 != 0 {
-            return Err(HttpFault::Exposed(path.display().to_string()));
+            return Err(HttpServeError::Exposed(path.display().to_string()));
         }
         let text = own::read_text(path).map_err(fault)?;
         let text = text.trim();
         if text.len() < TOKEN_BYTES {
-            return Err(HttpFault::NoToken(path.display().to_string()));
+            return Err(HttpServeError::NoToken(path.display().to_string()));
         }
         Ok(Self(Arc::new(Digest::of(text.as_bytes()))))
     }
@@ -103,18 +103,18 @@ impl Token {
 }
 
 /// Whether an address is one of this machine, which others cannot reach.
-pub fn is_ours(address: SocketAddr) -> Result<(), HttpFault> {
-    if address.ip().is_loopback() { Ok(()) } else { Err(HttpFault::NotLoopback(address)) }
+pub fn is_ours(address: SocketAddr) -> Result<(), HttpServeError> {
+    if address.ip().is_loopback() { Ok(()) } else { Err(HttpServeError::NotLoopback(address)) }
 }
 
 /// Serves clients until it is told to end.
 pub async fn serve(
     gateway: Gateway,
     listener: TcpListener,
-    token: Token,
+    token: GatewayToken,
     end: CancellationToken,
-) -> Result<(), HttpFault> {
-    let fault = |what: &str, why| HttpFault::System { what: what.to_owned(), why };
+) -> Result<(), HttpServeError> {
+    let fault = |what: &str, why| HttpServeError::System { what: what.to_owned(), why };
     let address = listener.local_addr().map_err(|why| fault("cannot find out where we listen", why))?;
     is_ours(address)?;
     let app = router(gateway, token, address.port(), end.clone());
@@ -128,7 +128,7 @@ pub async fn serve(
     served.await.map_err(|why| fault("cannot go on listening", why))
 }
 
-fn router(gateway: Gateway, token: Token, port: u16, end: CancellationToken) -> Router {
+fn router(gateway: Gateway, token: GatewayToken, port: u16, end: CancellationToken) -> Router {
     let mut sessions = LocalSessionManager::default();
     sessions.session_config.keep_alive = Some(IDLE);
     let config = StreamableHttpServerConfig::default()
@@ -139,13 +139,13 @@ fn router(gateway: Gateway, token: Token, port: u16, end: CancellationToken) -> 
         .with_json_response(true)
         .with_max_request_body_bytes(BODY_BYTES_MAX)
         .with_cancellation_token(end);
-    let connection = move || gateway.connection(Wire::Http).map_err(io::Error::other);
+    let connection = move || gateway.connection(TransportKind::Http).map_err(io::Error::other);
     let service = StreamableHttpService::new(connection, Arc::new(sessions), config);
     Router::new().nest_service(PATH, service).layer(middleware::from_fn_with_state(token, known))
 }
 
 /// Lets nobody in who does not carry the token.
-async fn known(State(token): State<Token>, request: Request, next: Next) -> Response {
+async fn known(State(token): State<GatewayToken>, request: Request, next: Next) -> Response {
     if token.is_in(request.headers()) {
         return next.run(request).await;
     }
@@ -171,7 +171,7 @@ mod tests {
     fn a_token_is_made_once_and_is_its_owners_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("mcp-token");
-        let token = Token::in_file(&path).unwrap();
+        let token = GatewayToken::in_file(&path).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.len(), 64);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -182,7 +182,7 @@ mod tests {
         };
         assert!(token.is_in(&with(format!("Bearer {text}"))));
         assert!(
-            Token::in_file(&path).unwrap().is_in(&with(format!("bearer {text}"))),
+            GatewayToken::in_file(&path).unwrap().is_in(&with(format!("bearer {text}"))),
             "the same the next time"
         );
         for wrong in [
@@ -196,6 +196,6 @@ mod tests {
         }
         assert!(!token.is_in(&HeaderMap::new()));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(Token::in_file(&path), Err(HttpFault::Exposed(_))));
+        assert!(matches!(GatewayToken::in_file(&path), Err(HttpServeError::Exposed(_))));
     }
 }

@@ -7,9 +7,9 @@
 //! Nothing is sent to an endpoint, and none is handed to anybody, before it was looked at. What is secret leaves this module
 //! only for the file of the login and for the endpoints that the person was shown.
 
-mod courier;
 mod endpoint;
-mod landing;
+mod http_client;
+mod redirect_listener;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use rmcp::transport::{AuthError, AuthorizationManager, CredentialStore as _, InM
 use serde_json::json;
 use url::Url;
 
-use self::courier::Courier;
-use self::endpoint::{Standpoint, host};
-use self::landing::Landing;
-use super::definition::{Definition, Launch, ServerName};
-use super::tokens::{Login, Logins, LoginsFault, Store};
+use self::endpoint::{EndpointPolicy, host};
+use self::http_client::LoginHttpClient;
+use self::redirect_listener::RedirectListener;
+use super::login_store::{Login, LoginStore, LoginStoreError, ServerCredentialStore};
+use super::server_definition::{Launch, ServerDefinition, ServerName};
 
-pub use self::endpoint::Unsound;
+pub use self::endpoint::EndpointError;
 
 /// How long a server may take to say where to log in.
 const DISCOVERY: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ const SCOPES_MAX: usize = 100;
 
 /// How a person wants to log in.
 #[derive(Clone, Debug, Default)]
-pub struct Manner {
+pub struct LoginOptions {
     /// What the authorization server knows us by already; without it we are registered.
     pub client_id: Option<String>,
     /// Hosts in the person's own network may be talked to.
@@ -45,7 +45,7 @@ pub struct Manner {
 
 /// Why nobody is logged in.
 #[derive(Debug, thiserror::Error)]
-pub enum LoginFault {
+pub enum LoginError {
     /// There is nothing to log in at.
     #[error("the server `{0}` is a program here, and needs no login")]
     NotFar(ServerName),
@@ -54,10 +54,10 @@ pub enum LoginFault {
     HasHeader(ServerName),
     /// Its own address cannot be used for it.
     #[error("the address of the server cannot be logged in at: {0}")]
-    BadServer(Unsound),
+    BadServer(EndpointError),
     /// It names something that is not used.
     #[error("the server is not to be trusted with a login: {0}; nothing was opened")]
-    Unsound(#[from] Unsound),
+    Unsound(#[from] EndpointError),
     /// It does not say where.
     #[error("the server does not say where to log in: {0}")]
     Nowhere(String),
@@ -81,27 +81,27 @@ pub enum LoginFault {
     TooLate(Duration),
     /// The login cannot be kept.
     #[error(transparent)]
-    Kept(#[from] LoginsFault),
+    Kept(#[from] LoginStoreError),
     /// The system says no.
     #[error("cannot log in: {0}")]
     System(String),
 }
 
 /// Where a login would go, looked at. Nothing was sent there yet.
-pub struct Destination {
+pub struct LoginDestination {
     server: ServerName,
     url: String,
-    standpoint: Standpoint,
-    courier: Arc<Courier>,
+    standpoint: EndpointPolicy,
+    courier: Arc<LoginHttpClient>,
     manager: AuthorizationManager,
     metadata: AuthorizationMetadata,
     issuer: String,
-    endpoints: Endpoints,
+    endpoints: OAuthEndpoints,
     scopes: Vec<String>,
     client_id: Option<String>,
 }
 
-struct Endpoints {
+struct OAuthEndpoints {
     authorization: Url,
     token: Url,
     registration: Option<Url>,
@@ -109,40 +109,40 @@ struct Endpoints {
 }
 
 /// A login that was begun: the address is for a browser.
-pub struct Begun {
-    destination: Destination,
-    landing: Landing,
+pub struct PendingLogin {
+    destination: LoginDestination,
+    landing: RedirectListener,
     address: String,
     state: String,
     resource: String,
     client: OAuthClientConfig,
 }
 
-impl Destination {
+impl LoginDestination {
     /// Asks a server where to log in, and looks at what it says.
-    pub async fn of(definition: &Definition, manner: Manner) -> Result<Self, LoginFault> {
+    pub async fn of(definition: &ServerDefinition, manner: LoginOptions) -> Result<Self, LoginError> {
         let server = definition.name.clone();
         let Launch::Http { url, headers } = &definition.launch else {
-            return Err(LoginFault::NotFar(server));
+            return Err(LoginError::NotFar(server));
         };
         if names_itself(headers) {
-            return Err(LoginFault::HasHeader(server));
+            return Err(LoginError::HasHeader(server));
         }
-        let parsed = Url::parse(url).map_err(|error| LoginFault::System(error.to_string()))?;
-        let standpoint = Standpoint { server: parsed, own_network: manner.own_network };
-        standpoint.sound("address", url).map_err(LoginFault::BadServer)?;
-        let courier =
-            Courier::new(standpoint.clone()).map_err(|error| LoginFault::System(error.to_string()))?;
+        let parsed = Url::parse(url).map_err(|error| LoginError::System(error.to_string()))?;
+        let standpoint = EndpointPolicy { server: parsed, own_network: manner.own_network };
+        standpoint.sound("address", url).map_err(LoginError::BadServer)?;
+        let courier = LoginHttpClient::new(standpoint.clone())
+            .map_err(|error| LoginError::System(error.to_string()))?;
         let courier = Arc::new(courier);
         let manager = managed(&standpoint.server, &courier).await?;
         let resolved = tokio::time::timeout(DISCOVERY, manager.resolve_metadata()).await;
-        let resolved = resolved.map_err(|_| LoginFault::Nowhere("it takes too long".into()))?;
+        let resolved = resolved.map_err(|_| LoginError::Nowhere("it takes too long".into()))?;
         let resolved = resolved.map_err(|error| match courier.refused() {
-            Some(unsound) => LoginFault::Unsound(unsound),
-            None => LoginFault::Nowhere(told(&error)),
+            Some(unsound) => LoginError::Unsound(unsound),
+            None => LoginError::Nowhere(told(&error)),
         })?;
         if !resolved.source.is_discovered() {
-            return Err(LoginFault::Nowhere("it has no metadata for OAuth".into()));
+            return Err(LoginError::Nowhere("it has no metadata for OAuth".into()));
         }
         let metadata = resolved.metadata;
         let (endpoints, issuer) = looked_at(&standpoint, &metadata)?;
@@ -150,7 +150,7 @@ impl Destination {
         this.set_metadata(metadata.clone());
         let scopes = this.select_initial_scopes(&[]).await;
         if scopes.len() > SCOPES_MAX {
-            return Err(LoginFault::Unable("it wants too many rights to be asked for"));
+            return Err(LoginError::Unable("it wants too many rights to be asked for"));
         }
         let (manager, url) = (this, url.clone());
         Ok(Self { server, url, standpoint, courier, manager, metadata, issuer, endpoints, scopes, client_id })
@@ -185,8 +185,8 @@ impl Destination {
     }
 
     /// Begins: we are registered where nobody knows us, and the address for the browser is made.
-    pub async fn begin(mut self) -> Result<Begun, LoginFault> {
-        let landing = Landing::new().await.map_err(|error| LoginFault::System(error.to_string()))?;
+    pub async fn begin(mut self) -> Result<PendingLogin, LoginError> {
+        let landing = RedirectListener::new().await.map_err(|error| LoginError::System(error.to_string()))?;
         let registration = self.endpoints.registration.clone();
         self.courier.only(registration.into_iter().chain([self.endpoints.token.clone()]).collect());
         let scopes: Vec<&str> = self.scopes.iter().map(String::as_str).collect();
@@ -195,16 +195,16 @@ impl Destination {
                 let client = OAuthClientConfig::new(id, landing.address());
                 self.manager
                     .configure_client(client.clone())
-                    .map_err(|error| LoginFault::System(told(&error)))?;
+                    .map_err(|error| LoginError::System(told(&error)))?;
                 client
             }
             None if self.endpoints.registration.is_none() => {
                 let why = "it registers nobody by itself; register there, and name what it calls you with `--client-id`";
-                return Err(LoginFault::NotRegistered(why.into()));
+                return Err(LoginError::NotRegistered(why.into()));
             }
             None => {
                 let registered = self.manager.register_client("byleave", &landing.address(), &scopes).await;
-                registered.map_err(|_| LoginFault::NotRegistered(self.said()))?
+                registered.map_err(|_| LoginError::NotRegistered(self.said()))?
             }
         };
         let secret = client.client_secret.as_deref().unwrap_or_default();
@@ -213,10 +213,10 @@ impl Destination {
             || told_us > CLIENT_BYTES_MAX
             || client.client_id.contains(char::is_control)
         {
-            return Err(LoginFault::Unable("what it calls us cannot be used"));
+            return Err(LoginError::Unable("what it calls us cannot be used"));
         }
         let made = self.manager.get_authorization_url(&scopes).await;
-        let address = made.map_err(|error| LoginFault::System(told(&error)))?;
+        let address = made.map_err(|error| LoginError::System(told(&error)))?;
         let opened = self.standpoint.leads_to(&self.endpoints.authorization, &address)?;
         let said = |wanted: &str| {
             let mut found = opened.query_pairs().filter(|(name, _)| name == wanted);
@@ -225,9 +225,9 @@ impl Destination {
         };
         let (state, resource, method) = (said("state"), said("resource"), said("code_challenge_method"));
         let (Some(state), Some(resource), Some("S256")) = (state, resource, method.as_deref()) else {
-            return Err(LoginFault::Unable("its endpoint says itself what is ours to say"));
+            return Err(LoginError::Unable("its endpoint says itself what is ours to say"));
         };
-        Ok(Begun { address: opened.into(), destination: self, landing, state, resource, client })
+        Ok(PendingLogin { address: opened.into(), destination: self, landing, state, resource, client })
     }
 
     /// What an endpoint said when it said no.
@@ -238,24 +238,24 @@ impl Destination {
     }
 }
 
-impl Begun {
+impl PendingLogin {
     /// The address for a browser: one `https` address in plain characters, or one on this machine.
     pub fn address(&self) -> &str {
         &self.address
     }
 
     /// Waits until the browser comes back, once; exchanges what it brings, and keeps the login.
-    pub async fn finish(self, wait: Duration, logins: &Logins) -> Result<(), LoginFault> {
+    pub async fn finish(self, wait: Duration, logins: &LoginStore) -> Result<(), LoginError> {
         let Self { destination, landing, state, resource, client, .. } = self;
         let came = tokio::time::timeout(wait, landing.redirected(&state)).await;
-        let came = came.map_err(|_| LoginFault::TooLate(wait))?;
-        let came = came.map_err(|error| LoginFault::System(error.to_string()))?;
+        let came = came.map_err(|_| LoginError::TooLate(wait))?;
+        let came = came.map_err(|error| LoginError::System(error.to_string()))?;
         if came.state != state {
-            return Err(LoginFault::WrongState);
+            return Err(LoginError::WrongState);
         }
         let Some(code) = came.code.filter(|_| came.error.is_none()) else {
-            let error = came.error.filter(|error| courier::is_code(error));
-            return Err(LoginFault::Denied(error.unwrap_or_else(|| "without saying why".into())));
+            let error = came.error.filter(|error| http_client::is_code(error));
+            return Err(LoginError::Denied(error.unwrap_or_else(|| "without saying why".into())));
         };
         let kept = InMemoryCredentialStore::new();
         let mut manager = destination.manager;
@@ -263,7 +263,7 @@ impl Begun {
         let exchanged =
             manager.exchange_code_for_token_with_issuer(&code, &state, came.issuer.as_deref()).await;
         if let Err(error) = exchanged {
-            return Err(LoginFault::NotExchanged(match error {
+            return Err(LoginError::NotExchanged(match error {
                 AuthError::AuthorizationServerMismatch { .. }
                 | AuthError::AuthorizationServerMissingIssuer { .. }
                 | AuthError::AuthorizationFailed(_) => "another issuer answered than was asked".into(),
@@ -274,7 +274,7 @@ impl Begun {
             }));
         }
         let credentials = kept.load().await.ok().flatten();
-        let credentials = credentials.ok_or_else(|| LoginFault::NotExchanged("no token came".into()))?;
+        let credentials = credentials.ok_or_else(|| LoginError::NotExchanged("no token came".into()))?;
         let login = Login {
             issuer: destination.issuer,
             authorization_endpoint: destination.endpoints.authorization.into(),
@@ -294,23 +294,24 @@ pub(super) async fn held(
     server: &ServerName,
     url: &str,
     headers: &BTreeMap<String, String>,
-    logins: &Logins,
-) -> Result<AuthorizationManager, LoginFault> {
-    let parsed = Url::parse(url).map_err(|error| LoginFault::System(error.to_string()))?;
+    logins: &LoginStore,
+) -> Result<AuthorizationManager, LoginError> {
+    let parsed = Url::parse(url).map_err(|error| LoginError::System(error.to_string()))?;
     let login = if names_itself(headers) { None } else { logins.login(server, url)? };
     let own_network = login.as_ref().is_some_and(|login| login.own_network);
     // Hosts were shown when it was made; they are looked at again, because a file is only a file.
-    let standpoint = Standpoint { server: parsed, own_network };
-    let courier = Courier::new(standpoint.clone()).map_err(|error| LoginFault::System(error.to_string()))?;
+    let standpoint = EndpointPolicy { server: parsed, own_network };
+    let courier =
+        LoginHttpClient::new(standpoint.clone()).map_err(|error| LoginError::System(error.to_string()))?;
     let courier = Arc::new(courier);
     let Some(login) = login else { return managed(&standpoint.server, &courier).await };
-    standpoint.sound("address", url).map_err(LoginFault::BadServer)?;
+    standpoint.sound("address", url).map_err(LoginError::BadServer)?;
     let token = standpoint.sound("token endpoint", &login.token_endpoint)?;
     courier.only(vec![token]);
     // What tokens are for is what they were asked for, and that is the server.
     let resource = Url::parse(&login.resource).ok();
     let resource = resource.filter(|resource| resource.origin() == standpoint.server.origin());
-    let resource = resource.ok_or(LoginFault::Unable("the login is for another server"))?;
+    let resource = resource.ok_or(LoginError::Unable("the login is for another server"))?;
     let mut manager = managed(&resource, &courier).await?;
     let mut metadata = AuthorizationMetadata::default();
     metadata.authorization_endpoint.clone_from(&login.authorization_endpoint);
@@ -322,8 +323,13 @@ pub(super) async fn held(
     manager.set_metadata(metadata);
     let mut client = OAuthClientConfig::new(login.credentials.client_id.clone(), url);
     client.client_secret.clone_from(&login.client_secret);
-    manager.configure_client(client).map_err(|error| LoginFault::System(told(&error)))?;
-    manager.set_credential_store(Store::new(logins.clone(), server.clone(), url.to_owned(), &login));
+    manager.configure_client(client).map_err(|error| LoginError::System(told(&error)))?;
+    manager.set_credential_store(ServerCredentialStore::new(
+        logins.clone(),
+        server.clone(),
+        url.to_owned(),
+        &login,
+    ));
     Ok(manager)
 }
 
@@ -342,20 +348,20 @@ fn names_itself(headers: &BTreeMap<String, String>) -> bool {
     headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
 }
 
-async fn managed(base: &Url, courier: &Arc<Courier>) -> Result<AuthorizationManager, LoginFault> {
+async fn managed(base: &Url, courier: &Arc<LoginHttpClient>) -> Result<AuthorizationManager, LoginError> {
     let courier = Arc::clone(courier);
     let manager = AuthorizationManager::new_with_oauth_http_client(base.as_str(), courier).await;
-    manager.map_err(|error| LoginFault::System(told(&error)))
+    manager.map_err(|error| LoginError::System(told(&error)))
 }
 
 /// Looks at all that a login would use of what a server says, before any of it is used.
 fn looked_at(
-    standpoint: &Standpoint,
+    standpoint: &EndpointPolicy,
     metadata: &AuthorizationMetadata,
-) -> Result<(Endpoints, String), LoginFault> {
-    let issuer = metadata.issuer.clone().ok_or(LoginFault::Unable("it does not say who it is"))?;
+) -> Result<(OAuthEndpoints, String), LoginError> {
+    let issuer = metadata.issuer.clone().ok_or(LoginError::Unable("it does not say who it is"))?;
     let registration = metadata.registration_endpoint.as_deref();
-    let endpoints = Endpoints {
+    let endpoints = OAuthEndpoints {
         authorization: standpoint.sound("authorization endpoint", &metadata.authorization_endpoint)?,
         token: standpoint.sound("token endpoint", &metadata.token_endpoint)?,
         registration: registration.map(|text| standpoint.sound("registration endpoint", text)).transpose()?,
@@ -363,11 +369,11 @@ fn looked_at(
     };
     let methods = metadata.code_challenge_methods_supported.as_deref().unwrap_or_default();
     if !methods.iter().any(|method| method == "S256") {
-        return Err(LoginFault::Unable("it does not say that it checks who begins a login (PKCE with S256)"));
+        return Err(LoginError::Unable("it does not say that it checks who begins a login (PKCE with S256)"));
     }
     if metadata.response_types_supported.as_ref().is_some_and(|types| !types.iter().any(|one| one == "code"))
     {
-        return Err(LoginFault::Unable("it gives no codes"));
+        return Err(LoginError::Unable("it gives no codes"));
     }
     Ok((endpoints, issuer))
 }

@@ -10,11 +10,11 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use byleave::core::digest::{Digest, canonical};
-use byleave_files::{Links, Opened, own};
+use byleave_files::{LinkPolicy, OpenedFile, own};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::definition::{Definition, Launch, ServerName};
+use super::server_definition::{Launch, ServerDefinition, ServerName};
 
 /// The most that is read of a program to pin it.
 const PROGRAM_BYTES_MAX: u64 = 512 << 20;
@@ -27,14 +27,14 @@ const INTERPRETERS: &[&str] = &[
 
 /// The file of pins.
 #[derive(Clone, Debug)]
-pub struct Pins {
+pub struct PinFile {
     path: PathBuf,
 }
 
 /// What was accepted of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Pinned {
+pub struct ServerPin {
     /// How it may be started.
     pub launch: Option<LaunchPin>,
     /// What it says of itself to the model.
@@ -65,7 +65,7 @@ pub struct ToolPin {
 
 /// What a server offers now.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Offered {
+pub struct ServerListing {
     /// What it says of itself to the model.
     pub instructions: Option<String>,
     /// Its tools as they came, by the server's own names.
@@ -106,25 +106,25 @@ pub enum Drift {
 /// The pins could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} the accepted servers in `{path}`: {error}", path = path.display())]
-pub struct PinFault {
+pub struct PinError {
     what: &'static str,
     path: PathBuf,
     error: io::Error,
 }
 
-impl Pins {
+impl PinFile {
     /// The pins in a state directory.
     pub fn beside(state: &Path) -> Self {
         Self { path: state.join("mcp-pins.json") }
     }
 
     /// What was accepted of a server; nothing, if it was never seen.
-    pub fn of(&self, server: &ServerName) -> Result<Pinned, PinFault> {
+    pub fn of(&self, server: &ServerName) -> Result<ServerPin, PinError> {
         Ok(self.read()?.remove(server).unwrap_or_default())
     }
 
     /// Changes what is accepted of a server, one process at a time.
-    pub fn change(&self, server: &ServerName, change: impl FnOnce(&mut Pinned)) -> Result<(), PinFault> {
+    pub fn change(&self, server: &ServerName, change: impl FnOnce(&mut ServerPin)) -> Result<(), PinError> {
         let fault = |error| self.fault("write", error);
         let lock = OpenOptions::new()
             .create(true)
@@ -136,16 +136,16 @@ impl Pins {
         lock.lock().map_err(fault)?;
         let mut all = self.read()?;
         change(all.entry(server.clone()).or_default());
-        all.retain(|_, pinned| *pinned != Pinned::default());
+        all.retain(|_, pinned| *pinned != ServerPin::default());
         self.write(&all).map_err(fault)
     }
 
     /// Forgets that anything was accepted of a server.
-    pub fn forget(&self, server: &ServerName) -> Result<(), PinFault> {
-        self.change(server, |pinned| *pinned = Pinned::default())
+    pub fn forget(&self, server: &ServerName) -> Result<(), PinError> {
+        self.change(server, |pinned| *pinned = ServerPin::default())
     }
 
-    fn read(&self) -> Result<BTreeMap<ServerName, Pinned>, PinFault> {
+    fn read(&self) -> Result<BTreeMap<ServerName, ServerPin>, PinError> {
         let text = match own::read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
@@ -154,7 +154,7 @@ impl Pins {
         serde_json::from_slice(&text).map_err(|error| self.fault("read", error.into()))
     }
 
-    fn write(&self, all: &BTreeMap<ServerName, Pinned>) -> io::Result<()> {
+    fn write(&self, all: &BTreeMap<ServerName, ServerPin>) -> io::Result<()> {
         let fresh = self.path.with_extension("new");
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
         file.write_all(&serde_json::to_vec_pretty(all)?)?;
@@ -163,14 +163,14 @@ impl Pins {
         self.path.parent().map_or(Ok(()), own::sync_directory)
     }
 
-    fn fault(&self, what: &'static str, error: io::Error) -> PinFault {
-        PinFault { what, path: self.path.clone(), error }
+    fn fault(&self, what: &'static str, error: io::Error) -> PinError {
+        PinError { what, path: self.path.clone(), error }
     }
 }
 
-impl Pinned {
+impl ServerPin {
     /// How an offer differs from what was accepted. A tool that is gone is no difference: nobody can call it.
-    pub fn drift(&self, offered: &Offered) -> Vec<Drift> {
+    pub fn drift(&self, offered: &ServerListing) -> Vec<Drift> {
         let mut drift = Vec::new();
         if self.instructions != offered.instructions {
             let (was, now) = (self.instructions.clone(), offered.instructions.clone());
@@ -208,11 +208,11 @@ impl Pinned {
 
 impl LaunchPin {
     /// What would be pinned now. The programs are looked for as they would be started.
-    pub fn now(definition: &Definition, search: &str) -> io::Result<Self> {
+    pub fn now(definition: &ServerDefinition, search: &str) -> io::Result<Self> {
         let mut programs = BTreeMap::new();
         for path in files(definition, search) {
             // A script may lie where an agent can replace it.
-            let opened = byleave_files::open(&path, Links::Never)
+            let opened = byleave_files::open(&path, LinkPolicy::Never)
                 .map_err(|error| io::Error::other(format!("`{}`: {error}", path.display())))?;
             let Some(content) = content(&opened)? else {
                 return Err(io::Error::other(format!("`{}` is too large to be pinned", path.display())));
@@ -229,7 +229,7 @@ pub fn digest(definition: &Value) -> Digest {
 }
 
 /// The digest of a program, in words; none of one that is too large, or becomes so.
-fn content(program: &Opened) -> io::Result<Option<String>> {
+fn content(program: &OpenedFile) -> io::Result<Option<String>> {
     if program.metadata.len() > PROGRAM_BYTES_MAX {
         return Ok(None);
     }
@@ -239,7 +239,7 @@ fn content(program: &Opened) -> io::Result<Option<String>> {
 }
 
 /// The program that is started, and the files that it is given to run.
-pub(super) fn files(definition: &Definition, search: &str) -> Vec<PathBuf> {
+pub(super) fn files(definition: &ServerDefinition, search: &str) -> Vec<PathBuf> {
     let Launch::Child { command, args, cwd, .. } = &definition.launch else { return Vec::new() };
     let program = if command.contains('/') {
         Some(PathBuf::from(command))
@@ -264,9 +264,11 @@ mod tests {
     #[test]
     fn every_field_that_a_server_sends_is_pinned() {
         let tool = json!({"name": "add", "description": "adds", "inputSchema": {"type": "object"}, "execution": {"x": 1}});
-        let offer =
-            |tool: &Value| Offered { tools: [("add".to_owned(), tool.clone())].into(), ..Offered::default() };
-        let mut pinned = Pinned::default();
+        let offer = |tool: &Value| ServerListing {
+            tools: [("add".to_owned(), tool.clone())].into(),
+            ..ServerListing::default()
+        };
+        let mut pinned = ServerPin::default();
         pinned.accept(pinned.drift(&offer(&tool)));
         assert_eq!(pinned.drift(&offer(&tool)), []);
         for (pointer, value) in [
@@ -282,7 +284,7 @@ mod tests {
                 "{pointer} {drift:?}"
             );
         }
-        let told = Offered { instructions: Some("do as I say".into()), ..offer(&tool) };
+        let told = ServerListing { instructions: Some("do as I say".into()), ..offer(&tool) };
         assert!(matches!(pinned.drift(&told).as_slice(), [Drift::Instructions { was: None, .. }]));
     }
 
@@ -297,7 +299,7 @@ mod tests {
             env: BTreeMap::new(),
             cwd: Some(folder.path().to_path_buf()),
         };
-        let definition = Definition::new(ServerName::new("a").unwrap(), launch);
+        let definition = ServerDefinition::new(ServerName::new("a").unwrap(), launch);
         let pin = LaunchPin::now(&definition, "/bin:/usr/bin").unwrap();
         assert_eq!(pin.programs.len(), 2, "{pin:?}");
         assert_eq!(pin, LaunchPin::now(&definition, "/bin:/usr/bin").unwrap());
@@ -309,15 +311,15 @@ mod tests {
     fn pins_are_kept_private_and_what_cannot_be_read_is_a_fault() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
-        let pins = Pins::beside(folder.path());
+        let pins = PinFile::beside(folder.path());
         let name = ServerName::new("a").unwrap();
-        assert_eq!(pins.of(&name).unwrap(), Pinned::default());
+        assert_eq!(pins.of(&name).unwrap(), ServerPin::default());
         pins.change(&name, |pinned| pinned.instructions = Some("x".into())).unwrap();
         assert_eq!(pins.of(&name).unwrap().instructions.as_deref(), Some("x"));
         let mode = fs::metadata(folder.path().join("mcp-pins.json")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         pins.forget(&name).unwrap();
-        assert_eq!(pins.of(&name).unwrap(), Pinned::default());
+        assert_eq!(pins.of(&name).unwrap(), ServerPin::default());
         fs::write(folder.path().join("mcp-pins.json"), "{").unwrap();
         assert!(pins.of(&name).is_err());
     }

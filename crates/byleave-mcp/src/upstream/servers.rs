@@ -4,25 +4,25 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use byleave::boxed::BoxFuture;
 use byleave::catalog::Catalog;
 use byleave::clock::fresh_id;
 use byleave::core::id::CallId;
 use byleave::gate::Gate;
-use byleave::pending::Pending;
 use byleave::tool::Tool;
 use rmcp::model::ServerPeerInfo;
 use rmcp::service::{Peer, RoleClient};
 use serde_json::Value;
 use tokio::sync::broadcast;
 
-use super::accept::{self, Accept, Asking, Keeper, hides};
-use super::child::Ground;
-use super::definition::{Definition, ServerName};
-use super::link::{Connection, Link};
-use super::pins::{Drift, LaunchPin, Offered, Pins};
-use super::tool::ServerTool;
-use super::{News, Server, Servers, names};
-use crate::exchange::Exchange;
+use super::connection::{RunningServer, ServerConnection};
+use super::pins::{Drift, LaunchPin, PinFile, ServerListing};
+use super::server_definition::{ServerDefinition, ServerName};
+use super::server_process::ServerEnvironment;
+use super::server_tool::ServerTool;
+use super::trust_server::{self, AcceptServerTool, AcceptanceContext, ServerAcceptor, hides};
+use super::{Server, ServerChange, Servers, tool_names};
+use crate::active_callers::ActiveCallers;
 
 /// How long a server that is seen for the first time may take to offer all that it has.
 const SETTLING: Duration = Duration::from_millis(300);
@@ -33,12 +33,12 @@ const NEWS_MAX: usize = 256;
 /// All servers of a process. Cheap to clone; all clones are one. When the last is dropped, the servers end.
 #[derive(Clone)]
 pub struct Upstream {
-    inner: Arc<Inner>,
+    inner: Arc<UpstreamInner>,
 }
 
 /// How a server stands.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Stands {
+pub enum ServerStatus {
     /// Nobody has tried it yet.
     Untried,
     /// How it would be started was not accepted, or is not what was accepted: it is not started.
@@ -56,27 +56,27 @@ pub enum Stands {
     },
 }
 
-struct Inner {
-    all: BTreeMap<ServerName, Arc<One>>,
-    pins: Pins,
+struct UpstreamInner {
+    all: BTreeMap<ServerName, Arc<UpstreamServer>>,
+    pins: PinFile,
     search: String,
     catalog: Catalog,
     /// What servers say, before it was looked at.
-    said: broadcast::Sender<(String, News)>,
-    news: broadcast::Sender<(String, News)>,
+    said: broadcast::Sender<(String, ServerChange)>,
+    news: broadcast::Sender<(String, ServerChange)>,
 }
 
-struct One {
-    link: Link,
-    stands: Mutex<Stands>,
+struct UpstreamServer {
+    link: ServerConnection,
+    stands: Mutex<ServerStatus>,
     /// The tools of it that are offered, by their names in the catalog.
-    offered: Mutex<BTreeMap<String, Told>>,
+    offered: Mutex<BTreeMap<String, OfferedTool>>,
     /// One look at a time, and what the last one found.
-    looking: tokio::sync::Mutex<Option<Arc<Offered>>>,
+    looking: tokio::sync::Mutex<Option<Arc<ServerListing>>>,
 }
 
 /// What a server said of a tool: as it came, and as the protocol reads it.
-struct Told {
+struct OfferedTool {
     came: Value,
     read: Arc<rmcp::model::Tool>,
 }
@@ -84,22 +84,22 @@ struct Told {
 impl Upstream {
     /// The servers, none of them started. Their tools come into this catalog.
     pub fn new(
-        definitions: Vec<Definition>,
-        ground: &Ground,
-        pins: Pins,
-        exchange: &Exchange,
+        definitions: Vec<ServerDefinition>,
+        ground: &ServerEnvironment,
+        pins: PinFile,
+        exchange: &ActiveCallers,
         catalog: Catalog,
-    ) -> Result<Self, byleave::catalog::NotRegistered> {
+    ) -> Result<Self, byleave::catalog::RegisterError> {
         let (said, _) = broadcast::channel(NEWS_MAX);
         let (news, _) = broadcast::channel(NEWS_MAX);
-        let one = |definition: Definition| {
+        let one = |definition: ServerDefinition| {
             let name = definition.name.clone();
-            let link = Link::new(definition, ground.clone(), exchange.clone(), said.clone());
+            let link = ServerConnection::new(definition, ground.clone(), exchange.clone(), said.clone());
             (
                 name,
-                Arc::new(One {
+                Arc::new(UpstreamServer {
                     link,
-                    stands: Mutex::new(Stands::Untried),
+                    stands: Mutex::new(ServerStatus::Untried),
                     offered: Mutex::default(),
                     looking: tokio::sync::Mutex::default(),
                 }),
@@ -107,19 +107,19 @@ impl Upstream {
         };
         let all = definitions.into_iter().map(one).collect();
         let search = ground.environment.get("PATH").cloned().unwrap_or_default();
-        let inner = Arc::new(Inner { all, pins, search, catalog, said, news });
-        let keeper: std::sync::Weak<dyn Keeper> = Arc::<Inner>::downgrade(&inner);
-        inner.catalog.register(Accept::new(keeper))?;
+        let inner = Arc::new(UpstreamInner { all, pins, search, catalog, said, news });
+        let keeper: std::sync::Weak<dyn ServerAcceptor> = Arc::<UpstreamInner>::downgrade(&inner);
+        inner.catalog.register(AcceptServerTool::new(keeper))?;
         Ok(Self { inner })
     }
 
     /// Which servers there are, and how each stands.
-    pub fn standing(&self) -> Vec<(ServerName, Stands)> {
+    pub fn standing(&self) -> Vec<(ServerName, ServerStatus)> {
         self.inner.all.iter().map(|(name, one)| (name.clone(), one.stands().clone())).collect()
     }
 
     /// Brings a server up, if it may be started, and looks at what it offers.
-    pub async fn look(&self, server: &ServerName) -> Stands {
+    pub async fn look(&self, server: &ServerName) -> ServerStatus {
         self.inner.look(server).await
     }
 
@@ -130,30 +130,40 @@ impl Upstream {
     }
 
     /// Accepts a server as it stands, through the gate: a person is asked how it is started, and then what it offers.
-    pub async fn accept(&self, gate: &Gate, by: &Asking, server: &ServerName) -> Result<(), String> {
+    pub async fn accept(
+        &self,
+        gate: &Gate,
+        by: &AcceptanceContext,
+        server: &ServerName,
+    ) -> Result<(), String> {
         self.accept_as(gate, by, server, |_| CallId::new(fresh_id())).await
     }
 
     /// The same for who is started again and again: it is the same question for a day, however often it comes up.
-    async fn accept_daily(&self, gate: &Gate, by: &Asking, server: &ServerName) -> Result<(), String> {
+    async fn accept_daily(
+        &self,
+        gate: &Gate,
+        by: &AcceptanceContext,
+        server: &ServerName,
+    ) -> Result<(), String> {
         let unpinned = self.inner.all.get(server).is_some_and(|one| one.link.definition().is_unpinned());
         if unpinned {
             return self.accept(gate, by, server).await;
         }
-        self.accept_as(gate, by, server, accept::of_the_day).await
+        self.accept_as(gate, by, server, trust_server::of_the_day).await
     }
 
     async fn accept_as(
         &self,
         gate: &Gate,
-        by: &Asking,
+        by: &AcceptanceContext,
         server: &ServerName,
         id: impl Fn(&Value) -> CallId,
     ) -> Result<(), String> {
         for _ in 0..2 {
             let Some(arguments) = self.inner.to_accept(server).await? else { return Ok(()) };
             let result = gate.settle(by.call(id(&arguments), server, arguments)?).await;
-            accept::came_of(&result)?;
+            trust_server::came_of(&result)?;
         }
         Ok(())
     }
@@ -187,13 +197,13 @@ impl Upstream {
 
     /// Attends to the servers until it is dropped: brings them up, has a person asked about what was not accepted, and looks again
     /// when one says that it has changed.
-    pub async fn attend(self, gate: Gate, by: Asking) {
+    pub async fn attend(self, gate: Gate, by: AcceptanceContext) {
         let mut said = self.inner.said.subscribe();
         let mut asking: BTreeMap<ServerName, tokio::task::JoinHandle<()>> = BTreeMap::new();
         self.look_at_all().await;
         for server in self.inner.all.keys() {
             self.ask_where_needed(server, &gate, &by, &mut asking);
-            self.inner.tell(server, News::Tools);
+            self.inner.tell(server, ServerChange::Tools);
         }
         loop {
             let (server, news) = match said.recv().await {
@@ -202,7 +212,7 @@ impl Upstream {
                 Err(broadcast::error::RecvError::Closed) => return,
             };
             let Ok(server) = ServerName::new(server) else { continue };
-            if news == News::Tools {
+            if news == ServerChange::Tools {
                 self.inner.look(&server).await;
                 self.ask_where_needed(&server, &gate, &by, &mut asking);
             }
@@ -214,13 +224,13 @@ impl Upstream {
         &self,
         server: &ServerName,
         gate: &Gate,
-        by: &Asking,
+        by: &AcceptanceContext,
         asking: &mut BTreeMap<ServerName, tokio::task::JoinHandle<()>>,
     ) {
         let open = match self.inner.all.get(server).map(|one| one.stands().clone()) {
-            Some(Stands::NotAccepted) => true,
-            Some(Stands::Up { suspended, .. }) => !suspended.is_empty(),
-            Some(Stands::Untried | Stands::Down(_)) | None => false,
+            Some(ServerStatus::NotAccepted) => true,
+            Some(ServerStatus::Up { suspended, .. }) => !suspended.is_empty(),
+            Some(ServerStatus::Untried | ServerStatus::Down(_)) | None => false,
         };
         if !open || asking.get(server).is_some_and(|task| !task.is_finished()) {
             return;
@@ -236,9 +246,9 @@ impl Upstream {
     }
 }
 
-impl Inner {
+impl UpstreamInner {
     /// Whether a server may be started as it is defined; how it would be, if not.
-    fn to_start(&self, one: &One) -> Result<Option<LaunchPin>, String> {
+    fn to_start(&self, one: &UpstreamServer) -> Result<Option<LaunchPin>, String> {
         let definition = one.link.definition();
         let now = LaunchPin::now(definition, &self.search)
             .map_err(|error| format!("the program cannot be looked at: {error}"))?;
@@ -249,35 +259,35 @@ impl Inner {
         Ok((!accepted).then_some(now))
     }
 
-    async fn look(&self, server: &ServerName) -> Stands {
-        let Some(one) = self.all.get(server) else { return Stands::Untried };
+    async fn look(&self, server: &ServerName) -> ServerStatus {
+        let Some(one) = self.all.get(server) else { return ServerStatus::Untried };
         let mut looking = one.looking.lock().await;
         let stands = match self.to_start(one) {
             Ok(None) => self.offers(one, &mut looking).await,
             Ok(Some(_)) => {
                 self.withdraw(one, |_, _| false);
                 one.link.drop_connection();
-                Stands::NotAccepted
+                ServerStatus::NotAccepted
             }
-            Err(why) => Stands::Down(why),
+            Err(why) => ServerStatus::Down(why),
         };
         one.stands().clone_from(&stands);
         stands
     }
 
-    async fn offers(&self, one: &One, looking: &mut Option<Arc<Offered>>) -> Stands {
+    async fn offers(&self, one: &UpstreamServer, looking: &mut Option<Arc<ServerListing>>) -> ServerStatus {
         let server = &one.link.definition().name;
         let offered = match one.link.offered().await {
             Ok(offered) => Arc::new(offered),
             Err(down) => {
                 // Its accepted tools stay: the next call tries again, and is told why not.
-                return Stands::Down(down.to_string());
+                return ServerStatus::Down(down.to_string());
             }
         };
         *looking = Some(Arc::clone(&offered));
         let pinned = match self.pins.of(server) {
             Ok(pinned) => pinned,
-            Err(fault) => return Stands::Down(fault.to_string()),
+            Err(fault) => return ServerStatus::Down(fault.to_string()),
         };
         let suspended = pinned.drift(&offered);
         let mut refused = offered.refused.clone();
@@ -285,7 +295,7 @@ impl Inner {
             .tools
             .iter()
             .filter(|(tool, definition)| pinned.has_accepted(tool, definition))
-            .map(|(tool, definition)| (names::in_catalog(server, tool), (tool, definition)))
+            .map(|(tool, definition)| (tool_names::in_catalog(server, tool), (tool, definition)))
             .collect();
         // What stays as it is stays in the catalog all the while: a call may be on its way.
         self.withdraw(one, |name, told| {
@@ -299,19 +309,19 @@ impl Inner {
             }
         }
         let names = one.offered().keys().cloned().collect();
-        Stands::Up { offered: names, suspended, refused }
+        ServerStatus::Up { offered: names, suspended, refused }
     }
 
-    fn offer(&self, one: &One, name: &str, tool: &str, definition: &Value) -> Result<(), String> {
+    fn offer(&self, one: &UpstreamServer, name: &str, tool: &str, definition: &Value) -> Result<(), String> {
         let read = serde_json::from_value(definition.clone()).map_err(|error| error.to_string())?;
         let made = Arc::new(ServerTool::new(one.link.clone(), name, tool, definition)?);
         self.catalog.register_all([made as Arc<dyn Tool>]).map_err(|why| why.to_string())?;
-        one.offered().insert(name.to_owned(), Told { came: definition.clone(), read: Arc::new(read) });
+        one.offered().insert(name.to_owned(), OfferedTool { came: definition.clone(), read: Arc::new(read) });
         Ok(())
     }
 
     /// Takes what does not stay of a server out of the catalog.
-    fn withdraw(&self, one: &One, stays: impl Fn(&str, &Told) -> bool) {
+    fn withdraw(&self, one: &UpstreamServer, stays: impl Fn(&str, &OfferedTool) -> bool) {
         one.offered().retain(|name, told| {
             let stays = stays(name, told);
             if !stays && self.catalog.unregister(name).is_err() {
@@ -325,13 +335,17 @@ impl Inner {
     async fn to_accept(&self, server: &ServerName) -> Result<Option<Value>, String> {
         let one = self.all.get(server).ok_or_else(|| format!("there is no server `{server}`"))?;
         if let Some(pin) = self.to_start(one)? {
-            return Ok(Some(accept::to_start(one.link.definition(), &pin)));
+            return Ok(Some(trust_server::to_start(one.link.definition(), &pin)));
         }
         match self.look(server).await {
-            Stands::Up { suspended, .. } if suspended.is_empty() => Ok(None),
-            Stands::Up { suspended, .. } => Ok(Some(accept::to_offer(one.link.definition(), &suspended))),
-            Stands::Down(why) => Err(why),
-            Stands::NotAccepted | Stands::Untried => Err(format!("the server `{server}` changed meanwhile")),
+            ServerStatus::Up { suspended, .. } if suspended.is_empty() => Ok(None),
+            ServerStatus::Up { suspended, .. } => {
+                Ok(Some(trust_server::to_offer(one.link.definition(), &suspended)))
+            }
+            ServerStatus::Down(why) => Err(why),
+            ServerStatus::NotAccepted | ServerStatus::Untried => {
+                Err(format!("the server `{server}` changed meanwhile"))
+            }
         }
     }
 
@@ -343,7 +357,7 @@ impl Inner {
         let changed = || format!("the server `{server}` has changed since it was shown; look at it again");
         if let Some(shown) = text("start_digest") {
             let pin = self.to_start(one)?.ok_or_else(changed)?;
-            if accept::started(&pin) != shown {
+            if trust_server::started(&pin) != shown {
                 return Err(changed());
             }
             self.pins
@@ -357,41 +371,41 @@ impl Inner {
             let offered = one.looking.lock().await.clone().ok_or_else(changed)?;
             let pinned = self.pins.of(&server).map_err(|fault| fault.to_string())?;
             let drift = pinned.drift(&offered);
-            if accept::offered(&drift) != shown {
+            if trust_server::offered(&drift) != shown {
                 return Err(changed());
             }
             self.pins.change(&server, |pinned| pinned.accept(drift)).map_err(|fault| fault.to_string())?;
             self.look(&server).await;
-            self.tell(&server, News::Tools);
+            self.tell(&server, ServerChange::Tools);
             return Ok(format!("what the server `{server}` offers is accepted"));
         }
         Err("nothing is shown that could be accepted".into())
     }
 
-    fn tell(&self, server: &ServerName, news: News) {
+    fn tell(&self, server: &ServerName, news: ServerChange) {
         // Nobody need be listening.
         drop(self.news.send((server.to_string(), news)));
     }
 }
 
-impl Keeper for Inner {
-    fn accepted<'a>(&'a self, arguments: &'a Value) -> Pending<'a, Result<String, String>> {
+impl ServerAcceptor for UpstreamInner {
+    fn accepted<'a>(&'a self, arguments: &'a Value) -> BoxFuture<'a, Result<String, String>> {
         Box::pin(Self::accepted(self, arguments))
     }
 }
 
-impl One {
+impl UpstreamServer {
     /// The connection, if all that the server says of itself was accepted: its words reach the model on many ways.
-    fn accepted(&self) -> Option<Arc<Connection>> {
-        let all = matches!(&*self.stands(), Stands::Up { suspended, .. } if suspended.is_empty());
+    fn accepted(&self) -> Option<Arc<RunningServer>> {
+        let all = matches!(&*self.stands(), ServerStatus::Up { suspended, .. } if suspended.is_empty());
         self.link.now().filter(|_| all)
     }
 
-    fn offered(&self) -> MutexGuard<'_, BTreeMap<String, Told>> {
+    fn offered(&self) -> MutexGuard<'_, BTreeMap<String, OfferedTool>> {
         self.offered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn stands(&self) -> MutexGuard<'_, Stands> {
+    fn stands(&self) -> MutexGuard<'_, ServerStatus> {
         self.stands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -401,12 +415,12 @@ impl Servers for Upstream {
         self.inner.all.values().map(|one| Arc::clone(one) as Arc<dyn Server>).collect()
     }
 
-    fn news(&self) -> broadcast::Receiver<(String, News)> {
+    fn news(&self) -> broadcast::Receiver<(String, ServerChange)> {
         self.inner.news.subscribe()
     }
 }
 
-impl Server for One {
+impl Server for UpstreamServer {
     fn name(&self) -> &str {
         self.link.definition().name.as_str()
     }

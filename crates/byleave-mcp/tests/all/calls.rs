@@ -6,14 +6,14 @@ use rmcp::model::{ClientRequest, PaginatedRequestParams, Request, RequestMetaObj
 use rmcp::service::PeerRequestOptions;
 use serde_json::json;
 
-use crate::stage::{Client, SOON, Stage, VERSIONS, call, is_error, text};
+use crate::stage::{GatewayFixture, SOON, TestClient, VERSIONS, call, is_error, text};
 
 // req: M1
 #[tokio::test]
 async fn tools_are_listed_and_called_in_every_version() {
     for version in &VERSIONS {
-        let stage = Stage::new();
-        let client = stage.client(stage.setup(), Client::new(version)).await;
+        let stage = GatewayFixture::new();
+        let client = stage.client(stage.setup(), TestClient::new(version)).await;
         let tools = client.list_all_tools().await.unwrap();
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_ref()).collect();
         assert_eq!(names, ["echo", "mark", "slow"], "{version}: nothing else, and nothing that answers");
@@ -28,13 +28,14 @@ async fn tools_are_listed_and_called_in_every_version() {
 // req: M1
 #[tokio::test]
 async fn a_list_goes_on_where_the_page_before_ended() {
-    let stage = Stage::new();
+    let stage = GatewayFixture::new();
     for n in 0..130 {
         let name = format!("more_{n:03}");
-        let more = byleave::typed::Typed::new(name, "More.", |_: More, _run| async { "more" });
+        let more =
+            byleave::typed_tool::TypedTool::new(name, "More.", |_: EmptyArguments, _run| async { "more" });
         stage.gate.catalog().register(more).unwrap();
     }
-    let client = stage.client(stage.setup(), Client::new(&VERSIONS[1])).await;
+    let client = stage.client(stage.setup(), TestClient::new(&VERSIONS[1])).await;
     let first = client.list_tools(None).await.unwrap();
     assert_eq!(first.tools.len(), 100);
     let next = PaginatedRequestParams::default().with_cursor(first.next_cursor);
@@ -45,14 +46,14 @@ async fn a_list_goes_on_where_the_page_before_ended() {
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct More {}
+struct EmptyArguments {}
 
 // req: M1
 #[tokio::test]
 async fn a_refusal_is_an_error_that_the_model_can_read() {
     for version in &VERSIONS {
-        let stage = Stage::new();
-        let client = stage.client(stage.setup(), Client::new(version)).await;
+        let stage = GatewayFixture::new();
+        let client = stage.client(stage.setup(), TestClient::new(version)).await;
         for (wrong, code) in [
             (call("echo", json!({"text": 1})), "arguments-invalid"),
             (call("nothing_such", json!({})), "tool-unknown"),
@@ -70,8 +71,8 @@ async fn a_refusal_is_an_error_that_the_model_can_read() {
 #[tokio::test]
 async fn progress_comes_under_the_callers_token_and_a_cancelled_tool_stops() {
     for version in &VERSIONS {
-        let stage = Stage::new();
-        let handler = Client::new(version);
+        let stage = GatewayFixture::new();
+        let handler = TestClient::new(version);
         let client = stage.client(stage.setup(), handler.clone()).await;
         let request = ClientRequest::CallToolRequest(Request::new(call("slow", json!({}))));
         let handle =
@@ -93,8 +94,8 @@ async fn progress_comes_under_the_callers_token_and_a_cancelled_tool_stops() {
 // req: M1
 #[tokio::test]
 async fn calls_run_beside_each_other() {
-    let stage = Stage::new();
-    let client = stage.client(stage.setup(), Client::new(&VERSIONS[1])).await;
+    let stage = GatewayFixture::new();
+    let client = stage.client(stage.setup(), TestClient::new(&VERSIONS[1])).await;
     let request = ClientRequest::CallToolRequest(Request::new(call("slow", json!({}))));
     let slow = client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap();
     tokio::time::timeout(SOON, stage.deeds.slow_began.notified()).await.unwrap();
@@ -107,10 +108,10 @@ async fn calls_run_beside_each_other() {
 // req: M1
 #[tokio::test]
 async fn a_reason_is_passed_to_who_is_asked_as_the_models_words() {
-    let stage = Stage::new();
+    let stage = GatewayFixture::new();
     let mut questions = stage.questions();
-    let setup = byleave_mcp::gateway::Setup { deadline: Some(Duration::ZERO), ..stage.setup() };
-    let client = stage.client(setup, Client::new(&VERSIONS[2])).await;
+    let setup = byleave_mcp::gateway::GatewaySettings { deadline: Some(Duration::ZERO), ..stage.setup() };
+    let client = stage.client(setup, TestClient::new(&VERSIONS[2])).await;
     let mut request = crate::stage::mark("x");
     let mut meta = RequestMetaObject::new();
     meta.insert("byleave/reason".into(), "because I say so".into());

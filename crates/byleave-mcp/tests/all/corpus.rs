@@ -22,16 +22,16 @@ use self::bench::source;
 
 /// How a case is shown.
 #[derive(Clone, Copy)]
-enum By {
+enum CaseCoverage {
     /// A test here.
-    Here(&'static str, Shown),
+    Here(&'static str, CaseTest),
     /// A test of another crate: its file, and its name.
     There(&'static str, &'static str),
 }
 
 /// The tests here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Shown {
+enum CaseTest {
     Judged,
     Named,
     Launched,
@@ -43,77 +43,80 @@ enum Shown {
     Results,
     Confined,
 }
-use By::{Here, There};
+use CaseCoverage::{Here, There};
 
 const SEARCHING: &str = "crates/byleave-tools/tests/all/searching.rs";
 const HIDDEN: &str = "what_rules_hide_is_left_out_and_told";
 
-const CASES: &[(&str, By)] = &[
+const CASES: &[(&str, CaseCoverage)] = &[
     // Tools that come with the program.
     ("search-tool-returns-denied-content", There(SEARCHING, HIDDEN)),
     ("glob-tool-lists-denied-names", There(SEARCHING, HIDDEN)),
     ("search-path-argument-inside-denied", There(SEARCHING, HIDDEN)),
     ("brace-alternatives-hide-denied", There(SEARCHING, HIDDEN)),
-    ("tool-name-case-variant", Here("a name is that of a tool, or of none", Shown::Named)),
+    ("tool-name-case-variant", Here("a name is that of a tool, or of none", CaseTest::Named)),
     // Arguments are judged as effects.
-    ("lsp-read-bypasses-policy", Here(ARGUMENTS, Shown::Judged)),
-    ("fs-mcp-reads-denied-path", Here(ARGUMENTS, Shown::Judged)),
-    ("fs-mcp-prefix-sibling", Here(ARGUMENTS, Shown::Judged)),
-    ("git-mcp-argument-injection", Here(ARGUMENTS, Shown::Judged)),
-    ("git-mcp-init-anywhere", Here(ARGUMENTS, Shown::Judged)),
-    ("git-mcp-repo-path-escape", Here(ARGUMENTS, Shown::Judged)),
-    ("git-mcp-add-traversal", Here(ARGUMENTS, Shown::Judged)),
-    ("cli-mcp-allowlist-substitution", Here(ARGUMENTS, Shown::Judged)),
-    ("mcp-shell-metacharacters", Here("a server does nothing outside its profile", Shown::Confined)),
+    ("lsp-read-bypasses-policy", Here(ARGUMENTS, CaseTest::Judged)),
+    ("fs-mcp-reads-denied-path", Here(ARGUMENTS, CaseTest::Judged)),
+    ("fs-mcp-prefix-sibling", Here(ARGUMENTS, CaseTest::Judged)),
+    ("git-mcp-argument-injection", Here(ARGUMENTS, CaseTest::Judged)),
+    ("git-mcp-init-anywhere", Here(ARGUMENTS, CaseTest::Judged)),
+    ("git-mcp-repo-path-escape", Here(ARGUMENTS, CaseTest::Judged)),
+    ("git-mcp-add-traversal", Here(ARGUMENTS, CaseTest::Judged)),
+    ("cli-mcp-allowlist-substitution", Here(ARGUMENTS, CaseTest::Judged)),
+    ("mcp-shell-metacharacters", Here("a server does nothing outside its profile", CaseTest::Confined)),
     // Who is who: by connection, never by name.
-    ("server-name-separator-collision", Here(WHO, Shown::Judged)),
-    ("deny-misses-double-underscore", Here(WHO, Shown::Judged)),
-    ("normalized-name-collision", Here("a name is one as it is written, or none", Shown::Named)),
-    ("server-name-spoofing", Here(WHO, Shown::Judged)),
-    ("tool-shadows-builtin", Here("the tool of a server has another name than ours", Shown::Named)),
-    ("duplicate-tool-two-servers", Here(WHO, Shown::Judged)),
-    ("mcp-server-level-deny-leaves-tools", Here("tools and resources are denied", Shown::Named)),
-    ("mcp-config-flag-skips-policy", Here("a wrapped server is judged by the same rules", Shown::Named)),
-    ("disabled-server-reconnected", Here("what was forgotten is not started again", Shown::Named)),
-    ("mcp-deny-list-variable-expansion", Here("such a rule is an error, and nothing runs", Shown::Named)),
+    ("server-name-separator-collision", Here(WHO, CaseTest::Judged)),
+    ("deny-misses-double-underscore", Here(WHO, CaseTest::Judged)),
+    ("normalized-name-collision", Here("a name is one as it is written, or none", CaseTest::Named)),
+    ("server-name-spoofing", Here(WHO, CaseTest::Judged)),
+    ("tool-shadows-builtin", Here("the tool of a server has another name than ours", CaseTest::Named)),
+    ("duplicate-tool-two-servers", Here(WHO, CaseTest::Judged)),
+    ("mcp-server-level-deny-leaves-tools", Here("tools and resources are denied", CaseTest::Named)),
+    ("mcp-config-flag-skips-policy", Here("a wrapped server is judged by the same rules", CaseTest::Named)),
+    ("disabled-server-reconnected", Here("what was forgotten is not started again", CaseTest::Named)),
+    ("mcp-deny-list-variable-expansion", Here("such a rule is an error, and nothing runs", CaseTest::Named)),
     // What a server says of itself loosens nothing.
-    ("readonly-hint-lie", Here(WORD, Shown::Judged)),
-    ("tool-kind-metadata-spoof", Here(WORD, Shown::Judged)),
-    ("destructive-sibling-tool", Here(WORD, Shown::Judged)),
-    ("poisoned-tool-error", Here(RESULT, Shown::Results)),
-    ("result-claims-approval", Here(RESULT, Shown::Results)),
+    ("readonly-hint-lie", Here(WORD, CaseTest::Judged)),
+    ("tool-kind-metadata-spoof", Here(WORD, CaseTest::Judged)),
+    ("destructive-sibling-tool", Here(WORD, CaseTest::Judged)),
+    ("poisoned-tool-error", Here(RESULT, CaseTest::Results)),
+    ("result-claims-approval", Here(RESULT, CaseTest::Results)),
     // Definitions are pinned.
-    ("server-command-swapped", Here(LAUNCH, Shown::Launched)),
-    ("server-args-swapped", Here(LAUNCH, Shown::Launched)),
-    ("server-env-swapped", Here(LAUNCH, Shown::Launched)),
-    ("unpinned-package-version", Here("asked at every start", Shown::Launched)),
-    ("tool-description-changed", Here(DRIFT, Shown::Redefined)),
-    ("tool-schema-gains-parameter", Here(DRIFT, Shown::Redefined)),
-    ("poisoned-schema-fields", Here(DRIFT, Shown::Redefined)),
-    ("list-changed-notification-swap", Here(DRIFT, Shown::Redefined)),
-    ("definition-differs-per-request", Here(DRIFT, Shown::Redefined)),
-    ("always-allow-mcp-skips-review", Here(DRIFT, Shown::Redefined)),
+    ("server-command-swapped", Here(LAUNCH, CaseTest::Launched)),
+    ("server-args-swapped", Here(LAUNCH, CaseTest::Launched)),
+    ("server-env-swapped", Here(LAUNCH, CaseTest::Launched)),
+    ("unpinned-package-version", Here("asked at every start", CaseTest::Launched)),
+    ("tool-description-changed", Here(DRIFT, CaseTest::Redefined)),
+    ("tool-schema-gains-parameter", Here(DRIFT, CaseTest::Redefined)),
+    ("poisoned-schema-fields", Here(DRIFT, CaseTest::Redefined)),
+    ("list-changed-notification-swap", Here(DRIFT, CaseTest::Redefined)),
+    ("definition-differs-per-request", Here(DRIFT, CaseTest::Redefined)),
+    ("always-allow-mcp-skips-review", Here(DRIFT, CaseTest::Redefined)),
     // What people and models read.
-    ("description-hidden-ansi", Here(WHOLE, Shown::Described)),
-    ("description-unicode-tags", Here(WHOLE, Shown::Described)),
-    ("description-oversized", Here("not taken", Shown::Described)),
-    ("line-jumping-before-approval", Here("no word of it reaches the agent", Shown::Described)),
-    ("cross-server-instruction", Here(WHOLE, Shown::Described)),
+    ("description-hidden-ansi", Here(WHOLE, CaseTest::Described)),
+    ("description-unicode-tags", Here(WHOLE, CaseTest::Described)),
+    ("description-oversized", Here("not taken", CaseTest::Described)),
+    ("line-jumping-before-approval", Here("no word of it reaches the agent", CaseTest::Described)),
+    ("cross-server-instruction", Here(WHOLE, CaseTest::Described)),
     (
         "deeplink-hides-arguments",
-        Here("the whole command is shown; no link installs anything", Shown::Described),
+        Here("the whole command is shown; no link installs anything", CaseTest::Described),
     ),
     // Nothing is started that nobody agreed to.
-    ("mcp-server-started-before-trust", Here(NOT_STARTED, Shown::NotStarted)),
-    ("mcp-list-command-spawns", Here(NOT_STARTED, Shown::NotStarted)),
-    ("mcp-headers-helper", Here("such a definition is an error", Shown::NotStarted)),
-    ("plugin-config-substitution", Here("words are handed over as they are, to no shell", Shown::NotStarted)),
+    ("mcp-server-started-before-trust", Here(NOT_STARTED, CaseTest::NotStarted)),
+    ("mcp-list-command-spawns", Here(NOT_STARTED, CaseTest::NotStarted)),
+    ("mcp-headers-helper", Here("such a definition is an error", CaseTest::NotStarted)),
+    (
+        "plugin-config-substitution",
+        Here("words are handed over as they are, to no shell", CaseTest::NotStarted),
+    ),
     // The rest of the protocol.
-    ("resource-read-unlisted-uri", Here(LISTED, Shown::Resources)),
-    ("resource-read-ssrf", Here(LISTED, Shown::Resources)),
-    ("sampling-auto-approved", Here("refused unless the person said so", Shown::Requests)),
-    ("elicitation-phishing", Here("marked as the server's, and whole", Shown::Requests)),
-    ("elicitation-url-too-long", Here("marked as the server's, and whole", Shown::Requests)),
+    ("resource-read-unlisted-uri", Here(LISTED, CaseTest::Resources)),
+    ("resource-read-ssrf", Here(LISTED, CaseTest::Resources)),
+    ("sampling-auto-approved", Here("refused unless the person said so", CaseTest::Requests)),
+    ("elicitation-phishing", Here("marked as the server's, and whole", CaseTest::Requests)),
+    ("elicitation-url-too-long", Here("marked as the server's, and whole", CaseTest::Requests)),
     (
         "oauth-endpoint-command-injection",
         There("crates/byleave-cli/tests/all/mcp_login.rs", "no_endpoint_but_a_plain_one_is_opened"),
@@ -139,7 +142,7 @@ const LISTED: &str = "only what is listed is read, and judged as what it names";
 
 /// A case, as far as it is needed here.
 #[derive(Clone, Deserialize)]
-struct Case {
+struct CorpusCase {
     id: String,
     must: String,
     setup: String,
@@ -147,7 +150,7 @@ struct Case {
     input: Value,
 }
 
-impl Case {
+impl CorpusCase {
     fn server(&self) -> &str {
         self.input["server"].as_str().unwrap()
     }
@@ -222,16 +225,16 @@ fn section() -> String {
 }
 
 /// The cases that a test here shows.
-fn shown_by(shown: Shown) -> Vec<Case> {
-    let here = |case: &Case| {
+fn shown_by(shown: CaseTest) -> Vec<CorpusCase> {
+    let here = |case: &CorpusCase| {
         CASES.iter().any(|(id, by)| *id == case.id && matches!(by, Here(_, by) if *by == shown))
     };
-    let found: Vec<Case> = cases().into_iter().filter(here).collect();
+    let found: Vec<CorpusCase> = cases().into_iter().filter(here).collect();
     assert!(!found.is_empty(), "{shown:?}");
     found
 }
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<CorpusCase> {
     let text = source("tests/corpus/bypasses.jsonl");
     let all = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     all.filter(|case| case["tool"] == "mcp").map(|case| serde_json::from_value(case).unwrap()).collect()

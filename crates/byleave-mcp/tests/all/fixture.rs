@@ -6,27 +6,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use byleave::approve::{Reply, callback};
+use byleave::approver::{Reply, callback};
 use byleave::catalog::Catalog;
 use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
+use byleave::core::decision::Verdict;
 use byleave::core::id::{AgentId, CallId, SessionId};
 use byleave::core::pattern::Pattern;
 use byleave::core::policy::{Layer, Policy, Rule};
-use byleave::core::ruling::Verdict;
 use byleave::gate::Gate;
 use byleave::result::CallResult;
-use byleave_mcp::exchange::Exchange;
-use byleave_mcp::upstream::definition::{Definition, Launch, ServerName};
-use byleave_mcp::upstream::pins::Pins;
-use byleave_mcp::upstream::tokens::Logins;
-use byleave_mcp::upstream::{Asking, Ground, Stands, Upstream};
+use byleave_mcp::active_callers::ActiveCallers;
+use byleave_mcp::upstream::login_store::LoginStore;
+use byleave_mcp::upstream::pins::PinFile;
+use byleave_mcp::upstream::server_definition::{Launch, ServerDefinition, ServerName};
+use byleave_mcp::upstream::{AcceptanceContext, ServerEnvironment, ServerStatus, Upstream};
 use serde_json::Value;
 
 /// Whatever a server does, it is over by then.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-pub(crate) struct Stage {
+pub(crate) struct UpstreamFixture {
     pub(crate) gate: Gate,
     pub(crate) upstream: Upstream,
     pub(crate) server: ServerName,
@@ -44,31 +44,31 @@ pub(crate) fn example(name: &str) -> PathBuf {
 }
 
 /// How the fixture is started in a mode.
-pub(crate) fn hostile(mode: &str, argument: &str) -> Definition {
+pub(crate) fn hostile(mode: &str, argument: &str) -> ServerDefinition {
     let args = [mode, argument].into_iter().filter(|word| !word.is_empty()).map(str::to_owned).collect();
     let command = example("hostile").to_str().unwrap().to_owned();
     let launch = Launch::Child { command, args, env: BTreeMap::new(), cwd: None };
-    Definition::new(ServerName::new("h").unwrap(), launch)
+    ServerDefinition::new(ServerName::new("h").unwrap(), launch)
 }
 
-impl Stage {
+impl UpstreamFixture {
     /// Nothing accepted yet; a person says yes to whatever is asked.
-    pub(crate) fn new(definition: Definition) -> Self {
+    pub(crate) fn new(definition: ServerDefinition) -> Self {
         Self::beside(definition, tempfile::tempdir().unwrap())
     }
 
     /// The same with a state directory that was there before.
-    pub(crate) fn beside(definition: Definition, folder: tempfile::TempDir) -> Self {
+    pub(crate) fn beside(definition: ServerDefinition, folder: tempfile::TempDir) -> Self {
         let state = folder.path().to_owned();
         Self::with(definition, folder, &state)
     }
 
     /// The same with the state directory of somebody else.
-    pub(crate) fn sharing(definition: Definition, state: &Path) -> Self {
+    pub(crate) fn sharing(definition: ServerDefinition, state: &Path) -> Self {
         Self::with(definition, tempfile::tempdir().unwrap(), state)
     }
 
-    fn with(definition: Definition, folder: tempfile::TempDir, state: &Path) -> Self {
+    fn with(definition: ServerDefinition, folder: tempfile::TempDir, state: &Path) -> Self {
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);
         let yes = move |_: &_| {
@@ -88,7 +88,7 @@ impl Stage {
             .checkpoint(approver)
             .build()
             .unwrap();
-        let ground = Ground {
+        let ground = ServerEnvironment {
             unfinished: None,
             homes: workspace.join("homes"),
             workspace,
@@ -97,29 +97,33 @@ impl Stage {
             environment: std::env::vars().collect(),
             rules: Arc::new(rules()),
             waived: Default::default(),
-            logins: Logins::beside(state),
+            logins: LoginStore::beside(state),
             bare: true,
         };
         let server = definition.name.clone();
-        let pins = Pins::beside(state);
+        let pins = PinFile::beside(state);
         let catalog = gate.catalog().clone();
-        let upstream = Upstream::new(vec![definition], &ground, pins, &Exchange::default(), catalog).unwrap();
+        let upstream =
+            Upstream::new(vec![definition], &ground, pins, &ActiveCallers::default(), catalog).unwrap();
         Self { gate, upstream, server, asked, folder }
     }
 
     /// A server that is accepted as it is.
-    pub(crate) async fn accepted(definition: Definition) -> Self {
+    pub(crate) async fn accepted(definition: ServerDefinition) -> Self {
         let stage = Self::new(definition);
         let accepted = tokio::time::timeout(PATIENCE, stage.upstream.accept_unasked(&stage.server)).await;
         accepted.unwrap().unwrap();
         stage
     }
 
-    pub(crate) fn asking(&self) -> Asking {
-        Asking { tenant: "local".parse().unwrap(), cwd: self.folder.path().to_str().unwrap().into() }
+    pub(crate) fn asking(&self) -> AcceptanceContext {
+        AcceptanceContext {
+            tenant: "local".parse().unwrap(),
+            cwd: self.folder.path().to_str().unwrap().into(),
+        }
     }
 
-    pub(crate) async fn look(&self) -> Stands {
+    pub(crate) async fn look(&self) -> ServerStatus {
         tokio::time::timeout(PATIENCE, self.upstream.look(&self.server)).await.unwrap()
     }
 

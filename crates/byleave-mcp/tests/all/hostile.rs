@@ -1,7 +1,7 @@
 //! Servers that behave badly: each costs an error, and nothing else. The fixture itself is shown to do what its name says.
 use serde_json::json;
 
-use crate::near::{Front, Near, Place, fixture};
+use crate::near::{ClientDirectory, ClientRoute, ConnectedClient, fixture};
 
 // req: M1
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn the_fixture_does_what_its_modes_say() {
         ("samples", "sampled"),
         ("progress", "done"),
     ] {
-        let near = started(Front::Nothing, mode).await;
+        let near = started(ClientRoute::Nothing, mode).await;
         let path = near.place.workspace().join("marker");
         let tool = if mode == "echo" { "echo" } else { "go" };
         let said = near.said(tool, json!({ "text": "hello", "path": path })).await;
@@ -44,7 +44,7 @@ async fn a_server_that_answers_without_end_costs_an_error_result() {
 
 async fn costs_an_error_result(modes: &[&str]) {
     for &mode in modes {
-        let near = started(Front::Gateway, mode).await;
+        let near = started(ClientRoute::Gateway, mode).await;
         match near.call("go", json!({})).await {
             Ok(result) => assert_eq!(result.is_error, Some(true), "{mode}: {result:?}"),
             // What the server says in the words of the protocol is passed on in them.
@@ -58,7 +58,7 @@ async fn costs_an_error_result(modes: &[&str]) {
 // req: M1 M2
 #[tokio::test]
 async fn a_server_that_restarts_after_every_call_is_called_again() {
-    let near = started(Front::Gateway, "restarting").await;
+    let near = started(ClientRoute::Gateway, "restarting").await;
     for _ in 0..3 {
         let said = near.said("go", json!({})).await;
         assert!(said.contains("done"), "{said}");
@@ -72,7 +72,7 @@ async fn what_a_bad_server_lists_reaches_nobody() {
     for (mode, stays) in
         [("remote-schema", Some("plain")), ("control-names", Some("plain")), ("twins", None), ("loud", None)]
     {
-        let near = started(Front::Gateway, mode).await;
+        let near = started(ClientRoute::Gateway, mode).await;
         let tools = near.tools().await;
         assert!(tools.len() <= 1_000, "{mode}: {} tools", tools.len());
         let mut names: Vec<&str> = tools.iter().map(|tool| tool.name.as_ref()).collect();
@@ -93,8 +93,8 @@ async fn what_a_bad_server_lists_reaches_nobody() {
     }
 }
 
-async fn started(front: Front, mode: &str) -> Near {
-    let place = Place::new();
+async fn started(front: ClientRoute, mode: &str) -> ConnectedClient {
+    let place = ClientDirectory::new();
     let hostile = place.copied(&fixture("hostile"));
-    Near::within(place, front, &[&hostile, mode]).await
+    ConnectedClient::within(place, front, &[&hostile, mode]).await
 }

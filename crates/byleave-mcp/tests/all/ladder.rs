@@ -2,26 +2,26 @@
 
 use std::time::Duration;
 
-use byleave::core::question::Grade;
-use byleave_mcp::gateway::Setup;
+use byleave::core::question::Assurance;
+use byleave_mcp::gateway::GatewaySettings;
 use rmcp::model::{CallToolResponse, ClientRequest, Request};
 use rmcp::service::PeerRequestOptions;
 use serde_json::{Value, json};
 
-use crate::stage::{Client, SOON, Stage, VERSIONS, is_error, is_pending, mark, no, text, yes};
+use crate::stage::{GatewayFixture, SOON, TestClient, VERSIONS, is_error, is_pending, mark, no, text, yes};
 
-fn at_once(stage: &Stage) -> Setup {
-    Setup { deadline: Some(Duration::ZERO), ..stage.setup() }
+fn at_once(stage: &GatewayFixture) -> GatewaySettings {
+    GatewaySettings { deadline: Some(Duration::ZERO), ..stage.setup() }
 }
 
 // req: R5
 #[tokio::test]
 async fn a_call_is_held_while_the_inbox_can_answer() {
     for version in &VERSIONS {
-        let stage = Stage::new();
+        let stage = GatewayFixture::new();
         let mut questions = stage.questions();
-        let handler = Client::new(version);
-        let setup = Setup { tick: Duration::from_millis(20), ..stage.setup() };
+        let handler = TestClient::new(version);
+        let setup = GatewaySettings { tick: Duration::from_millis(20), ..stage.setup() };
         let client = stage.client(setup, handler.clone()).await;
         let peer = client.peer().clone();
         let held = tokio::spawn(async move { peer.call_tool(mark("x")).await });
@@ -41,7 +41,7 @@ async fn a_call_is_held_while_the_inbox_can_answer() {
         let progress = handler.progress.lock().unwrap().clone();
         assert!(progress.iter().all(|(_, words)| words.starts_with("waiting for an answer (")));
         assert!(progress.windows(2).all(|two| two[0].0 < two[1].0), "{progress:?}");
-        assert_eq!(stage.answered_by(call).await[0].grade, Grade::Terminal);
+        assert_eq!(stage.answered_by(call).await[0].grade, Assurance::Terminal);
     }
 }
 
@@ -49,9 +49,9 @@ async fn a_call_is_held_while_the_inbox_can_answer() {
 #[tokio::test]
 async fn before_the_deadline_it_is_pending_and_the_same_call_picks_it_up_once() {
     for version in &VERSIONS {
-        let stage = Stage::new();
+        let stage = GatewayFixture::new();
         let mut questions = stage.questions();
-        let client = stage.client(at_once(&stage), Client::new(version)).await;
+        let client = stage.client(at_once(&stage), TestClient::new(version)).await;
         let waits = client.call_tool(mark("x")).await.unwrap();
         let (_, question) = questions.next().await;
         assert!(is_pending(&waits) && !is_error(&waits), "{version}: {}", text(&waits));
@@ -76,9 +76,9 @@ async fn before_the_deadline_it_is_pending_and_the_same_call_picks_it_up_once() 
 // req: R5
 #[tokio::test]
 async fn a_no_is_picked_up_once_too() {
-    let stage = Stage::new();
+    let stage = GatewayFixture::new();
     let mut questions = stage.questions();
-    let client = stage.client(at_once(&stage), Client::new(&VERSIONS[1])).await;
+    let client = stage.client(at_once(&stage), TestClient::new(&VERSIONS[1])).await;
     assert!(is_pending(&client.call_tool(mark("x")).await.unwrap()));
     let (_, question) = questions.next().await;
     stage.answer(&question, no("write it down instead")).await;
@@ -92,9 +92,9 @@ async fn a_no_is_picked_up_once_too() {
 #[tokio::test]
 async fn a_restart_between_the_answer_and_the_pick_up_loses_nothing_and_repeats_nothing() {
     for restart_before_answer in [true, false] {
-        let mut stage = Stage::new();
+        let mut stage = GatewayFixture::new();
         let mut questions = stage.questions();
-        let client = stage.client(at_once(&stage), Client::new(&VERSIONS[1])).await;
+        let client = stage.client(at_once(&stage), TestClient::new(&VERSIONS[1])).await;
         assert!(is_pending(&client.call_tool(mark("x")).await.unwrap()));
         let (call, question) = questions.next().await;
         client.cancel().await.unwrap();
@@ -106,7 +106,7 @@ async fn a_restart_between_the_answer_and_the_pick_up_loses_nothing_and_repeats_
         stage.gate.resume(call).await;
         assert_eq!(stage.marks(), 1);
         stage.restart();
-        let client = stage.client(at_once(&stage), Client::new(&VERSIONS[1])).await;
+        let client = stage.client(at_once(&stage), TestClient::new(&VERSIONS[1])).await;
         let picked_up = client.call_tool(mark("x")).await.unwrap();
         assert!(text(&picked_up).ends_with("mark 1 x"), "{}", text(&picked_up));
         assert!(is_pending(&client.call_tool(mark("x")).await.unwrap()), "and then it is a new one");
@@ -117,10 +117,10 @@ async fn a_restart_between_the_answer_and_the_pick_up_loses_nothing_and_repeats_
 // req: R5
 #[tokio::test]
 async fn two_same_calls_at_once_are_two_calls_and_each_is_picked_up() {
-    let stage = Stage::new();
+    let stage = GatewayFixture::new();
     let mut questions = stage.questions();
-    let setup = Setup { deadline: Some(Duration::from_millis(1_500)), ..stage.setup() };
-    let client = stage.client(setup, Client::new(&VERSIONS[1])).await;
+    let setup = GatewaySettings { deadline: Some(Duration::from_millis(1_500)), ..stage.setup() };
+    let client = stage.client(setup, TestClient::new(&VERSIONS[1])).await;
     let both = || async { tokio::join!(client.call_tool(mark("x")), client.call_tool(mark("x"))) };
     let (first, second) = both().await;
     assert!(is_pending(&first.unwrap()) && is_pending(&second.unwrap()));
@@ -152,9 +152,9 @@ async fn two_same_calls_at_once_are_two_calls_and_each_is_picked_up() {
 #[tokio::test]
 async fn a_cancelled_call_withdraws_its_question() {
     for version in &VERSIONS {
-        let stage = Stage::new();
+        let stage = GatewayFixture::new();
         let mut questions = stage.questions();
-        let client = stage.client(stage.setup(), Client::new(version)).await;
+        let client = stage.client(stage.setup(), TestClient::new(version)).await;
         let request = ClientRequest::CallToolRequest(Request::new(mark("x")));
         let handle =
             client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap();
@@ -175,10 +175,10 @@ async fn a_cancelled_call_withdraws_its_question() {
 #[tokio::test]
 async fn the_clients_person_is_asked_where_the_client_can() {
     for version in &VERSIONS {
-        let stage = Stage::new();
+        let stage = GatewayFixture::new();
         let mut questions = stage.questions();
         let said = json!({"action": "accept", "content": {"decision": "once", "reason": "go on"}});
-        let handler = Client::new(version).with_form(said);
+        let handler = TestClient::new(version).with_form(said);
         let client = stage.client(stage.setup(), handler.clone()).await;
         let result = client.call_tool(mark("x")).await.unwrap();
         assert!(text(&result).ends_with("mark 1 x"), "{version}: {}", text(&result));
@@ -189,7 +189,7 @@ async fn the_clients_person_is_asked_where_the_client_can() {
         let (call, _) = questions.next().await;
         let by = stage.answered_by(call).await;
         assert_eq!(by.len(), 1);
-        assert_eq!(by[0].grade, Grade::ClientAttested);
+        assert_eq!(by[0].grade, Assurance::ClientAttested);
         assert_eq!(by[0].name, "tester (elicitation)");
     }
 }
@@ -204,11 +204,11 @@ async fn what_is_not_a_yes_is_none() {
             (json!({"action": "cancel"}), false),
             (json!({"action": "accept", "content": {"decision": "always"}}), false),
         ] {
-            let stage = Stage::new();
+            let stage = GatewayFixture::new();
             // A refusal has to come before the deadline, also on a slow machine; the others wait for it to pass.
             let deadline = if refused { SOON } else { Duration::from_millis(400) };
-            let setup = Setup { deadline: Some(deadline), ..stage.setup() };
-            let client = stage.client(setup, Client::new(version).with_form(said.clone())).await;
+            let setup = GatewaySettings { deadline: Some(deadline), ..stage.setup() };
+            let client = stage.client(setup, TestClient::new(version).with_form(said.clone())).await;
             let result = client.call_tool(mark("x")).await.unwrap();
             assert_eq!((is_error(&result), is_pending(&result)), (refused, !refused), "{version} {said}");
             assert_eq!(stage.marks(), 0, "{version} {said}");
@@ -219,26 +219,27 @@ async fn what_is_not_a_yes_is_none() {
 // req: R5
 #[tokio::test]
 async fn the_inbox_can_be_quicker_than_the_clients_person() {
-    let stage = Stage::new();
+    let stage = GatewayFixture::new();
     let mut questions = stage.questions();
-    let client = stage.client(stage.setup(), Client::new(&VERSIONS[1]).with_form(Value::Null)).await;
+    let client = stage.client(stage.setup(), TestClient::new(&VERSIONS[1]).with_form(Value::Null)).await;
     let peer = client.peer().clone();
     let held = tokio::spawn(async move { peer.call_tool(mark("x")).await });
     let (call, question) = questions.next().await;
     stage.answer(&question, yes()).await;
     let result = tokio::time::timeout(SOON, held).await.unwrap().unwrap().unwrap();
     assert_eq!(text(&result), "mark 1 x");
-    assert_eq!(stage.answered_by(call).await[0].grade, Grade::Terminal);
+    assert_eq!(stage.answered_by(call).await[0].grade, Assurance::Terminal);
 }
 
 // req: R5
 #[tokio::test]
 async fn forms_can_be_turned_off() {
     for version in &VERSIONS {
-        let stage = Stage::new();
+        let stage = GatewayFixture::new();
         let said = json!({"action": "accept", "content": {"decision": "once"}});
-        let handler = Client::new(version).with_form(said);
-        let client = stage.client(Setup { elicitation: false, ..at_once(&stage) }, handler.clone()).await;
+        let handler = TestClient::new(version).with_form(said);
+        let client =
+            stage.client(GatewaySettings { elicitation: false, ..at_once(&stage) }, handler.clone()).await;
         assert!(is_pending(&client.call_tool(mark("x")).await.unwrap()));
         assert!(handler.shown.lock().unwrap().is_empty());
     }
@@ -247,8 +248,8 @@ async fn forms_can_be_turned_off() {
 // req: R5
 #[tokio::test]
 async fn an_answer_that_a_client_brings_back_counts_once_and_for_its_call_only() {
-    let stage = Stage::new();
-    let client = stage.client(stage.setup(), Client::new(&VERSIONS[2]).with_form(Value::Null)).await;
+    let stage = GatewayFixture::new();
+    let client = stage.client(stage.setup(), TestClient::new(&VERSIONS[2]).with_form(Value::Null)).await;
     let CallToolResponse::InputRequired(asks) = client.call_tool_once(mark("x")).await.unwrap() else {
         panic!("it was not asked");
     };

@@ -28,14 +28,14 @@ pub(crate) const SECRET: &str = "a-secret-that-nobody-was-given";
 
 /// What stands between the client and the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Front {
+pub(crate) enum ClientRoute {
     Nothing,
     Gateway,
 }
 
 /// What a client heard, in order.
 #[derive(Default, Debug)]
-pub(crate) struct Heard {
+pub(crate) struct ClientObservations {
     pub(crate) progress: Vec<f64>,
     pub(crate) asked: Vec<String>,
     pub(crate) sampled: usize,
@@ -43,13 +43,13 @@ pub(crate) struct Heard {
 
 /// A client that can be asked anything. Saying yes to everything is the worst that one can do.
 #[derive(Clone)]
-pub(crate) struct Ear {
+pub(crate) struct RecordingClient {
     says: ElicitationAction,
-    pub(crate) heard: Arc<Mutex<Heard>>,
+    pub(crate) heard: Arc<Mutex<ClientObservations>>,
     changes: watch::Sender<usize>,
 }
 
-impl ClientHandler for Ear {
+impl ClientHandler for RecordingClient {
     fn get_info(&self) -> ClientConfig {
         let can = ClientCapabilities::builder().enable_elicitation().enable_sampling().enable_roots().build();
         ClientConfig::new(can, Implementation::new("near", "1"))
@@ -87,22 +87,22 @@ impl ClientHandler for Ear {
 }
 
 /// A client with a server at the far end, and a place in which both may write.
-pub(crate) struct Near {
-    pub(crate) client: RunningService<RoleClient, Ear>,
-    pub(crate) ear: Ear,
-    pub(crate) place: Place,
+pub(crate) struct ConnectedClient {
+    pub(crate) client: RunningService<RoleClient, RecordingClient>,
+    pub(crate) ear: RecordingClient,
+    pub(crate) place: ClientDirectory,
 }
 
-impl Near {
+impl ConnectedClient {
     /// Starts a server, with or without the gateway before it.
-    pub(crate) async fn within(place: Place, front: Front, server: &[&str]) -> Self {
+    pub(crate) async fn within(place: ClientDirectory, front: ClientRoute, server: &[&str]) -> Self {
         let command = place.command(front, server);
         Self::through(place, command, ElicitationAction::Accept).await
     }
 
     /// Speaks to whatever a command starts, and answers in one way when it is asked.
-    pub(crate) async fn through(place: Place, command: Command, says: ElicitationAction) -> Self {
-        let ear = Ear { says, heard: Arc::default(), changes: watch::Sender::new(0) };
+    pub(crate) async fn through(place: ClientDirectory, command: Command, says: ElicitationAction) -> Self {
+        let ear = RecordingClient { says, heard: Arc::default(), changes: watch::Sender::new(0) };
         let (child, _) = TokioChildProcess::builder(command).stderr(Stdio::null()).spawn().unwrap();
         let client = patiently(ear.clone().serve(child)).await.unwrap();
         Self { client, ear, place }
@@ -149,9 +149,9 @@ impl Near {
 }
 
 /// A workspace, a home and a state, of someone who is not root.
-pub(crate) struct Place(TempDir);
+pub(crate) struct ClientDirectory(TempDir);
 
-impl Place {
+impl ClientDirectory {
     pub(crate) fn new() -> Self {
         use std::os::unix::fs::PermissionsExt as _;
         let place = Self(tempfile::tempdir().unwrap());
@@ -210,11 +210,11 @@ impl Place {
         server.to_str().unwrap().to_owned()
     }
 
-    fn command(&self, front: Front, server: &[&str]) -> Command {
+    fn command(&self, front: ClientRoute, server: &[&str]) -> Command {
         let (program, words) = server.split_first().unwrap();
         match front {
-            Front::Nothing => self.run(program, words),
-            Front::Gateway => {
+            ClientRoute::Nothing => self.run(program, words),
+            ClientRoute::Gateway => {
                 let policy = self.home().join("allow-all.toml");
                 let mut wrap = vec![
                     "mcp",

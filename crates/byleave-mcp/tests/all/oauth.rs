@@ -7,61 +7,61 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use byleave_mcp::upstream::Stands;
-use byleave_mcp::upstream::definition::{Definition, Launch, ServerName};
-use byleave_mcp::upstream::login::{Begun, Destination, LoginFault, Manner};
-use byleave_mcp::upstream::tokens::{LoggedIn, Logins};
+use byleave_mcp::upstream::ServerStatus;
+use byleave_mcp::upstream::login::{LoginDestination, LoginError, LoginOptions, PendingLogin};
+use byleave_mcp::upstream::login_store::{LoginStatus, LoginStore};
+use byleave_mcp::upstream::server_definition::{Launch, ServerDefinition, ServerName};
 use serde_json::{Value, json};
 
-use self::fake::{Fake, SECRET, browse, fetch, in_query};
-use crate::fixture::Stage;
+use self::fake::{FakeOAuthServers, SECRET, browse, fetch, in_query};
+use crate::fixture::UpstreamFixture;
 
 const WAIT: Duration = Duration::from_secs(120);
 
-fn definition(url: &str) -> Definition {
+fn definition(url: &str) -> ServerDefinition {
     let launch = Launch::Http { url: url.into(), headers: BTreeMap::new() };
-    Definition::new(ServerName::new("h").unwrap(), launch)
+    ServerDefinition::new(ServerName::new("h").unwrap(), launch)
 }
 
-async fn begun(fake: &Fake) -> Begun {
+async fn begun(fake: &FakeOAuthServers) -> PendingLogin {
     destination(fake).await.unwrap().begin().await.unwrap()
 }
 
-async fn destination(fake: &Fake) -> Result<Destination, LoginFault> {
-    Destination::of(&definition(&fake.url), Manner::default()).await
+async fn destination(fake: &FakeOAuthServers) -> Result<LoginDestination, LoginError> {
+    LoginDestination::of(&definition(&fake.url), LoginOptions::default()).await
 }
 
 /// The person logs in, and the browser comes back.
-async fn logged_in(fake: &Fake, state: &Path) {
+async fn logged_in(fake: &FakeOAuthServers, state: &Path) {
     let begun = begun(fake).await;
     let address = begun.address().to_owned();
     let browser = tokio::task::spawn_blocking(move || browse(&address));
-    begun.finish(WAIT, &Logins::beside(state)).await.unwrap();
+    begun.finish(WAIT, &LoginStore::beside(state)).await.unwrap();
     let (status, page) = browser.await.unwrap();
     assert!(status == 200 && !page.contains(SECRET), "{status} {page}");
 }
 
 /// A gate with the server behind it, whose tools are accepted, after the person has logged in.
-async fn stage(fake: &Fake) -> Stage {
+async fn stage(fake: &FakeOAuthServers) -> UpstreamFixture {
     let folder = tempfile::tempdir().unwrap();
     logged_in(fake, folder.path()).await;
-    let stage = Stage::beside(definition(&fake.url), folder);
+    let stage = UpstreamFixture::beside(definition(&fake.url), folder);
     stage.upstream.accept_unasked(&stage.server).await.unwrap();
     stage
 }
 
-fn standing(stage: &Stage, fake: &Fake) -> LoggedIn {
-    Logins::beside(stage.folder.path()).of(&definition(&fake.url)).unwrap()
+fn standing(stage: &UpstreamFixture, fake: &FakeOAuthServers) -> LoginStatus {
+    LoginStore::beside(stage.folder.path()).of(&definition(&fake.url)).unwrap()
 }
 
 // req: M1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_logs_in_and_the_server_is_reached() {
-    let fake = Fake::start();
+    let fake = FakeOAuthServers::start();
     let stage = stage(&fake).await;
     let result = stage.settle("mcp_h_hello", json!({})).await;
     assert_eq!(result.text(), "reached");
-    assert_eq!(standing(&stage, &fake), LoggedIn::At { issuer: fake.issuer.clone() });
+    assert_eq!(standing(&stage, &fake), LoginStatus::At { issuer: fake.issuer.clone() });
     // The token went to the server, and nowhere else.
     let shared = fake.shared();
     for seen in &shared.seen {
@@ -75,29 +75,29 @@ async fn a_person_logs_in_and_the_server_is_reached() {
     assert_eq!(mode(&directory.join("h.lock")), 0o600);
     assert!(std::fs::read_to_string(directory.join("h.json")).unwrap().contains(SECRET));
     // Out again.
-    let logins = Logins::beside(stage.folder.path());
+    let logins = LoginStore::beside(stage.folder.path());
     assert!(logins.forget(&stage.server).unwrap() && !logins.forget(&stage.server).unwrap());
     assert!(!directory.join("h.json").exists());
 }
 
 #[tokio::test]
 async fn what_others_can_read_is_not_used() {
-    let (fake, folder) = (Fake::start(), tempfile::tempdir().unwrap());
+    let (fake, folder) = (FakeOAuthServers::start(), tempfile::tempdir().unwrap());
     logged_in(&fake, folder.path()).await;
     let file = folder.path().join("mcp-logins/h.json");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
-    let fault = Logins::beside(folder.path()).of(&definition(&fake.url)).unwrap_err();
+    let fault = LoginStore::beside(folder.path()).of(&definition(&fake.url)).unwrap_err();
     assert!(fault.to_string().contains("others may have read it"), "{fault}");
     // What is wrong with a file is not said in its own words.
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     std::fs::write(&file, format!("{{\"server\":\"h\",\"{SECRET}\":1}}")).unwrap();
-    let fault = Logins::beside(folder.path()).of(&definition(&fake.url)).unwrap_err();
+    let fault = LoginStore::beside(folder.path()).of(&definition(&fake.url)).unwrap_err();
     assert!(!format!("{fault} {fault:?}").contains(SECRET), "{fault}");
 }
 
 #[tokio::test]
 async fn the_hosts_that_have_a_part_in_it_are_named_first() {
-    let fake = Fake::start();
+    let fake = FakeOAuthServers::start();
     fake.shared().metadata.insert("token_endpoint".into(), json!("https://tokens.example/token"));
     let destination = destination(&fake).await.unwrap();
     let hosts: Vec<String> = destination.elsewhere().into_iter().map(|(host, _)| host).collect();
@@ -123,10 +123,10 @@ async fn an_endpoint_that_is_not_sound_is_refused_and_nothing_is_sent() {
         "",
     ] {
         for which in ["authorization_endpoint", "token_endpoint", "registration_endpoint"] {
-            let fake = Fake::start();
+            let fake = FakeOAuthServers::start();
             fake.shared().metadata.insert(which.into(), json!(endpoint));
             let Err(fault) = destination(&fake).await else { panic!("{which} {endpoint:?}") };
-            assert!(matches!(fault, LoginFault::Unsound(_)), "{which} {endpoint:?}: {fault}");
+            assert!(matches!(fault, LoginError::Unsound(_)), "{which} {endpoint:?}: {fault}");
             assert_eq!(fake.shared().seen.iter().filter(|seen| seen.method != "GET").count(), 0);
             assert_eq!(fake.asked("/authorize"), 0);
         }
@@ -142,23 +142,23 @@ async fn an_authorization_server_that_cannot_be_used_is_refused() {
         ("code_challenge_methods_supported", json!(["plain"])),
         ("code_challenge_methods_supported", Value::Null),
     ] {
-        let fake = Fake::start();
+        let fake = FakeOAuthServers::start();
         fake.shared().metadata.insert(which.into(), said.clone());
         let Err(fault) = destination(&fake).await else { panic!("{which} {said}") };
-        assert!(matches!(fault, LoginFault::Nowhere(_) | LoginFault::Unable(_)), "{which} {said}: {fault}");
+        assert!(matches!(fault, LoginError::Nowhere(_) | LoginError::Unable(_)), "{which} {said}: {fault}");
     }
     // Not one that is named in plain http, or on this machine by somebody else.
     for named in ["http://auth.example/", "file:///etc/passwd", "https://10.0.0.1/"] {
-        let fake = Fake::start();
+        let fake = FakeOAuthServers::start();
         fake.shared().resource.insert("authorization_servers".into(), json!([named]));
         assert!(destination(&fake).await.is_err(), "{named}");
     }
     // Not one for somebody else's server.
-    let fake = Fake::start();
+    let fake = FakeOAuthServers::start();
     fake.shared().resource.insert("resource".into(), json!("https://other.example/mcp"));
     assert!(destination(&fake).await.is_err());
     // An endpoint that says itself what is ours to say.
-    let fake = Fake::start();
+    let fake = FakeOAuthServers::start();
     let endpoint = format!("{}/authorize?state=theirs", fake.issuer);
     fake.shared().metadata.insert("authorization_endpoint".into(), json!(endpoint));
     assert!(destination(&fake).await.unwrap().begin().await.is_err());
@@ -167,8 +167,8 @@ async fn an_authorization_server_that_cannot_be_used_is_refused() {
 // req: M1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_state_or_issuer_exchanges_nothing() {
-    let (fake, folder) = (Fake::start(), tempfile::tempdir().unwrap());
-    let logins = Logins::beside(folder.path());
+    let (fake, folder) = (FakeOAuthServers::start(), tempfile::tempdir().unwrap());
+    let logins = LoginStore::beside(folder.path());
     let begun_here = begun(&fake).await;
     let back = in_query(begun_here.address(), "redirect_uri");
     let knock = tokio::task::spawn_blocking(move || {
@@ -177,7 +177,7 @@ async fn another_state_or_issuer_exchanges_nothing() {
         fetch(&format!("{back}?code=x&state=another")).0
     });
     let fault = begun_here.finish(WAIT, &logins).await.unwrap_err();
-    assert!(matches!(fault, LoginFault::WrongState), "{fault}");
+    assert!(matches!(fault, LoginError::WrongState), "{fault}");
     assert_eq!((knock.await.unwrap(), fake.asked("/token")), (400, 0));
 
     fake.shared().iss = Some("https://other.example".into());
@@ -185,7 +185,7 @@ async fn another_state_or_issuer_exchanges_nothing() {
     let address = begun_here.address().to_owned();
     let browser = tokio::task::spawn_blocking(move || browse(&address));
     let fault = begun_here.finish(WAIT, &logins).await.unwrap_err();
-    assert!(matches!(fault, LoginFault::NotExchanged(_)), "{fault}");
+    assert!(matches!(fault, LoginError::NotExchanged(_)), "{fault}");
     browser.await.unwrap();
     assert_eq!(fake.asked("/token"), 0);
 
@@ -200,14 +200,15 @@ async fn another_state_or_issuer_exchanges_nothing() {
 
     // Nobody comes.
     let fault = begun(&fake).await.finish(Duration::from_millis(50), &logins).await.unwrap_err();
-    assert!(matches!(fault, LoginFault::TooLate(_)), "{fault}");
-    assert_eq!(logins.of(&definition(&fake.url)).unwrap(), LoggedIn::No);
+    assert!(matches!(fault, LoginError::TooLate(_)), "{fault}");
+    assert_eq!(logins.of(&definition(&fake.url)).unwrap(), LoginStatus::No);
 }
 
 // req: M1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redirect_of_the_token_endpoint_is_not_followed_and_no_secret_is_in_what_is_said() {
-    let (fake, elsewhere, folder) = (Fake::start(), Fake::start(), tempfile::tempdir().unwrap());
+    let (fake, elsewhere, folder) =
+        (FakeOAuthServers::start(), FakeOAuthServers::start(), tempfile::tempdir().unwrap());
     for (status, body) in [
         (307, String::new()),
         (400, format!("{{\"error\":\"invalid_client\",\"error_description\":\"{SECRET}\"}}")),
@@ -219,7 +220,7 @@ async fn a_redirect_of_the_token_endpoint_is_not_followed_and_no_secret_is_in_wh
         let begun = begun(&fake).await;
         let address = begun.address().to_owned();
         let browser = tokio::task::spawn_blocking(move || browse(&address));
-        let fault = begun.finish(WAIT, &Logins::beside(folder.path())).await.unwrap_err();
+        let fault = begun.finish(WAIT, &LoginStore::beside(folder.path())).await.unwrap_err();
         browser.await.unwrap();
         assert!(!format!("{fault} {fault:?}").contains(SECRET), "{status}: {fault}");
     }
@@ -229,14 +230,14 @@ async fn a_redirect_of_the_token_endpoint_is_not_followed_and_no_secret_is_in_wh
 // req: M2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_wants_a_login_costs_an_error_that_says_so() {
-    let fake = Fake::start();
-    let stage = Stage::new(definition(&fake.url));
+    let fake = FakeOAuthServers::start();
+    let stage = UpstreamFixture::new(definition(&fake.url));
     let why = stage.upstream.accept_unasked(&stage.server).await.unwrap_err();
     assert!(why.contains("`byleave mcp login h`"), "{why}");
-    assert_eq!(standing(&stage, &fake), LoggedIn::Needed);
+    assert_eq!(standing(&stage, &fake), LoginStatus::Needed);
     // Again and again: it is no failure that is waited for.
     for _ in 0..3 {
-        let Stands::Down(why) = stage.look().await else { panic!() };
+        let ServerStatus::Down(why) = stage.look().await else { panic!() };
         assert!(why.contains("`byleave mcp login h`"), "{why}");
     }
     // Logged in, it is there at once.
@@ -249,7 +250,7 @@ async fn a_server_that_wants_a_login_costs_an_error_that_says_so() {
     let said = stage.settle("mcp_h_hello", json!({})).await;
     let said = said.error().unwrap_or_else(|| said.text());
     assert!(said.contains("`byleave mcp login h`") && !said.contains(SECRET), "{said}");
-    assert_eq!(standing(&stage, &fake), LoggedIn::Needed);
+    assert_eq!(standing(&stage, &fake), LoginStatus::Needed);
     let kept = std::fs::read_to_string(stage.folder.path().join("mcp-logins/h.json")).unwrap();
     assert!(!kept.contains(SECRET), "what is no good is not kept");
 }
@@ -257,7 +258,7 @@ async fn a_server_that_wants_a_login_costs_an_error_that_says_so() {
 // req: M2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_is_over_is_refreshed_and_kept() {
-    let fake = Fake::start();
+    let fake = FakeOAuthServers::start();
     let stage = stage(&fake).await;
     let file = stage.folder.path().join("mcp-logins/h.json");
     let before = std::fs::read_to_string(&file).unwrap();
@@ -269,7 +270,7 @@ async fn a_token_that_is_over_is_refreshed_and_kept() {
     let token =
         serde_json::from_str::<Value>(&after).unwrap()["login"]["credentials"]["token_response"].clone();
     assert!(fake.shared().refresh.contains(token["refresh_token"].as_str().unwrap()), "the newest is kept");
-    assert_eq!(standing(&stage, &fake), LoggedIn::At { issuer: fake.issuer.clone() });
+    assert_eq!(standing(&stage, &fake), LoginStatus::At { issuer: fake.issuer.clone() });
     // That nobody answers there now is no reason to log in again.
     fake.shared().access.clear();
     fake.shared().token_answer = Some((503, String::new(), format!("{{\"x\":\"{SECRET}\"}}")));
@@ -283,13 +284,13 @@ async fn a_token_that_is_over_is_refreshed_and_kept() {
 // req: M2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_that_refresh_at_once_none_loses_what_the_other_was_given() {
-    let fake = Fake::start();
+    let fake = FakeOAuthServers::start();
     // Over as soon as they are there: every request refreshes, and every refresh token is good once.
     fake.shared().lasts_s = 1;
     let one = stage(&fake).await;
-    let other = Stage::sharing(definition(&fake.url), one.folder.path());
+    let other = UpstreamFixture::sharing(definition(&fake.url), one.folder.path());
     other.look().await;
-    let calls = |stage: &Stage| {
+    let calls = |stage: &UpstreamFixture| {
         let calls: Vec<_> = (0..10).map(|_| stage.call("mcp_h_hello", json!({}))).collect();
         let gate = stage.gate.clone();
         async move {
@@ -307,33 +308,40 @@ async fn of_two_that_refresh_at_once_none_loses_what_the_other_was_given() {
 // req: M1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_address_that_was_changed_does_not_get_the_token() {
-    let (fake, elsewhere, folder) = (Fake::start(), Fake::start(), tempfile::tempdir().unwrap());
+    let (fake, elsewhere, folder) =
+        (FakeOAuthServers::start(), FakeOAuthServers::start(), tempfile::tempdir().unwrap());
     logged_in(&fake, folder.path()).await;
     for url in [elsewhere.url.clone(), format!("{}/other", fake.url), format!("{}?x=1", fake.url)] {
         let before = fake.shared().seen.len();
-        let stage = Stage::sharing(definition(&url), folder.path());
+        let stage = UpstreamFixture::sharing(definition(&url), folder.path());
         let why = stage.upstream.accept_unasked(&stage.server).await.unwrap_err();
         assert!(why.contains("`byleave mcp login h`"), "{why}");
-        assert_eq!(Logins::beside(folder.path()).of(&definition(&url)).unwrap(), LoggedIn::Needed);
-        let seen = |fake: &Fake, from: usize| fake.shared().seen[from..].to_vec();
+        assert_eq!(LoginStore::beside(folder.path()).of(&definition(&url)).unwrap(), LoginStatus::Needed);
+        let seen = |fake: &FakeOAuthServers, from: usize| fake.shared().seen[from..].to_vec();
         for seen in seen(&fake, before).into_iter().chain(seen(&elsewhere, 0)) {
             assert!(seen.authorization.is_none() && !seen.body.contains(SECRET), "{seen:?}");
         }
     }
     // And where it is the same again, it is as before.
-    let at = LoggedIn::At { issuer: fake.issuer.clone() };
-    assert_eq!(Logins::beside(folder.path()).of(&definition(&fake.url)).unwrap(), at);
+    let at = LoginStatus::At { issuer: fake.issuer.clone() };
+    assert_eq!(LoginStore::beside(folder.path()).of(&definition(&fake.url)).unwrap(), at);
 }
 
 #[tokio::test]
 async fn a_server_that_is_told_who_we_are_or_is_a_program_needs_no_login() {
-    let fake = Fake::start();
+    let fake = FakeOAuthServers::start();
     let launch =
         Launch::Http { url: fake.url.clone(), headers: [("authorization".into(), "Bearer x".into())].into() };
-    let sent = Definition::new(ServerName::new("h").unwrap(), launch);
-    assert!(matches!(Destination::of(&sent, Manner::default()).await, Err(LoginFault::HasHeader(_))));
+    let sent = ServerDefinition::new(ServerName::new("h").unwrap(), launch);
+    assert!(matches!(
+        LoginDestination::of(&sent, LoginOptions::default()).await,
+        Err(LoginError::HasHeader(_))
+    ));
     let child = Launch::Child { command: "true".into(), args: Vec::new(), env: BTreeMap::new(), cwd: None };
-    let child = Definition::new(ServerName::new("h").unwrap(), child);
-    assert!(matches!(Destination::of(&child, Manner::default()).await, Err(LoginFault::NotFar(_))));
+    let child = ServerDefinition::new(ServerName::new("h").unwrap(), child);
+    assert!(matches!(
+        LoginDestination::of(&child, LoginOptions::default()).await,
+        Err(LoginError::NotFar(_))
+    ));
     assert_eq!(fake.shared().seen.len(), 0);
 }

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use byleave::boxed::BoxFuture;
 use byleave::core::manifest::Manifest;
 use byleave::core::outcome::Output;
-use byleave::pending::Pending;
-use byleave::tool::{Run, Tool};
-use byleave_mcp::exchange::Exchange;
-use byleave_mcp::gateway::{Names, Setup};
-use byleave_mcp::relay::taken_in;
-use byleave_mcp::upstream::{News, Server, Servers};
+use byleave::tool::{RunContext, Tool};
+use byleave_mcp::active_callers::ActiveCallers;
+use byleave_mcp::gateway::{GatewaySettings, NamingScheme};
+use byleave_mcp::result_conversion::taken_in;
+use byleave_mcp::upstream::{Server, ServerChange, Servers};
 use rmcp::model::{
     ArgumentInfo, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams,
     CompleteResult, CompletionInfo, ContentBlock, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
@@ -24,16 +24,16 @@ use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, broadcast};
 
-use crate::stage::{Client, SOON, Stage, VERSIONS, call, is_pending, text, yes};
+use crate::stage::{GatewayFixture, SOON, TestClient, VERSIONS, call, is_pending, text, yes};
 
 /// A server with one of everything.
 #[derive(Clone, Default)]
-struct Fixture {
+struct FixtureServer {
     watched: Arc<Mutex<Vec<String>>>,
     changed: Arc<Notify>,
 }
 
-impl ServerHandler for Fixture {
+impl ServerHandler for FixtureServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
@@ -137,12 +137,12 @@ impl ServerHandler for Fixture {
 }
 
 /// The fixture, connected as directly as can be.
-struct Direct {
+struct DirectServer {
     running: RunningService<RoleClient, ()>,
     tools: HashMap<String, Arc<rmcp::model::Tool>>,
 }
 
-impl Server for Direct {
+impl Server for DirectServer {
     fn name(&self) -> &str {
         "fix"
     }
@@ -160,34 +160,34 @@ impl Server for Direct {
     }
 }
 
-struct One {
-    server: Arc<Direct>,
-    news: broadcast::Sender<(String, News)>,
+struct SingleServer {
+    server: Arc<DirectServer>,
+    news: broadcast::Sender<(String, ServerChange)>,
 }
 
-impl Servers for One {
+impl Servers for SingleServer {
     fn list(&self) -> Vec<Arc<dyn Server>> {
         vec![Arc::clone(&self.server) as Arc<dyn Server>]
     }
 
-    fn news(&self) -> broadcast::Receiver<(String, News)> {
+    fn news(&self) -> broadcast::Receiver<(String, ServerChange)> {
         self.news.subscribe()
     }
 }
 
 /// The fixture's tool, as a tool of the gate.
-struct Forward {
+struct ForwardTool {
     manifest: Manifest,
-    server: Arc<Direct>,
-    _exchange: Exchange,
+    server: Arc<DirectServer>,
+    _exchange: ActiveCallers,
 }
 
-impl Tool for Forward {
+impl Tool for ForwardTool {
     fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    fn execute(&self, arguments: Value, _run: Run) -> Pending<'_, Output> {
+    fn execute(&self, arguments: Value, _run: RunContext) -> BoxFuture<'_, Output> {
         Box::pin(async move {
             let arguments = serde_json::from_value(arguments).unwrap();
             let request = CallToolRequestParams::new("do.it").with_arguments(arguments);
@@ -196,15 +196,15 @@ impl Tool for Forward {
     }
 }
 
-struct Scene {
-    stage: Stage,
-    fixture: Fixture,
-    news: broadcast::Sender<(String, News)>,
+struct ForwardingFixture {
+    stage: GatewayFixture,
+    fixture: FixtureServer,
+    news: broadcast::Sender<(String, ServerChange)>,
 }
 
-async fn scene() -> Scene {
-    let mut stage = Stage::new();
-    let fixture = Fixture::default();
+async fn scene() -> ForwardingFixture {
+    let mut stage = GatewayFixture::new();
+    let fixture = FixtureServer::default();
     let (theirs, ours) = tokio::io::duplex(64 * 1024);
     let served = fixture.clone();
     tokio::spawn(async move { served.serve(ours).await.unwrap().waiting().await.unwrap() });
@@ -213,33 +213,33 @@ async fn scene() -> Scene {
     let mut definition = rmcp::model::Tool::new("do.it", "Does it.", rmcp::model::object(schema.clone()));
     definition.title = Some("Do it".into());
     let tools = [("mcp_fix_do_it".to_owned(), Arc::new(definition))].into();
-    let server = Arc::new(Direct { running, tools });
+    let server = Arc::new(DirectServer { running, tools });
     let manifest =
         Manifest { server: Some("fix".into()), ..Manifest::new("mcp_fix_do_it", "Does it.", schema) };
-    let forward = Forward { manifest, server: Arc::clone(&server), _exchange: stage.exchange.clone() };
+    let forward = ForwardTool { manifest, server: Arc::clone(&server), _exchange: stage.exchange.clone() };
     stage.gate.catalog().register(forward).unwrap();
     let news = broadcast::Sender::new(16);
-    stage.servers = Arc::new(One { server, news: news.clone() });
-    Scene { stage, fixture, news }
+    stage.servers = Arc::new(SingleServer { server, news: news.clone() });
+    ForwardingFixture { stage, fixture, news }
 }
 
-fn theirs(stage: &Stage) -> Setup {
-    Setup { names: Names::Theirs, ..stage.setup() }
+fn theirs(stage: &GatewayFixture) -> GatewaySettings {
+    GatewaySettings { names: NamingScheme::Theirs, ..stage.setup() }
 }
 
 // req: M2
 #[tokio::test]
 async fn a_servers_tool_is_offered_as_it_was_said_and_its_result_passed_on_whole() {
     for version in &VERSIONS {
-        let Scene { stage, .. } = scene().await;
-        let client = stage.client(stage.setup(), Client::new(version)).await;
+        let ForwardingFixture { stage, .. } = scene().await;
+        let client = stage.client(stage.setup(), TestClient::new(version)).await;
         let tools = client.list_all_tools().await.unwrap();
         let ours = tools.iter().find(|tool| tool.name == "mcp_fix_do_it").unwrap();
         assert_eq!(ours.title.as_deref(), Some("Do it"));
         assert_eq!(ours.input_schema.get("x-kept"), Some(&json!(1)));
 
         let mut questions = stage.questions();
-        let client = stage.client(theirs(&stage), Client::new(version)).await;
+        let client = stage.client(theirs(&stage), TestClient::new(version)).await;
         let tools = client.list_all_tools().await.unwrap();
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_ref()).collect();
         assert_eq!(names, ["do.it"], "{version}: its own name, and nothing of ours");
@@ -262,9 +262,9 @@ async fn a_servers_tool_is_offered_as_it_was_said_and_its_result_passed_on_whole
 #[tokio::test]
 async fn prompts_and_completion_go_to_the_server_that_they_belong_to() {
     for version in &VERSIONS {
-        let Scene { stage, .. } = scene().await;
+        let ForwardingFixture { stage, .. } = scene().await;
         for (setup, name) in [(stage.setup(), "fix_greet"), (theirs(&stage), "greet")] {
-            let client = stage.client(setup, Client::new(version)).await;
+            let client = stage.client(setup, TestClient::new(version)).await;
             let prompts = client.list_all_prompts().await.unwrap();
             let names: Vec<&str> = prompts.iter().map(|prompt| prompt.name.as_str()).collect();
             assert_eq!(names, [name]);
@@ -283,9 +283,9 @@ async fn prompts_and_completion_go_to_the_server_that_they_belong_to() {
 #[tokio::test]
 async fn a_resource_is_read_through_the_gate_and_only_if_it_is_offered() {
     for version in &VERSIONS {
-        let Scene { stage, .. } = scene().await;
+        let ForwardingFixture { stage, .. } = scene().await;
         let mut questions = stage.questions();
-        let client = stage.client(stage.setup(), Client::new(version)).await;
+        let client = stage.client(stage.setup(), TestClient::new(version)).await;
         assert_eq!(client.list_all_resources().await.unwrap().len(), 1);
         assert_eq!(client.list_all_resource_templates().await.unwrap().len(), 1);
         for uri in ["test://other", "file:///etc/passwd", "test://item/a/b"] {
@@ -316,14 +316,14 @@ async fn a_resource_is_read_through_the_gate_and_only_if_it_is_offered() {
 // req: M2
 #[tokio::test]
 async fn news_reach_clients_of_the_older_protocol_that_subscribed() {
-    let Scene { stage, fixture, news } = scene().await;
-    let handler = Client::new(&VERSIONS[1]);
+    let ForwardingFixture { stage, fixture, news } = scene().await;
+    let handler = TestClient::new(&VERSIONS[1]);
     let client = stage.client(stage.setup(), handler.clone()).await;
     client.subscribe(SubscribeRequestParams::new("test://note")).await.unwrap();
     assert_eq!(*fixture.watched.lock().unwrap(), ["test://note"]);
     assert!(client.subscribe(SubscribeRequestParams::new("test://other")).await.is_err());
-    let resource = |uri: &str| ("fix".to_owned(), News::Resource { uri: uri.into() });
-    for said in [resource("test://item/9"), resource("test://note"), ("fix".into(), News::Tools)] {
+    let resource = |uri: &str| ("fix".to_owned(), ServerChange::Resource { uri: uri.into() });
+    for said in [resource("test://item/9"), resource("test://note"), ("fix".into(), ServerChange::Tools)] {
         news.send(said).unwrap();
     }
     let all = async {
@@ -345,8 +345,8 @@ async fn news_reach_clients_of_the_older_protocol_that_subscribed() {
 // req: M2
 #[tokio::test]
 async fn news_reach_clients_of_the_newest_protocol_that_listen() {
-    let Scene { stage, fixture, news } = scene().await;
-    let client = stage.client(stage.setup(), Client::new(&VERSIONS[2])).await;
+    let ForwardingFixture { stage, fixture, news } = scene().await;
+    let client = stage.client(stage.setup(), TestClient::new(&VERSIONS[2])).await;
     let filter =
         SubscriptionFilter::builder().tools_list_changed().resource_subscriptions(["test://note"]).build();
     let mut listening = client.listen(filter).await.unwrap();
@@ -357,9 +357,9 @@ async fn news_reach_clients_of_the_newest_protocol_that_listen() {
         }
     };
     tokio::time::timeout(SOON, watched).await.unwrap();
-    news.send(("fix".into(), News::Prompts)).unwrap();
-    news.send(("fix".into(), News::Tools)).unwrap();
-    news.send(("fix".into(), News::Resource { uri: "test://note".into() })).unwrap();
+    news.send(("fix".into(), ServerChange::Prompts)).unwrap();
+    news.send(("fix".into(), ServerChange::Tools)).unwrap();
+    news.send(("fix".into(), ServerChange::Resource { uri: "test://note".into() })).unwrap();
     let mut heard = Vec::new();
     while heard.len() < 2 {
         let next = tokio::time::timeout(SOON, listening.next()).await.unwrap().unwrap().unwrap();
@@ -371,10 +371,10 @@ async fn news_reach_clients_of_the_newest_protocol_that_listen() {
 // req: M2 R5
 #[tokio::test]
 async fn a_servers_call_that_waits_is_pending_and_runs_when_it_is_picked_up() {
-    let Scene { stage, .. } = scene().await;
+    let ForwardingFixture { stage, .. } = scene().await;
     let mut questions = stage.questions();
-    let setup = Setup { deadline: Some(std::time::Duration::ZERO), ..theirs(&stage) };
-    let client = stage.client(setup, Client::new(&VERSIONS[1])).await;
+    let setup = GatewaySettings { deadline: Some(std::time::Duration::ZERO), ..theirs(&stage) };
+    let client = stage.client(setup, TestClient::new(&VERSIONS[1])).await;
     assert!(is_pending(&client.call_tool(call("do.it", json!({"a": 1}))).await.unwrap()));
     let (_, question) = questions.next().await;
     stage.answer(&question, yes()).await;

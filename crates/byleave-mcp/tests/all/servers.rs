@@ -6,11 +6,11 @@ use rmcp::model::{CallToolRequest, ClientRequest};
 use rmcp::service::PeerRequestOptions;
 use serde_json::{Value, json};
 
-use crate::near::{Front, Near, Place, SECRET, fixture, patiently, request};
+use crate::near::{ClientDirectory, ClientRoute, ConnectedClient, SECRET, fixture, patiently, request};
 
 /// Where the gateway means to differ from the server.
 #[derive(Clone, Copy, PartialEq)]
-enum Behind {
+enum ExpectedDifference {
     /// It does not.
     Same,
     /// The server may not do this: what it says instead does not hold what it would have said.
@@ -18,53 +18,53 @@ enum Behind {
     /// Either answer will do: how far this works is the server's own affair.
     Whatever,
 }
-use Behind::{Not, Same, Whatever};
+use ExpectedDifference::{Not, Same, Whatever};
 
 // req: M1
 #[tokio::test]
 async fn everything_alone() {
-    everything(Front::Nothing).await;
+    everything(ClientRoute::Nothing).await;
 }
 
 // req: M1 M2
 #[tokio::test]
 async fn everything_behind_the_gateway() {
-    everything(Front::Gateway).await;
+    everything(ClientRoute::Gateway).await;
 }
 
 // req: M1
 #[tokio::test]
 async fn filesystem_alone() {
-    filesystem(Front::Nothing).await;
+    filesystem(ClientRoute::Nothing).await;
 }
 
 // req: M1 M2
 #[tokio::test]
 async fn filesystem_behind_the_gateway() {
-    filesystem(Front::Gateway).await;
+    filesystem(ClientRoute::Gateway).await;
 }
 
 // req: M1
 #[tokio::test]
 async fn a_cancelled_call_is_taken_back_at_the_server() {
-    taken_back(Front::Nothing).await;
+    taken_back(ClientRoute::Nothing).await;
 }
 
 // req: M1 M2
 #[tokio::test]
 async fn a_cancelled_call_is_taken_back_at_the_server_behind_the_gateway() {
-    taken_back(Front::Gateway).await;
+    taken_back(ClientRoute::Gateway).await;
 }
 
-async fn everything(front: Front) {
-    let place = Place::new();
+async fn everything(front: ClientRoute) {
+    let place = ClientDirectory::new();
     let server = place.npm("mcp-server-everything");
-    let near = Near::within(place, front, &[&server, "stdio"]).await;
+    let near = ConnectedClient::within(place, front, &[&server, "stdio"]).await;
     // It has more tools once it knows what the client can be asked. The gateway has waited for them.
-    if front == Front::Nothing {
+    if front == ClientRoute::Nothing {
         near.changed().await;
     }
-    let cases: &[(&str, Value, &str, Behind)] = &[
+    let cases: &[(&str, Value, &str, ExpectedDifference)] = &[
         ("echo", json!({ "message": "hello" }), "Echo: hello", Same),
         ("get-annotated-message", json!({ "messageType": "error" }), "Error", Same),
         // It says of itself that it only reads, and prints its whole environment.
@@ -95,23 +95,23 @@ async fn everything(front: Front) {
     every_tool(&near, front, cases).await;
     let heard = std::mem::take(&mut *near.ear.heard.lock().unwrap());
     // Behind the gateway progress is a part of the whole.
-    let whole = if front == Front::Nothing { 1.0 } else { 4.0 };
+    let whole = if front == ClientRoute::Nothing { 1.0 } else { 4.0 };
     let progress: Vec<f64> = heard.progress.iter().map(|done| done * whole).collect();
     assert_eq!(progress, [1.0, 2.0, 3.0, 4.0], "progress of the one long operation");
     let forms = heard.asked.iter().filter(|asked| !asked.contains("\"url\"")).count();
     assert_eq!(forms, 1, "what the person was asked: {:?}", heard.asked);
-    assert_eq!(heard.sampled, usize::from(front == Front::Nothing), "how often the model was used");
+    assert_eq!(heard.sampled, usize::from(front == ClientRoute::Nothing), "how often the model was used");
     near.end().await;
 }
 
-async fn filesystem(front: Front) {
-    let place = Place::new();
+async fn filesystem(front: ClientRoute) {
+    let place = ClientDirectory::new();
     place.write("a.txt", "one\ntwo\nthree\n");
     place.write("b.txt", "beta\n");
     place.write("dot.png", "no picture");
     let at = |name: &str| place.workspace().join(name).to_str().unwrap().to_owned();
     let (root, outside) = (at("."), place.home().join("allow-all.toml").to_str().unwrap().to_owned());
-    let cases: &[(&str, Value, &str, Behind)] = &[
+    let cases: &[(&str, Value, &str, ExpectedDifference)] = &[
         ("list_allowed_directories", json!({}), "/w", Same),
         ("read_file", json!({ "path": at("a.txt") }), "two", Same),
         ("read_text_file", json!({ "path": at("a.txt"), "head": 1 }), "one", Same),
@@ -136,18 +136,22 @@ async fn filesystem(front: Front) {
     ];
     let server = place.npm("mcp-server-filesystem");
     let moved = at("d/c.txt");
-    let near = Near::within(place, front, &[&server, root.as_str()]).await;
+    let near = ConnectedClient::within(place, front, &[&server, root.as_str()]).await;
     every_tool(&near, front, cases).await;
     assert_eq!(std::fs::read_to_string(moved).unwrap(), "edited");
     near.end().await;
 }
 
 /// Calls each, and sees that there is no tool that was left out.
-async fn every_tool(near: &Near, front: Front, cases: &[(&str, Value, &str, Behind)]) {
+async fn every_tool(
+    near: &ConnectedClient,
+    front: ClientRoute,
+    cases: &[(&str, Value, &str, ExpectedDifference)],
+) {
     let mut called = std::collections::BTreeSet::new();
     for (tool, arguments, holds, behind) in cases {
         // What a server may not ask for, it may not even offer.
-        if (front == Front::Gateway || *behind == Whatever)
+        if (front == ClientRoute::Gateway || *behind == Whatever)
             && *behind != Same
             && near.named(tool).await.is_none()
         {
@@ -156,7 +160,7 @@ async fn every_tool(near: &Near, front: Front, cases: &[(&str, Value, &str, Behi
         let said = near.said(tool, arguments.clone()).await;
         let expected = match (front, behind) {
             (_, Whatever) => None,
-            (Front::Gateway, Not) => Some(false),
+            (ClientRoute::Gateway, Not) => Some(false),
             _ => Some(true),
         };
         if let Some(expected) = expected {
@@ -168,10 +172,10 @@ async fn every_tool(near: &Near, front: Front, cases: &[(&str, Value, &str, Behi
     assert_eq!(called, listed, "tools called, tools there");
 }
 
-async fn taken_back(front: Front) {
-    let place = Place::new();
+async fn taken_back(front: ClientRoute) {
+    let place = ClientDirectory::new();
     let hostile = place.copied(&fixture("hostile"));
-    let near = Near::within(place, front, &[&hostile, "slow"]).await;
+    let near = ConnectedClient::within(place, front, &[&hostile, "slow"]).await;
     let name = near.named("go").await.unwrap();
     let call = ClientRequest::CallToolRequest(CallToolRequest::new(request(&name, &json!({ "ms": 60_000 }))));
     let sent = near.client.peer().send_cancellable_request(call, PeerRequestOptions::no_options());

@@ -4,21 +4,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use byleave::approve::Reply;
+use byleave::approver::Reply;
 use byleave::core::call::Mode;
-use byleave::core::entry::Fact;
+use byleave::core::entry::RecordEvent;
 use byleave::core::id::{CallId, TenantId};
-use byleave::core::manifest::Class;
-use byleave::core::question::{Approver, Grade, Question};
-use byleave::event::Event;
-use byleave::gate::{Gate, GivenAnswer};
+use byleave::core::manifest::PermissionClass;
+use byleave::core::question::{ApproverIdentity, Assurance, Question};
+use byleave::event::GateEvent;
+use byleave::gate::{Gate, SubmittedAnswer};
 use byleave::ledger::Ledger;
 use byleave::ledger::memory::MemoryLedger;
-use byleave::settings::Settings;
-use byleave::tool::Run;
-use byleave::typed::Typed;
-use byleave_mcp::exchange::Exchange;
-use byleave_mcp::gateway::{Gateway, Names, NoServers, Setup, Wire};
+use byleave::settings::GateSettings;
+use byleave::tool::RunContext;
+use byleave::typed_tool::TypedTool;
+use byleave_mcp::active_callers::ActiveCallers;
+use byleave_mcp::gateway::{Gateway, GatewaySettings, NamingScheme, NoServers, TransportKind};
 use byleave_mcp::upstream::Servers;
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ElicitRequestParams,
@@ -44,47 +44,47 @@ pub(crate) const VERSIONS: [ProtocolVersion; 3] =
 
 /// What tools have done.
 #[derive(Default)]
-pub(crate) struct Deeds {
+pub(crate) struct ToolActivity {
     pub(crate) marks: AtomicUsize,
     pub(crate) slow_began: Notify,
     pub(crate) slow_stopped: Notify,
 }
 
 /// A gate with a few tools, that can be made again as after a restart.
-pub(crate) struct Stage {
+pub(crate) struct GatewayFixture {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) ledger: Arc<MemoryLedger>,
-    pub(crate) deeds: Arc<Deeds>,
+    pub(crate) deeds: Arc<ToolActivity>,
     pub(crate) gate: Gate,
     pub(crate) servers: Arc<dyn Servers>,
-    pub(crate) exchange: Exchange,
+    pub(crate) exchange: ActiveCallers,
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Text {
+struct TextArguments {
     text: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Nothing {}
+struct NoArguments {}
 
-impl Stage {
+impl GatewayFixture {
     pub(crate) fn new() -> Self {
-        let (ledger, deeds) = (Arc::new(MemoryLedger::new()), Arc::<Deeds>::default());
+        let (ledger, deeds) = (Arc::new(MemoryLedger::new()), Arc::<ToolActivity>::default());
         let gate = gate(&ledger, &deeds);
         let (servers, exchange): (Arc<dyn Servers>, _) =
-            (Arc::new(NoServers::default()), Exchange::default());
+            (Arc::new(NoServers::default()), ActiveCallers::default());
         Self { dir: tempfile::tempdir().unwrap(), ledger, deeds, gate, servers, exchange }
     }
 
     /// The same book, and everything else as after a restart.
     pub(crate) fn restart(&mut self) {
         self.gate = gate(&self.ledger, &self.deeds);
-        self.exchange = Exchange::default();
+        self.exchange = ActiveCallers::default();
     }
 
-    pub(crate) fn setup(&self) -> Setup {
-        Setup {
+    pub(crate) fn setup(&self) -> GatewaySettings {
+        GatewaySettings {
             tenant: TenantId::new("local").unwrap(),
             cwd: self.dir.path().to_str().unwrap().to_owned(),
             mode: Mode::ConfirmSensitive,
@@ -93,31 +93,35 @@ impl Stage {
             pages: None,
             deadline: None,
             tick: Duration::from_secs(5),
-            names: Names::Ours,
+            names: NamingScheme::Ours,
             pending: self.dir.path().join("pending"),
             told: None,
         }
     }
 
-    pub(crate) fn gateway(&self, setup: Setup) -> Gateway {
+    pub(crate) fn gateway(&self, setup: GatewaySettings) -> Gateway {
         let servers = Arc::clone(&self.servers);
         Gateway::new(self.gate.clone(), self.exchange.clone(), servers, setup).unwrap()
     }
 
     /// A client that is connected to a gateway with this set up.
-    pub(crate) async fn client(&self, setup: Setup, client: Client) -> RunningService<RoleClient, Client> {
+    pub(crate) async fn client(
+        &self,
+        setup: GatewaySettings,
+        client: TestClient,
+    ) -> RunningService<RoleClient, TestClient> {
         connect(&self.gateway(setup), client).await
     }
 
     /// Hears of every question from now on.
-    pub(crate) fn questions(&self) -> Questions {
-        Questions(self.gate.subscribe())
+    pub(crate) fn questions(&self) -> QuestionEvents {
+        QuestionEvents(self.gate.subscribe())
     }
 
     /// Answers a question, as a person at a terminal does.
     pub(crate) async fn answer(&self, question: &Question, reply: Reply) -> CallId {
-        let by = Approver { name: "ada".into(), grade: Grade::Terminal };
-        let given = GivenAnswer { question: question.id, digest: question.digest(), reply, by };
+        let by = ApproverIdentity { name: "ada".into(), grade: Assurance::Terminal };
+        let given = SubmittedAnswer { question: question.id, digest: question.digest(), reply, by };
         self.gate.answer(given).await.unwrap()
     }
 
@@ -126,10 +130,10 @@ impl Stage {
     }
 
     /// The answers on the record of a call, by whom.
-    pub(crate) async fn answered_by(&self, call: CallId) -> Vec<Approver> {
+    pub(crate) async fn answered_by(&self, call: CallId) -> Vec<ApproverIdentity> {
         let record = self.ledger.load(call).await.unwrap().unwrap().record;
         let answers = record.entries().iter().filter_map(|entry| match &entry.fact {
-            Fact::Answered(answered) => Some(answered.by.clone()),
+            RecordEvent::Answered(answered) => Some(answered.by.clone()),
             _ => None,
         });
         answers.collect()
@@ -145,14 +149,14 @@ pub(crate) fn no(why: &str) -> Reply {
 }
 
 /// The questions as they are asked.
-pub(crate) struct Questions(broadcast::Receiver<Event>);
+pub(crate) struct QuestionEvents(broadcast::Receiver<GateEvent>);
 
-impl Questions {
+impl QuestionEvents {
     pub(crate) async fn next(&mut self) -> (CallId, Question) {
         let asked = async {
             loop {
-                if let Event::Entry { call, entry, .. } = self.0.recv().await.unwrap()
-                    && let Fact::Asked(Ok(question)) = &entry.fact
+                if let GateEvent::Entry { call, entry, .. } = self.0.recv().await.unwrap()
+                    && let RecordEvent::Asked(Ok(question)) = &entry.fact
                 {
                     return (call, question.clone());
                 }
@@ -162,42 +166,46 @@ impl Questions {
     }
 }
 
-fn gate(ledger: &Arc<MemoryLedger>, deeds: &Arc<Deeds>) -> Gate {
-    let echo = Typed::new("echo", "Says a text back.", |args: Text, _run: Run| async move { args.text })
-        .class(Class::Readonly)
+fn gate(ledger: &Arc<MemoryLedger>, deeds: &Arc<ToolActivity>) -> Gate {
+    let echo =
+        TypedTool::new("echo", "Says a text back.", |args: TextArguments, _run: RunContext| async move {
+            args.text
+        })
+        .class(PermissionClass::Readonly)
         .read_only()
         .concurrency_safe()
         .repeatable()
         .not_sensitive();
     let marks = Arc::clone(deeds);
-    let mark = Typed::new("mark", "Leaves a mark.", move |args: Text, _run: Run| {
+    let mark = TypedTool::new("mark", "Leaves a mark.", move |args: TextArguments, _run: RunContext| {
         let marks = Arc::clone(&marks);
         async move { format!("mark {} {}", marks.marks.fetch_add(1, Ordering::SeqCst) + 1, args.text) }
     })
-    .class(Class::Generic);
+    .class(PermissionClass::Generic);
     let seen = Arc::clone(deeds);
-    let slow = Typed::new("slow", "Works until it is stopped.", move |_: Nothing, run: Run| {
-        let seen = Arc::clone(&seen);
-        async move {
-            run.progress(0.25, "a quarter");
-            run.progress(0.5, "half");
-            seen.slow_began.notify_one();
-            run.cancel.cancelled().await;
-            seen.slow_stopped.notify_one();
-            "stopped"
-        }
-    })
-    .class(Class::Readonly)
-    .concurrency_safe()
-    .not_sensitive();
-    let settings = Settings { inbox: true, poll: Duration::from_millis(20), ..Settings::default() };
+    let slow =
+        TypedTool::new("slow", "Works until it is stopped.", move |_: NoArguments, run: RunContext| {
+            let seen = Arc::clone(&seen);
+            async move {
+                run.progress(0.25, "a quarter");
+                run.progress(0.5, "half");
+                seen.slow_began.notify_one();
+                run.cancel.cancelled().await;
+                seen.slow_stopped.notify_one();
+                "stopped"
+            }
+        })
+        .class(PermissionClass::Readonly)
+        .concurrency_safe()
+        .not_sensitive();
+    let settings = GateSettings { inbox: true, poll: Duration::from_millis(20), ..GateSettings::default() };
     let ledger = Arc::clone(ledger) as Arc<dyn Ledger>;
     Gate::builder().ledger(ledger).tool(echo).tool(mark).tool(slow).settings(settings).build().unwrap()
 }
 
 /// A client of one version, with what its person says to forms.
 #[derive(Clone)]
-pub(crate) struct Client {
+pub(crate) struct TestClient {
     pub(crate) version: ProtocolVersion,
     /// What the person does with a form; without, the client cannot show any. `Null` leaves it unanswered.
     pub(crate) form: Option<Value>,
@@ -207,7 +215,7 @@ pub(crate) struct Client {
     pub(crate) news: Arc<Mutex<Vec<String>>>,
 }
 
-impl Client {
+impl TestClient {
     pub(crate) fn new(version: &ProtocolVersion) -> Self {
         Self {
             version: version.clone(),
@@ -232,7 +240,7 @@ impl Client {
     }
 }
 
-impl ClientHandler for Client {
+impl ClientHandler for TestClient {
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
         if self.form.is_some() {
@@ -279,9 +287,9 @@ impl ClientHandler for Client {
 }
 
 /// Connects a client to a gateway, over a pipe in memory.
-pub(crate) async fn connect(gateway: &Gateway, client: Client) -> RunningService<RoleClient, Client> {
+pub(crate) async fn connect(gateway: &Gateway, client: TestClient) -> RunningService<RoleClient, TestClient> {
     let (theirs, ours) = tokio::io::duplex(64 * 1024);
-    let connection = gateway.connection(Wire::Pipe).unwrap();
+    let connection = gateway.connection(TransportKind::Pipe).unwrap();
     tokio::spawn(async move {
         let served = connection.serve(ours).await.unwrap();
         served.waiting().await.unwrap();

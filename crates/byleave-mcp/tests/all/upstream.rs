@@ -1,17 +1,17 @@
 //! Servers behind the gate: what they offer, how they are accepted, and what they cost when they misbehave.
 
-use byleave::result::Ending;
-use byleave_mcp::upstream::Stands;
-use byleave_mcp::upstream::definition::Launch;
+use byleave::result::CallOutcome;
+use byleave_mcp::upstream::ServerStatus;
 use byleave_mcp::upstream::pins::Drift;
+use byleave_mcp::upstream::server_definition::Launch;
 use serde_json::json;
 
-use crate::fixture::{Stage, hostile, is_there};
+use crate::fixture::{UpstreamFixture, hostile, is_there};
 
 // req: M1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_of_a_server_is_called_like_any_other() {
-    let stage = Stage::accepted(hostile("echo", "")).await;
+    let stage = UpstreamFixture::accepted(hostile("echo", "")).await;
     let names = stage.offered();
     let [name] = names.as_slice() else { panic!("{names:?}") };
     let entry = stage.gate.catalog().get(name).unwrap();
@@ -21,7 +21,7 @@ async fn a_tool_of_a_server_is_called_like_any_other() {
     // A null that it does not want counts as absent; what its schema does not take is refused before it hears of it.
     let wrong = stage.settle(name, json!({"text": 1})).await;
     assert!(
-        matches!(&wrong.ending, Ending::Refused(refusal) if refusal.code.to_string().contains("arguments")),
+        matches!(&wrong.ending, CallOutcome::Refused(refusal) if refusal.code.to_string().contains("arguments")),
         "{wrong:?}"
     );
 }
@@ -60,14 +60,17 @@ async fn costs_an_error(modes: &[(&str, &str, u64, &str)]) {
     for &(mode, argument, timeout_ms, wanted) in modes {
         let mut definition = hostile(mode, argument);
         definition.timeout_ms = Some(timeout_ms);
-        let stage = Stage::accepted(definition).await;
+        let stage = UpstreamFixture::accepted(definition).await;
         let tool = stage.offered().pop().unwrap();
         let result = stage.settle(&tool, json!({})).await;
         let error = result.error().unwrap_or_default();
-        assert!(matches!(result.ending, Ending::Failed(_)) && error.contains(wanted), "{mode}: {result:?}");
+        assert!(
+            matches!(result.ending, CallOutcome::Failed(_)) && error.contains(wanted),
+            "{mode}: {result:?}"
+        );
         // The gate goes on, and so does the server where it can.
         let again = stage.settle(&tool, json!({})).await;
-        assert!(!matches!(again.ending, Ending::Unknown(_)), "{mode}: {again:?}");
+        assert!(!matches!(again.ending, CallOutcome::Unknown(_)), "{mode}: {again:?}");
     }
 }
 
@@ -75,7 +78,7 @@ async fn costs_an_error(modes: &[(&str, &str, u64, &str)]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_restarts_or_babbles_is_still_of_use() {
     for mode in ["garbage", "chatty", "wrong-id", "progress"] {
-        let stage = Stage::accepted(hostile(mode, "")).await;
+        let stage = UpstreamFixture::accepted(hostile(mode, "")).await;
         let tool = stage.offered().pop().unwrap();
         for _ in 0..3 {
             let result = stage.settle(&tool, json!({})).await;
@@ -83,7 +86,7 @@ async fn a_server_that_restarts_or_babbles_is_still_of_use() {
         }
     }
     // One that went away between two calls is started again. Where it goes in the middle of one, nobody can say what it did.
-    let stage = Stage::accepted(hostile("restarting", "")).await;
+    let stage = UpstreamFixture::accepted(hostile("restarting", "")).await;
     let tool = stage.offered().pop().unwrap();
     let mut done = 0;
     for _ in 0..20 {
@@ -96,7 +99,7 @@ async fn a_server_that_restarts_or_babbles_is_still_of_use() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_is_called_off_is_called_off_at_the_server() {
-    let stage = Stage::accepted(hostile("slow", "")).await;
+    let stage = UpstreamFixture::accepted(hostile("slow", "")).await;
     let call = stage.call("mcp_h_go", json!({"ms": 60_000}));
     let id = call.id;
     let mut events = stage.gate.subscribe();
@@ -105,7 +108,7 @@ async fn a_call_that_is_called_off_is_called_off_at_the_server() {
     // Begun is on the record before the server hears of it; a call more shows that it has.
     loop {
         let event = tokio::time::timeout(crate::fixture::PATIENCE, events.recv()).await.unwrap().unwrap();
-        if let byleave::event::Event::Entry { entry, .. } = event
+        if let byleave::event::GateEvent::Entry { entry, .. } = event
             && entry.fact.kind() == "begun"
         {
             break;
@@ -130,8 +133,8 @@ async fn a_call_that_is_called_off_is_called_off_at_the_server() {
 async fn nothing_is_started_or_offered_before_it_is_accepted() {
     let outside = tempfile::tempdir().unwrap();
     let marker = outside.path().join("gate-marker");
-    let stage = Stage::new(hostile("starts", marker.to_str().unwrap()));
-    assert_eq!(stage.look().await, Stands::NotAccepted);
+    let stage = UpstreamFixture::new(hostile("starts", marker.to_str().unwrap()));
+    assert_eq!(stage.look().await, ServerStatus::NotAccepted);
     assert!(!is_there(&marker) && stage.offered().is_empty());
     stage.upstream.accept(&stage.gate, &stage.asking(), &stage.server).await.unwrap();
     assert!(is_there(&marker) && !stage.offered().is_empty());
@@ -141,13 +144,13 @@ async fn nothing_is_started_or_offered_before_it_is_accepted() {
 // req: M1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_command_under_the_same_name_is_not_started() {
-    let stage = Stage::accepted(hostile("echo", "")).await;
-    let Stage { folder, .. } = stage;
+    let stage = UpstreamFixture::accepted(hostile("echo", "")).await;
+    let UpstreamFixture { folder, .. } = stage;
     let mut other = hostile("echo", "");
     let Launch::Child { env, .. } = &mut other.launch else { panic!() };
     env.insert("NODE_OPTIONS".into(), "--require ./evil.js".into());
-    let stage = Stage::beside(other, folder);
-    assert_eq!(stage.look().await, Stands::NotAccepted);
+    let stage = UpstreamFixture::beside(other, folder);
+    assert_eq!(stage.look().await, ServerStatus::NotAccepted);
     assert!(stage.offered().is_empty());
 }
 
@@ -155,21 +158,21 @@ async fn another_command_under_the_same_name_is_not_started() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_that_changed_is_suspended_until_it_is_accepted() {
     // Its description is another as soon as it was accepted once.
-    let stage = Stage::accepted(hostile("turning", "")).await;
+    let stage = UpstreamFixture::accepted(hostile("turning", "")).await;
     let stands = stage.look().await;
-    let Stands::Up { offered, suspended, .. } = &stands else { panic!("{stands:?}") };
+    let ServerStatus::Up { offered, suspended, .. } = &stands else { panic!("{stands:?}") };
     assert!(offered.is_empty() && stage.offered().is_empty(), "{stands:?}");
     assert!(matches!(suspended.as_slice(), [Drift::Changed { .. }]), "{stands:?}");
     let refused = stage.settle("mcp_h_go", json!({})).await;
-    assert!(matches!(refused.ending, Ending::Refused(_)), "{refused:?}");
+    assert!(matches!(refused.ending, CallOutcome::Refused(_)), "{refused:?}");
     stage.upstream.accept(&stage.gate, &stage.asking(), &stage.server).await.unwrap();
     assert_eq!((stage.offered().len(), stage.asked()), (1, 1));
 
     // What it never offered before is not offered either, whatever was accepted of it.
-    let stage = Stage::accepted(hostile("changing", "")).await;
+    let stage = UpstreamFixture::accepted(hostile("changing", "")).await;
     let before = stage.offered();
     assert!(stage.settle(&before[0], json!({})).await.success());
-    let Stands::Up { suspended, .. } = stage.look().await else { panic!() };
+    let ServerStatus::Up { suspended, .. } = stage.look().await else { panic!() };
     assert!(matches!(suspended.as_slice(), [Drift::New { .. }, ..]), "{suspended:?}");
     assert_eq!(stage.offered(), before);
 }
@@ -178,8 +181,8 @@ async fn a_tool_that_changed_is_suspended_until_it_is_accepted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_a_tool_is_not_taken() {
     for mode in ["remote-schema", "twins", "control-names"] {
-        let stage = Stage::accepted(hostile(mode, "")).await;
-        let Stands::Up { refused, .. } = stage.look().await else { panic!("{mode}") };
+        let stage = UpstreamFixture::accepted(hostile(mode, "")).await;
+        let ServerStatus::Up { refused, .. } = stage.look().await else { panic!("{mode}") };
         assert!(!refused.is_empty(), "{mode}: {:?}", stage.offered());
         for name in stage.offered() {
             assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'), "{name:?}");
@@ -196,7 +199,7 @@ async fn a_server_whose_schemas_have_no_bottom_is_not_taken() {
 }
 
 async fn is_not_accepted(mode: &str, wanted: &str) {
-    let stage = Stage::new(hostile(mode, ""));
+    let stage = UpstreamFixture::new(hostile(mode, ""));
     let accepted = stage.upstream.accept_unasked(&stage.server).await;
     assert!(accepted.unwrap_err().contains(wanted), "{mode}");
     assert!(stage.offered().is_empty());
@@ -210,7 +213,7 @@ async fn what_a_server_says_of_its_tools_counts_only_if_it_is_trusted() {
     for trusted in [false, true] {
         let mut definition = hostile("innocent", "");
         definition.trusted = trusted;
-        let stage = Stage::accepted(definition).await;
+        let stage = UpstreamFixture::accepted(definition).await;
         let tool = stage.offered().pop().unwrap();
         assert_eq!(stage.gate.catalog().get(&tool).unwrap().manifest().read_only, trusted);
         // The path is judged as an effect either way, and nobody allowed it.

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use byleave::book::framing::{Framed, unframe};
-use byleave::book::marks::state_from;
-use byleave::ledger::Listing;
+use byleave::audit_log::batch_encoding::{EncodedBatch, unframe};
+use byleave::audit_log::index_fields::state_from;
+use byleave::ledger::CallSummary;
 use byleave_core::digest::Digest;
 use byleave_core::id::CallId;
 use sqlx_core::Error;
@@ -13,14 +13,14 @@ use sqlx_core::row::Row as _;
 use sqlx_postgres::{PgConnection, PgRow};
 use uuid::Uuid;
 
-use super::{Batch, Early, End, Standing, Work};
-use crate::listed::{At, Changes, Leaf, Listed, all};
-use crate::rows::{
+use super::{CallLookup, LogEnd, OutOfOrder, WriteBatch, WriteOp};
+use crate::call_projection::{CallRow, PartitionKey, ProjectionChanges, RecordLocation, all};
+use crate::ingest::ValidatedIngest;
+use crate::line_rows::{
     LINES_ALONE, by_call, digest, lines_of, rows_of, session, signed, tenant, unsigned, unsigned_long,
 };
-use crate::taking::Checked;
 
-impl End {
+impl LogEnd {
     /// Locks the end of the book, so that nobody else writes until the transaction is over.
     pub(super) async fn lock(connection: &mut PgConnection) -> Result<Self, Error> {
         let row = query("SELECT pos, places, month, this_month() FROM book_end FOR UPDATE")
@@ -36,15 +36,19 @@ impl End {
     }
 }
 
-impl Batch {
+impl WriteBatch {
     /// Looks up everything that is known of what this work is about.
-    pub(super) async fn load(connection: &mut PgConnection, works: &[Work], end: End) -> Result<Self, Error> {
+    pub(super) async fn load(
+        connection: &mut PgConnection,
+        works: &[WriteOp],
+        end: LogEnd,
+    ) -> Result<Self, Error> {
         let calls: Vec<CallId> =
             works.iter().flat_map(|work| std::iter::once(work.place()).chain(work.forgets())).collect();
         let ids: Vec<Uuid> = all(&calls, CallId::uuid);
         let mut batch = Self {
             end,
-            standings: calls.iter().map(|call| (*call, Standing::default())).collect(),
+            standings: calls.iter().map(|call| (*call, CallLookup::default())).collect(),
             known: HashMap::new(),
             placed: HashSet::new(),
             forgotten: HashSet::new(),
@@ -66,12 +70,12 @@ impl Batch {
         let again: Vec<CallId> = works
             .iter()
             .filter(|work| match work {
-                Work::Take(taking) => {
+                WriteOp::Take(taking) => {
                     batch.standings.get(&taking.call).is_some_and(|standing| taking.seq < standing.length())
                 }
-                Work::Act(act) => batch.placed.contains(&act.place),
+                WriteOp::Act(act) => batch.placed.contains(&act.place),
             })
-            .map(Work::place)
+            .map(WriteOp::place)
             .collect();
         if !again.is_empty() {
             let rows = rows_of(connection, &again, LINES_ALONE).await?;
@@ -84,10 +88,11 @@ impl Batch {
 
     async fn load_listed(&mut self, connection: &mut PgConnection, ids: &[Uuid]) -> Result<(), Error> {
         let sql = "SELECT call, shard, month, first, forgotten FROM record WHERE call = ANY($1)";
-        let mut places: HashMap<Leaf, Vec<(At, bool)>> = HashMap::new();
+        let mut places: HashMap<PartitionKey, Vec<(RecordLocation, bool)>> = HashMap::new();
         for row in query(sql).bind(ids).fetch_all(&mut *connection).await? {
             self.placed.insert(CallId::new(row.try_get(0)?));
-            let at = At { shard: row.try_get(1)?, month: row.try_get(2)?, first: row.try_get(3)? };
+            let at =
+                RecordLocation { shard: row.try_get(1)?, month: row.try_get(2)?, first: row.try_get(3)? };
             places.entry(at.leaf()).or_default().push((at, row.try_get(4)?));
         }
         for (leaf, places) in places {
@@ -98,7 +103,7 @@ impl Batch {
                 leaf.table("call")
             );
             let firsts = all(&places, |(at, _)| at.first);
-            let places: HashMap<i64, (At, bool)> =
+            let places: HashMap<i64, (RecordLocation, bool)> =
                 places.into_iter().map(|place| (place.0.first, place)).collect();
             for row in query(&sql).bind(firsts).fetch_all(&mut *connection).await? {
                 let Some((at, forgotten)) = places.get(&row.try_get(14)?) else { continue };
@@ -117,7 +122,7 @@ impl Batch {
         for row in query(sql).bind(ids).fetch_all(connection).await? {
             let taking = early_at(&row)?;
             let standing = self.standings.entry(taking.call).or_default();
-            standing.early.insert(taking.seq, Early { taking, is_kept: true });
+            standing.early.insert(taking.seq, OutOfOrder { taking, is_kept: true });
         }
         Ok(())
     }
@@ -154,7 +159,7 @@ impl Batch {
                 Some((listed.call, listed.at, key, listed.forgotten))
             });
         let acts = self.opened_acts.iter().map(|(place, at)| (*place, *at, None, false));
-        let records: Vec<(CallId, At, Option<&[u8]>, bool)> = calls.chain(acts).collect();
+        let records: Vec<(CallId, RecordLocation, Option<&[u8]>, bool)> = calls.chain(acts).collect();
         if records.is_empty() {
             return Ok(());
         }
@@ -195,7 +200,7 @@ impl Batch {
     }
 
     async fn write_listed(&self, connection: &mut PgConnection) -> Result<(), Error> {
-        let mut changes = Changes::default();
+        let mut changes = ProjectionChanges::default();
         for standing in self.standings.values() {
             let Some(listed) = standing.listed.as_ref() else { continue };
             if standing.is_changed {
@@ -209,7 +214,7 @@ impl Batch {
     }
 
     async fn write_early(&self, connection: &mut PgConnection) -> Result<(), Error> {
-        let early: Vec<&Checked> = self
+        let early: Vec<&ValidatedIngest> = self
             .standings
             .values()
             .flat_map(|standing| standing.early.values())
@@ -258,7 +263,7 @@ impl Batch {
             .bind(all(&self.forgets, |(_, tenant)| tenant.as_str()))
             .execute(&mut *connection)
             .await?;
-        let now: Vec<&Listed> = self
+        let now: Vec<&CallRow> = self
             .standings
             .values()
             .filter(|standing| standing.is_forgotten_now)
@@ -287,11 +292,11 @@ impl Batch {
     }
 }
 
-fn listed_at(row: &PgRow, at: At, forgotten: bool) -> Result<Listed, Error> {
-    Ok(Listed {
+fn listed_at(row: &PgRow, at: RecordLocation, forgotten: bool) -> Result<CallRow, Error> {
+    Ok(CallRow {
         call: CallId::new(row.try_get(0)?),
         at,
-        listing: Listing {
+        listing: CallSummary {
             tenant: tenant(row, 1)?,
             session: session(row, 2)?,
             // Set when the call was opened, and never again.
@@ -313,13 +318,13 @@ fn listed_at(row: &PgRow, at: At, forgotten: bool) -> Result<Listed, Error> {
     })
 }
 
-fn early_at(row: &PgRow) -> Result<Checked, Error> {
+fn early_at(row: &PgRow) -> Result<ValidatedIngest, Error> {
     let (seq, count) = (unsigned(row.try_get(1)?), unsigned(row.try_get(2)?));
     let (head, body): (Digest, Vec<u8>) = (digest(row.try_get(4)?), row.try_get(5)?);
     let mut lines = Vec::new();
-    unframe(Framed { seq, count, head, body: &body }, &mut lines);
+    unframe(EncodedBatch { seq, count, head, body: &body }, &mut lines);
     let entries = lines.iter().map(|line| serde_json::from_str(line.body())).collect::<Result<_, _>>();
-    Ok(Checked {
+    Ok(ValidatedIngest {
         call: CallId::new(row.try_get(0)?),
         seq,
         end: seq.saturating_add(count),
@@ -331,7 +336,7 @@ fn early_at(row: &PgRow) -> Result<Checked, Error> {
         body,
         key: None,
         contents: row.try_get(6)?,
-        listing: Listing {
+        listing: CallSummary {
             tenant: tenant(row, 7)?,
             session: session(row, 8)?,
             agent: row.try_get(9)?,

@@ -2,89 +2,89 @@
 
 use std::sync::Arc;
 
-use byleave::book::Book as _;
-use byleave::book::conformance::{Bench, Opened};
-use byleave::book::sqlite::{Options, SqliteBook};
-use byleave::core::act::Act;
+use byleave::audit_log::AuditLog as _;
+use byleave::audit_log::conformance::{AuditLogHarness, OpenedStore};
+use byleave::audit_log::sqlite::{SqliteLedger, SqliteOptions};
+use byleave::boxed::BoxFuture;
+use byleave::core::admin_action::AdminAction;
 use byleave::core::call::Millis;
-use byleave::core::digest::Held;
+use byleave::core::digest::ContentRef;
 use byleave::core::effect::Plan;
 use byleave::core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
-use byleave::core::leave::Leave;
-use byleave::core::session::Opening;
-use byleave::ledger::{AppendFault, Batch, ContentFault, Interruption, Ledger, LedgerFault, Loaded};
-use byleave::pending::Pending;
-use byleave_postgres::{PgBook, TakeFault, Taking};
+use byleave::core::session::SessionNode;
+use byleave::core::standing_approval::StandingApproval;
+use byleave::ledger::{AppendError, Batch, ContentError, Interruption, Ledger, LedgerError, LoadedRecord};
+use byleave_postgres::{Ingest, IngestError, PgAuditLog};
 use tokio::sync::OnceCell;
 
-use crate::server::{Ground, vault};
+use crate::server::{PgSchema, vault};
 
 mod postgres {
-    byleave::book_conformance!(super::PgBench::default());
+    byleave::book_conformance!(super::PgFixture::default());
 }
 
 /// A book in a schema of its own, and its ledger in a directory of its own.
 #[derive(Default)]
-struct PgBench {
-    ground: OnceCell<Ground>,
+struct PgFixture {
+    ground: OnceCell<PgSchema>,
 }
 
-impl Bench for PgBench {
-    fn open(&self) -> Pending<'_, Result<Opened, LedgerFault>> {
+impl AuditLogHarness for PgFixture {
+    fn open(&self) -> BoxFuture<'_, Result<OpenedStore, LedgerError>> {
         Box::pin(async {
-            let ground = self.ground.get_or_init(Ground::new).await;
-            let options = Options { seal_every: None, ..Options::default() };
-            let inner = Arc::new(SqliteBook::open(&ground.dir.path().join("ledger"), &options)?);
+            let ground = self.ground.get_or_init(PgSchema::new).await;
+            let options = SqliteOptions { seal_every: None, ..SqliteOptions::default() };
+            let inner = Arc::new(SqliteLedger::open(&ground.dir.path().join("ledger"), &options)?);
             let book = Arc::new(ground.open_with(Arc::clone(&inner) as Arc<dyn Ledger>).await?);
-            let ledger = Arc::new(Projecting { inner, book: Arc::clone(&book) });
-            Ok(Opened { ledger, book })
+            let ledger = Arc::new(ProjectingLedger { inner, book: Arc::clone(&book) });
+            Ok(OpenedStore { ledger, book })
         })
     }
 
     // The server is shared by all tests, so it stays. Whoever writes is killed for real elsewhere.
-    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>> {
+    fn restart(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async { Ok(()) })
     }
 }
 
 /// A ledger that returns only once the book has what it took.
-struct Projecting {
-    inner: Arc<SqliteBook>,
-    book: Arc<PgBook>,
+struct ProjectingLedger {
+    inner: Arc<SqliteLedger>,
+    book: Arc<PgAuditLog>,
 }
 
-impl Projecting {
-    async fn project(&self, batch: &Batch) -> Result<(), LedgerFault> {
+impl ProjectingLedger {
+    async fn project(&self, batch: &Batch) -> Result<(), LedgerError> {
         let key = match &batch.key {
             Some(key) => Some(key.clone()),
             None => self.inner.load(batch.call).await?.and_then(|loaded| loaded.key),
         };
-        let taking = Taking::seal(batch, &vault(), key.as_ref())?;
+        let taking = Ingest::seal(batch, &vault(), key.as_ref())?;
         self.book.take(taking).await.map_err(fault)
     }
 }
 
-fn fault(fault: TakeFault) -> LedgerFault {
-    LedgerFault::new("the book has not taken it", fault)
+fn fault(fault: IngestError) -> LedgerError {
+    LedgerError::new("the book has not taken it", fault)
 }
 
-impl Ledger for Projecting {
+impl Ledger for ProjectingLedger {
     fn owner(&self) -> OwnerId {
         self.inner.owner()
     }
 
-    fn load(&self, call: CallId) -> Pending<'_, Result<Option<Loaded>, LedgerFault>> {
+    fn load(&self, call: CallId) -> BoxFuture<'_, Result<Option<LoadedRecord>, LedgerError>> {
         self.inner.load(call)
     }
 
-    fn append(&self, batch: Batch) -> Pending<'_, Result<(), AppendFault>> {
+    fn append(&self, batch: Batch) -> BoxFuture<'_, Result<(), AppendError>> {
         Box::pin(async move {
             self.inner.append(batch.clone()).await?;
             Ok(self.project(&batch).await?)
         })
     }
 
-    fn content(&self, call: CallId, held: Held) -> Pending<'_, Result<Vec<u8>, ContentFault>> {
+    fn content(&self, call: CallId, held: ContentRef) -> BoxFuture<'_, Result<Vec<u8>, ContentError>> {
         self.inner.content(call, held)
     }
 
@@ -93,13 +93,13 @@ impl Ledger for Projecting {
         call: CallId,
         attempt: AttemptId,
         at: Millis,
-    ) -> Pending<'_, Result<Interruption, LedgerFault>> {
+    ) -> BoxFuture<'_, Result<Interruption, LedgerError>> {
         Box::pin(async move {
             let came = self.inner.interrupt(call, attempt, at).await?;
             if came == Interruption::Written {
                 let kept = self.inner.record(call).await?.expect("it was just written");
                 let at = kept.lines.len() - 1;
-                let taking = Taking {
+                let taking = Ingest {
                     call,
                     before: kept.lines[at - 1].link(),
                     lines: kept.lines[at..].to_vec(),
@@ -113,14 +113,14 @@ impl Ledger for Projecting {
         })
     }
 
-    fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>> {
+    fn act(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
             self.inner.act(act.clone()).await?;
             self.book.take_act(act).await.map_err(fault)
         })
     }
 
-    fn halted(&self, tenant: &TenantId) -> Pending<'_, Result<Option<Act>, LedgerFault>> {
+    fn halted(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
         self.inner.halted(tenant)
     }
 
@@ -128,7 +128,7 @@ impl Ledger for Projecting {
         &self,
         tenant: &TenantId,
         session: &SessionId,
-    ) -> Pending<'_, Result<Vec<Opening>, LedgerFault>> {
+    ) -> BoxFuture<'_, Result<Vec<SessionNode>, LedgerError>> {
         self.inner.lineage(tenant, session)
     }
 
@@ -137,11 +137,11 @@ impl Ledger for Projecting {
         tenant: &TenantId,
         tool: &str,
         now: Millis,
-    ) -> Pending<'_, Result<Vec<Arc<Leave>>, LedgerFault>> {
+    ) -> BoxFuture<'_, Result<Vec<Arc<StandingApproval>>, LedgerError>> {
         self.inner.leaves(tenant, tool, now)
     }
 
-    fn call_of(&self, question: QuestionId) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+    fn call_of(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         self.inner.call_of(question)
     }
 
@@ -151,11 +151,11 @@ impl Ledger for Projecting {
         session: &SessionId,
         call: CallId,
         plan: &Plan,
-    ) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         self.inner.held_up_by(tenant, session, call, plan)
     }
 
-    fn drivable(&self, now: Millis, limit: usize) -> Pending<'_, Result<Vec<CallId>, LedgerFault>> {
+    fn drivable(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
         self.inner.drivable(now, limit)
     }
 }

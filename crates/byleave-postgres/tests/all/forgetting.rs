@@ -2,29 +2,29 @@
 
 use std::sync::Arc;
 
-use byleave::book::vault::Vault;
-use byleave::book::{Book as _, CallFilter, Page};
-use byleave::core::act::{Act, Deed};
-use byleave::core::id::{ActId, TenantId};
-use byleave::ledger::conformance::script::{NOW, Setting};
-use byleave_postgres::PgBook;
+use byleave::audit_log::encryption::KeyVault;
+use byleave::audit_log::{AuditLog as _, CallFilter, PageRequest};
+use byleave::core::admin_action::{AdminAction, AdminActionKind};
+use byleave::core::id::{AdminActionId, TenantId};
+use byleave::ledger::conformance::record_script::{NOW, ScriptSettings};
+use byleave_postgres::PgAuditLog;
 use sqlx_core::query_scalar::query_scalar;
 use uuid::Uuid;
 
-use crate::server::{Ground, options};
+use crate::server::{PgSchema, options};
 use crate::story::{asked, taking, waiting};
 
-fn forget(call: byleave::core::id::CallId, tenant: &str) -> Act {
-    let (id, tenant) = (ActId::new(Uuid::now_v7()), TenantId::new(tenant).unwrap());
-    Act { id, at: NOW, tenant, by: "eve".into(), deed: Deed::Forget { call } }
+fn forget(call: byleave::core::id::CallId, tenant: &str) -> AdminAction {
+    let (id, tenant) = (AdminActionId::new(Uuid::now_v7()), TenantId::new(tenant).unwrap());
+    AdminAction { id, at: NOW, tenant, by: "eve".into(), deed: AdminActionKind::Forget { call } }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_forgotten_before_it_comes_stays_forgotten() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let book = ground.open().await;
-    let (script, takings) = asked(Setting::default());
-    let (stranger, strange) = asked(Setting { session: "r", ..Setting::default() });
+    let (script, takings) = asked(ScriptSettings::default());
+    let (stranger, strange) = asked(ScriptSettings { session: "r", ..ScriptSettings::default() });
     book.take(takings[2].clone()).await.unwrap();
     book.take_act(forget(script.call(), "local")).await.unwrap();
     // Nobody forgets for others.
@@ -42,7 +42,7 @@ async fn what_is_forgotten_before_it_comes_stays_forgotten() {
         assert_eq!(kept.listing.unwrap().summary, "");
         assert!(book.contents(script.call()).await.unwrap().is_empty());
         assert!(!book.contents(stranger.call()).await.unwrap().is_empty());
-        let listed = book.calls(CallFilter::default(), Page::first(9)).await.unwrap();
+        let listed = book.calls(CallFilter::default(), PageRequest::first(9)).await.unwrap();
         let summary = |call| listed.iter().find(|item| item.call == call).unwrap().listing.summary.as_str();
         assert_eq!((summary(script.call()), summary(stranger.call())), ("", "does something"));
         let verified = book.verify().await.unwrap();
@@ -58,25 +58,25 @@ async fn what_is_forgotten_before_it_comes_stays_forgotten() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_act_is_taken_once_and_never_changed() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let book = ground.open().await;
-    let (script, _) = waiting(Setting::default());
+    let (script, _) = waiting(ScriptSettings::default());
     let act = forget(script.call(), "local");
     for _ in 0..2 {
         let (one, two) = tokio::join!(book.take_act(act.clone()), book.take_act(act.clone()));
         one.unwrap();
         two.unwrap();
     }
-    let changed = Act { by: "mallory".into(), ..act.clone() };
+    let changed = AdminAction { by: "mallory".into(), ..act.clone() };
     assert!(book.take_act(changed).await.is_err());
     assert_eq!(book.acts().await.unwrap(), vec![act]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn contents_and_keys_are_nowhere_in_the_clear() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let book = ground.open().await;
-    let (mut script, first) = waiting(Setting::default());
+    let (mut script, first) = waiting(ScriptSettings::default());
     script.hold(b"a secret that nobody else may read");
     script.answer(byleave::core::question::Answer::Yes { note: None }).unwrap();
     let second = taking(&mut script);
@@ -107,13 +107,13 @@ async fn contents_and_keys_are_nowhere_in_the_clear() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_book_opens_only_with_the_keys_that_it_was_made_with() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     drop(ground.open().await);
     let mut other = options(&ground.schema, ground.dir.path(), None);
-    other.unsealer = Arc::new(Vault::new([8; 32].into()));
-    let refused = PgBook::open(other).await.err().expect("another master key");
+    other.unsealer = Arc::new(KeyVault::new([8; 32].into()));
+    let refused = PgAuditLog::open(other).await.err().expect("another master key");
     assert!(refused.to_string().contains("not the one it was made with"), "{refused}");
     let mut other = options(&ground.schema, ground.dir.path(), None);
     other.sign = [6; 32].into();
-    assert!(PgBook::open(other).await.is_err(), "another signing key");
+    assert!(PgAuditLog::open(other).await.is_err(), "another signing key");
 }

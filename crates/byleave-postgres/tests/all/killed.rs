@@ -5,16 +5,16 @@ use std::io::Write as _;
 use std::process::Stdio;
 use std::time::Duration;
 
-use byleave::book::{Book as _, CallFilter, Page};
+use byleave::audit_log::{AuditLog as _, CallFilter, PageRequest};
 use byleave::core::id::CallId;
-use byleave::ledger::conformance::script::Setting;
-use byleave_postgres::{PgBook, TakeFault};
+use byleave::ledger::conformance::record_script::ScriptSettings;
+use byleave_postgres::{IngestError, PgAuditLog};
 use futures::future::join_all;
 use sqlx_core::query_scalar::query_scalar;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
-use crate::server::{Ground, options};
+use crate::server::{PgSchema, options};
 use crate::story::asked;
 
 const SCHEMA: &str = "BYLEAVE_TEST_WRITER_SCHEMA";
@@ -24,10 +24,10 @@ const DIR: &str = "BYLEAVE_TEST_WRITER_DIR";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writer() {
     let (Ok(schema), Ok(dir)) = (std::env::var(SCHEMA), std::env::var(DIR)) else { return };
-    let book = PgBook::open(options(&schema, dir.as_ref(), None)).await.unwrap();
+    let book = PgAuditLog::open(options(&schema, dir.as_ref(), None)).await.unwrap();
     let write = async || {
         loop {
-            let (script, takings) = asked(Setting::default());
+            let (script, takings) = asked(ScriptSettings::default());
             for taking in takings {
                 let end = taking.lines.last().unwrap().seq() + 1;
                 book.take(taking).await.unwrap();
@@ -43,7 +43,7 @@ async fn writer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_writer_loses_nothing_that_was_acknowledged() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let book = ground.open().await;
     let mut acknowledged: HashMap<CallId, usize> = HashMap::new();
     for round in 1..=6_usize {
@@ -83,17 +83,17 @@ async fn a_killed_writer_loses_nothing_that_was_acknowledged() {
         );
         assert_eq!(kept.record.damage(), None);
     }
-    let listed = book.calls(CallFilter::default(), Page::first(100_000)).await.unwrap();
+    let listed = book.calls(CallFilter::default(), PageRequest::first(100_000)).await.unwrap();
     assert_eq!(listed.len() as u64, verified.records);
     book.rebuild().await.unwrap();
-    let again = book.calls(CallFilter::default(), Page::first(100_000)).await.unwrap();
+    let again = book.calls(CallFilter::default(), PageRequest::first(100_000)).await.unwrap();
     assert!(again == listed, "lists and lines have come apart");
     println!("{} calls, {} of them acknowledged, 6 kills", listed.len(), acknowledged.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_connection_is_a_fault_and_the_next_try_goes_on() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let book = ground.open().await;
     let cut = async {
         let mut connection = ground.connection().await;
@@ -111,13 +111,13 @@ async fn a_lost_connection_is_a_fault_and_the_next_try_goes_on() {
     let write = async || {
         let mut faults = 0;
         for _ in 0..12 {
-            let (script, takings) = asked(Setting::default());
+            let (script, takings) = asked(ScriptSettings::default());
             for taking in takings {
                 // What is not acknowledged is tried again, as whoever projects does.
                 loop {
                     match book.take(taking.clone()).await {
                         Ok(()) => break,
-                        Err(TakeFault::Fault(_)) => faults += 1,
+                        Err(IngestError::Fault(_)) => faults += 1,
                         Err(other) => panic!("{other}"),
                     }
                 }

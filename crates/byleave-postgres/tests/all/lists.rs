@@ -2,18 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use byleave::book::{Book as _, CallFilter, CallState, Cursor, Page, QuestionFilter};
+use byleave::audit_log::{AuditLog as _, CallFilter, CallState, Cursor, PageRequest, QuestionFilter};
 use byleave::core::id::{SessionId, TenantId};
 use byleave::core::question::QuestionKind;
-use byleave_postgres::{PgBook, shard_of};
+use byleave_postgres::{PgAuditLog, shard_of};
 
-use crate::server::Ground;
+use crate::server::PgSchema;
 
 const TENANTS: i64 = 20;
 const PAGE_MAX: Duration = Duration::from_millis(50);
 
 /// Open questions, as they would be listed; without their records, which no list looks at.
-async fn fill(ground: &Ground, questions: i64, months: u64) {
+async fn fill(ground: &PgSchema, questions: i64, months: u64) {
     ground
         .execute(&format!(
             "SELECT prepare_month(this_month() - n) FROM generate_series(0, {months} - 1) AS n"
@@ -46,11 +46,11 @@ async fn fill(ground: &Ground, questions: i64, months: u64) {
 }
 
 /// How long a page takes, most of the time.
-async fn page(book: &PgBook, filter: &QuestionFilter, after: Option<i64>) -> Duration {
+async fn page(book: &PgAuditLog, filter: &QuestionFilter, after: Option<i64>) -> Duration {
     let mut took = Vec::new();
     for _ in 0..9 {
         let begun = Instant::now();
-        let page = Page { limit: 50, after: after.map(Cursor) };
+        let page = PageRequest { limit: 50, after: after.map(Cursor) };
         let listed = book.questions(filter.clone(), page).await.unwrap();
         took.push(begun.elapsed());
         assert_eq!(listed.len(), 50);
@@ -76,7 +76,7 @@ async fn a_page_of_100_000_open_questions_takes_no_time() {
 /// Reads pages of so many questions of so many months, each of which takes at most this long.
 #[expect(clippy::print_stdout, reason = "what was measured")]
 async fn pages(questions: i64, months: u64, page_max: Duration) {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let book = ground.open().await;
     fill(&ground, questions, months).await;
     let any = QuestionFilter::default;
@@ -102,7 +102,7 @@ async fn pages(questions: i64, months: u64, page_max: Duration) {
         let waiting = CallFilter { state: Some(CallState::Waiting), ..CallFilter::default() };
         for (what, filter) in [("waiting calls", waiting), ("calls", CallFilter::default())] {
             let begun = Instant::now();
-            assert_eq!(book.calls(filter, Page::first(50)).await.unwrap().len(), 50);
+            assert_eq!(book.calls(filter, PageRequest::first(50)).await.unwrap().len(), 50);
             let took = begun.elapsed();
             println!("figure: a page of {what}, analyzed {analyzed}: {took:?}");
             assert!(took < page_max, "a page of {what} took {took:?}");

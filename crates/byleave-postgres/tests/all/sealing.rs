@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
-use byleave::book::Book as _;
-use byleave::ledger::conformance::script::Setting;
-use byleave_postgres::PgBook;
+use byleave::audit_log::AuditLog as _;
+use byleave::ledger::conformance::record_script::ScriptSettings;
+use byleave_postgres::PgAuditLog;
 use futures::future::join_all;
 use sqlx_core::query_scalar::query_scalar;
 
-use crate::server::{Ground, options};
+use crate::server::{PgSchema, options};
 use crate::story::{asked, waiting};
 
 const TENANTS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
-async fn fill(book: &PgBook, times: usize) {
-    let takings = (0..times).map(|n| waiting(Setting { tenant: TENANTS[n % 6], ..Setting::default() }).1);
+async fn fill(book: &PgAuditLog, times: usize) {
+    let takings =
+        (0..times).map(|n| waiting(ScriptSettings { tenant: TENANTS[n % 6], ..ScriptSettings::default() }).1);
     for taken in join_all(takings.map(|taking| book.take(taking))).await {
         taken.unwrap();
     }
@@ -22,7 +23,7 @@ async fn fill(book: &PgBook, times: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_two_sealers_one_seals() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let (one, two) = (ground.open().await, ground.open().await);
     let mut sealed = 0;
     for _ in 0..8 {
@@ -47,14 +48,14 @@ async fn of_two_sealers_one_seals() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_is_written_while_it_is_sealed_is_sealed_later() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let (one, two) = (ground.open().await, ground.open().await);
     let write = async {
         for _ in 0..12 {
             fill(&one, 30).await;
         }
     };
-    let seal = async |book: &PgBook| {
+    let seal = async |book: &PgAuditLog| {
         for _ in 0..20 {
             book.seal_if_free().await.unwrap();
         }
@@ -70,7 +71,7 @@ async fn what_is_written_while_it_is_sealed_is_sealed_later() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_is_respected_until_it_ends() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let book = ground.open().await;
     fill(&book, 1).await;
     let hold = "UPDATE sealer SET fence = fence + 1, until = clock_timestamp() + interval";
@@ -85,10 +86,10 @@ async fn a_lease_is_respected_until_it_ends() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_slept_through_its_lease_writes_nothing() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let mut options = options(&ground.schema, ground.dir.path(), None);
     options.lease = Duration::ZERO;
-    let (slow, book) = (PgBook::open(options).await.unwrap(), ground.open().await);
+    let (slow, book) = (PgAuditLog::open(options).await.unwrap(), ground.open().await);
     fill(&book, 1).await;
     let refused = slow.seal().await.unwrap_err();
     assert!(refused.to_string().contains("another took over"), "{refused}");
@@ -98,7 +99,7 @@ async fn who_slept_through_its_lease_writes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_book_that_is_older_than_its_anchor_is_not_sealed() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let book = ground.open().await;
     fill(&book, 1).await;
     book.seal().await.unwrap();
@@ -110,11 +111,11 @@ async fn a_book_that_is_older_than_its_anchor_is_not_sealed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_new_is_sealed_by_itself() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let mut options = options(&ground.schema, ground.dir.path(), None);
     options.seal_every = Some(Duration::from_millis(10));
-    let book = PgBook::open(options).await.unwrap();
-    for taking in asked(Setting::default()).1 {
+    let book = PgAuditLog::open(options).await.unwrap();
+    for taking in asked(ScriptSettings::default()).1 {
         book.take(taking).await.unwrap();
     }
     tokio::time::timeout(Duration::from_secs(120), async {

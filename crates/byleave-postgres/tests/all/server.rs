@@ -5,10 +5,10 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::book::anchor_file::AnchorFile;
-use byleave::book::vault::Vault;
-use byleave::ledger::{Ledger, LedgerFault};
-use byleave_postgres::{Options, PgBook, PgConnectOptions};
+use byleave::audit_log::anchor_file::AnchorFile;
+use byleave::audit_log::encryption::KeyVault;
+use byleave::ledger::{Ledger, LedgerError};
+use byleave_postgres::{PgAuditLog, PgAuditLogOptions, PgConnectOptions};
 use sqlx_core::connection::{ConnectOptions as _, Connection as _};
 use sqlx_core::query::query;
 use sqlx_postgres::PgConnection;
@@ -26,12 +26,12 @@ fn url() -> String {
 }
 
 /// An empty schema on the server that is there, and a directory for what is kept outside of it.
-pub(crate) struct Ground {
+pub(crate) struct PgSchema {
     pub(crate) schema: String,
     pub(crate) dir: TempDir,
 }
 
-impl Ground {
+impl PgSchema {
     pub(crate) async fn new() -> Self {
         let schema = format!("t{}", uuid::Uuid::now_v7().simple());
         let mut connection = PgConnectOptions::from_str(&url()).unwrap().connect().await.unwrap();
@@ -54,12 +54,12 @@ impl Ground {
         query(sql).execute(&mut self.connection().await).await.unwrap().rows_affected()
     }
 
-    pub(crate) async fn open(&self) -> PgBook {
-        PgBook::open(options(&self.schema, self.dir.path(), None)).await.unwrap()
+    pub(crate) async fn open(&self) -> PgAuditLog {
+        PgAuditLog::open(options(&self.schema, self.dir.path(), None)).await.unwrap()
     }
 
-    pub(crate) async fn open_with(&self, ledger: Arc<dyn Ledger>) -> Result<PgBook, LedgerFault> {
-        PgBook::open(options(&self.schema, self.dir.path(), Some(ledger))).await
+    pub(crate) async fn open_with(&self, ledger: Arc<dyn Ledger>) -> Result<PgAuditLog, LedgerError> {
+        PgAuditLog::open(options(&self.schema, self.dir.path(), Some(ledger))).await
     }
 }
 
@@ -68,8 +68,8 @@ fn connect(schema: &str) -> PgConnectOptions {
 }
 
 /// How every book in the tests is opened.
-pub(crate) fn options(schema: &str, dir: &Path, ledger: Option<Arc<dyn Ledger>>) -> Options {
-    Options {
+pub(crate) fn options(schema: &str, dir: &Path, ledger: Option<Arc<dyn Ledger>>) -> PgAuditLogOptions {
+    PgAuditLogOptions {
         connect: connect(schema),
         unsealer: Arc::new(vault()),
         sign: [5; 32].into(),
@@ -82,6 +82,6 @@ pub(crate) fn options(schema: &str, dir: &Path, ledger: Option<Arc<dyn Ledger>>)
 }
 
 /// The vault that whoever writes and whoever reads have.
-pub(crate) fn vault() -> Vault {
-    Vault::new([7; 32].into())
+pub(crate) fn vault() -> KeyVault {
+    KeyVault::new([7; 32].into())
 }

@@ -2,21 +2,22 @@
 
 use byleave::core::id::OwnerId;
 use byleave::core::question::Answer;
-use byleave::ledger::conformance::script::{Script, Setting};
-use byleave_postgres::Taking;
+use byleave::ledger::conformance::record_script::{CallScript, ScriptSettings};
+use byleave_postgres::Ingest;
 use uuid::Uuid;
 
 use crate::server::vault;
 
 /// What the script has played since the last time, sealed.
-pub(crate) fn taking(script: &mut Script) -> Taking {
+pub(crate) fn taking(script: &mut CallScript) -> Ingest {
     let key = script.key.clone();
-    Taking::seal(&script.batch(), &vault(), Some(&key)).unwrap()
+    Ingest::seal(&script.batch(), &vault(), Some(&key)).unwrap()
 }
 
 /// A call that a person is asked about, agrees to, and that runs to its end: four appends.
-pub(crate) fn asked(setting: Setting) -> (Script, Vec<Taking>) {
-    let mut script = Script::waiting(Setting { verdict: Setting::asking().verdict, ..setting }).unwrap();
+pub(crate) fn asked(setting: ScriptSettings) -> (CallScript, Vec<Ingest>) {
+    let mut script =
+        CallScript::waiting(ScriptSettings { verdict: ScriptSettings::asking().verdict, ..setting }).unwrap();
     let mut takings = vec![taking(&mut script)];
     script.answer(Answer::Yes { note: None }).unwrap();
     takings.push(taking(&mut script));
@@ -29,8 +30,9 @@ pub(crate) fn asked(setting: Setting) -> (Script, Vec<Taking>) {
 }
 
 /// A call that waits for a person: one append.
-pub(crate) fn waiting(setting: Setting) -> (Script, Taking) {
-    let mut script = Script::waiting(Setting { verdict: Setting::asking().verdict, ..setting }).unwrap();
+pub(crate) fn waiting(setting: ScriptSettings) -> (CallScript, Ingest) {
+    let mut script =
+        CallScript::waiting(ScriptSettings { verdict: ScriptSettings::asking().verdict, ..setting }).unwrap();
     let taking = taking(&mut script);
     (script, taking)
 }

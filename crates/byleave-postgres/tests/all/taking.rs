@@ -1,33 +1,33 @@
 //! Taking: the same again, out of order, forked, and by several at once.
 
-use byleave::book::{Book as _, CallFilter, CallState, Cursor, Page, QuestionFilter};
+use byleave::audit_log::{AuditLog as _, CallFilter, CallState, Cursor, PageRequest, QuestionFilter};
 use byleave::core::id::{OwnerId, TenantId};
 use byleave::core::question::Answer;
-use byleave::ledger::conformance::script::{Script, Setting};
-use byleave_postgres::{PgBook, TakeFault, Taking, shard_of};
+use byleave::ledger::conformance::record_script::{CallScript, ScriptSettings};
+use byleave_postgres::{Ingest, IngestError, PgAuditLog, shard_of};
 use futures::future::join_all;
 use sqlx_core::query_scalar::query_scalar;
 use uuid::Uuid;
 
-use crate::server::Ground;
+use crate::server::PgSchema;
 use crate::story::{asked, taking, waiting};
 
-const ALL: Page = Page::first(1_000);
+const ALL: PageRequest = PageRequest::first(1_000);
 
-async fn is_sound(book: &PgBook) {
+async fn is_sound(book: &PgAuditLog) {
     let verified = book.verify().await.unwrap();
     assert!(verified.is_sound(), "{:?}", verified.flaw);
 }
 
-fn contradicts(taken: &Result<(), TakeFault>) -> bool {
-    matches!(taken, Err(TakeFault::Contradicts { .. }))
+fn contradicts(taken: &Result<(), IngestError>) -> bool {
+    matches!(taken, Err(IngestError::Contradicts { .. }))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_again_is_taken_once() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let (one, two) = (ground.open().await, ground.open().await);
-    let (script, takings) = asked(Setting::default());
+    let (script, takings) = asked(ScriptSettings::default());
     for taking in &takings {
         // At the same moment, in one transaction and in two processes.
         let again = join_all([&one, &one, &one, &two, &two].map(|book| book.take(taking.clone()))).await;
@@ -47,9 +47,9 @@ async fn the_same_again_is_taken_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_comes_early_waits_for_its_place() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let book = ground.open().await;
-    let (script, takings) = asked(Setting::default());
+    let (script, takings) = asked(ScriptSettings::default());
     for place in [3, 1, 2, 1] {
         book.take(takings[place].clone()).await.unwrap();
     }
@@ -80,12 +80,13 @@ async fn what_comes_early_waits_for_its_place() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_in_any_order_by_several_end_up_the_same() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let books = [ground.open().await, ground.open().await, ground.open().await];
     let tenants = ["a", "b", "c", "d", "e"];
-    let stories: Vec<(Script, Vec<Taking>)> =
-        (0..60).map(|n| asked(Setting { tenant: tenants[n % 5], ..Setting::default() })).collect();
-    let mut all: Vec<Taking> = stories.iter().flat_map(|(_, takings)| takings.clone()).collect();
+    let stories: Vec<(CallScript, Vec<Ingest>)> = (0..60)
+        .map(|n| asked(ScriptSettings { tenant: tenants[n % 5], ..ScriptSettings::default() }))
+        .collect();
+    let mut all: Vec<Ingest> = stories.iter().flat_map(|(_, takings)| takings.clone()).collect();
     all.extend(all.clone());
     // An order that is none, and always the same.
     all.sort_by_cached_key(|taking| {
@@ -111,16 +112,16 @@ async fn many_in_any_order_by_several_end_up_the_same() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forked_chain_is_refused_and_leaves_no_trace() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let (one, two) = (ground.open().await, ground.open().await);
-    let (mut script, first) = waiting(Setting::default());
+    let (mut script, first) = waiting(ScriptSettings::default());
     one.take(first.clone()).await.unwrap();
     let mut fork = script.clone();
     script.answer(Answer::Yes { note: None }).unwrap();
     fork.answer(Answer::No { feedback: None }).unwrap();
     let (yes, no) = (taking(&mut script), taking(&mut fork));
     one.take(yes.clone()).await.unwrap();
-    let (_, beside) = waiting(Setting { session: "r", ..Setting::default() });
+    let (_, beside) = waiting(ScriptSettings { session: "r", ..ScriptSettings::default() });
     for book in [&one, &two] {
         // Those who wait at the same moment are not spoilt by it.
         let (forked, again, good) =
@@ -150,9 +151,9 @@ async fn a_forked_chain_is_refused_and_leaves_no_trace() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fork_that_came_early_is_refused_when_its_place_comes() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let book = ground.open().await;
-    let (mut script, first) = waiting(Setting::default());
+    let (mut script, first) = waiting(ScriptSettings::default());
     let mut fork = script.clone();
     script.answer(Answer::Yes { note: None }).unwrap();
     fork.answer(Answer::No { feedback: None }).unwrap();
@@ -171,15 +172,15 @@ async fn a_fork_that_came_early_is_refused_when_its_place_comes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_tenants_lie_in_different_partitions() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let book = ground.open().await;
     let shard = |tenant: &str| shard_of(&TenantId::new(tenant).unwrap());
     let (one, other) = ("a", ["b", "c", "d"].into_iter().find(|other| shard(other) != shard("a")).unwrap());
     for tenant in [one, other] {
-        for taking in asked(Setting { tenant, ..Setting::default() }).1 {
+        for taking in asked(ScriptSettings { tenant, ..ScriptSettings::default() }).1 {
             book.take(taking).await.unwrap();
         }
-        book.take(waiting(Setting { tenant, ..Setting::default() }).1).await.unwrap();
+        book.take(waiting(ScriptSettings { tenant, ..ScriptSettings::default() }).1).await.unwrap();
     }
     let mut connection = ground.connection().await;
     for tenant in [one, other] {
@@ -204,9 +205,9 @@ async fn two_tenants_lie_in_different_partitions() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn several_may_open_a_new_book_at_once() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let books = join_all((0..6).map(|_| ground.open())).await;
-    let (script, takings) = asked(Setting::default());
+    let (script, takings) = asked(ScriptSettings::default());
     for (taking, book) in takings.into_iter().zip(&books) {
         book.take(taking).await.unwrap();
     }
@@ -215,11 +216,11 @@ async fn several_may_open_a_new_book_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn text_that_postgres_does_not_have_is_listed_with_a_sign_for_it() {
-    let ground = Ground::new().await;
+    let ground = PgSchema::new().await;
     let book = ground.open().await;
-    let (script, taking) = waiting(Setting { summary: "a\0b", ..Setting::default() });
+    let (script, taking) = waiting(ScriptSettings { summary: "a\0b", ..ScriptSettings::default() });
     book.take(taking).await.unwrap();
-    let summary = |items: Vec<byleave::book::CallItem>| items[0].listing.summary.clone();
+    let summary = |items: Vec<byleave::audit_log::CallItem>| items[0].listing.summary.clone();
     assert_eq!(summary(book.calls(CallFilter::default(), ALL).await.unwrap()), "a\u{2400}b");
     book.rebuild().await.unwrap();
     let filter = CallFilter { text: Some("A\0b".into()), ..CallFilter::default() };

@@ -1,45 +1,45 @@
 //! Tampering: whatever someone with the database changes in a book is found, at its first place.
 
-use byleave::book::{Book as _, Place, Verification};
-use byleave::core::act::{Act, Deed};
-use byleave::core::id::{ActId, CallId, TenantId};
+use byleave::audit_log::{AuditLog as _, LogPosition, Verification};
+use byleave::core::admin_action::{AdminAction, AdminActionKind};
+use byleave::core::id::{AdminActionId, CallId, TenantId};
 use byleave::core::question::Answer;
-use byleave::ledger::conformance::script::{NOW, Script, Setting, leave};
-use byleave_postgres::PgBook;
+use byleave::ledger::conformance::record_script::{CallScript, NOW, ScriptSettings, leave};
+use byleave_postgres::PgAuditLog;
 use uuid::Uuid;
 
-use crate::server::Ground;
+use crate::server::PgSchema;
 use crate::story::{asked, taking, waiting};
 
 /// A book with some of everything: sealed, and a record behind that is not.
-struct Told {
-    ground: Ground,
-    book: PgBook,
+struct SealedFixture {
+    ground: PgSchema,
+    book: PgAuditLog,
     /// Four appends, sealed.
-    sealed: Script,
+    sealed: CallScript,
     /// Four appends, not sealed.
-    open: Script,
-    act: ActId,
+    open: CallScript,
+    act: AdminActionId,
     gives: CallId,
 }
 
-impl Told {
+impl SealedFixture {
     async fn new() -> Self {
-        let ground = Ground::new().await;
+        let ground = PgSchema::new().await;
         let book = ground.open().await;
-        let (sealed, takings) = asked(Setting::default());
+        let (sealed, takings) = asked(ScriptSettings::default());
         for taking in takings {
             book.take(taking).await.unwrap();
         }
-        let (mut gives, first) = waiting(Setting { session: "r", ..Setting::default() });
+        let (mut gives, first) = waiting(ScriptSettings { session: "r", ..ScriptSettings::default() });
         book.take(first).await.unwrap();
         gives.answer(Answer::Leave(leave())).unwrap();
         book.take(taking(&mut gives)).await.unwrap();
-        let (id, tenant) = (ActId::new(Uuid::now_v7()), TenantId::new("local").unwrap());
-        let deed = Deed::Halt { why: "fire".into() };
-        book.take_act(Act { id, at: NOW, tenant, by: "ada".into(), deed }).await.unwrap();
+        let (id, tenant) = (AdminActionId::new(Uuid::now_v7()), TenantId::new("local").unwrap());
+        let deed = AdminActionKind::Halt { why: "fire".into() };
+        book.take_act(AdminAction { id, at: NOW, tenant, by: "ada".into(), deed }).await.unwrap();
         book.seal().await.unwrap();
-        let (open, takings) = asked(Setting { session: "o", ..Setting::default() });
+        let (open, takings) = asked(ScriptSettings { session: "o", ..ScriptSettings::default() });
         for taking in takings {
             book.take(taking).await.unwrap();
         }
@@ -54,8 +54,8 @@ impl Told {
 }
 
 /// Changes something, and checks that it is found where it is.
-async fn check(what: &str, change: impl Fn(&Told) -> (String, Place)) {
-    let told = Told::new().await;
+async fn check(what: &str, change: impl Fn(&SealedFixture) -> (String, LogPosition)) {
+    let told = SealedFixture::new().await;
     let (sql, place) = change(&told);
     assert!(told.ground.execute(&sql).await > 0, "{what}: nothing was changed by {sql}");
     let flaw = told.verify().await.flaw.unwrap_or_else(|| panic!("{what} is not found"));
@@ -71,13 +71,13 @@ fn flip(column: &str, at: u32, call: CallId, seq: u32) -> String {
 }
 
 /// The place of the first line of an append.
-fn seq_of(script: &Script, append: usize) -> u32 {
+fn seq_of(script: &CallScript, append: usize) -> u32 {
     // The question is the last line of the first append; an answer, a beginning, and an end with what comes behind follow.
     let asked = script
         .record
         .entries()
         .iter()
-        .position(|entry| matches!(entry.fact, byleave::core::entry::Fact::Asked(_)));
+        .position(|entry| matches!(entry.fact, byleave::core::entry::RecordEvent::Asked(_)));
     let first = asked.unwrap() + 1;
     u32::try_from([0, first, first + 1, first + 2][append]).unwrap()
 }
@@ -87,12 +87,12 @@ async fn a_changed_line_is_found() {
     for append in 0..4 {
         check("a sealed body", |told| {
             let (call, seq) = (told.sealed.call(), seq_of(&told.sealed, append));
-            (flip("body", 20, call, seq), Place::Line { call, seq })
+            (flip("body", 20, call, seq), LogPosition::Line { call, seq })
         })
         .await;
         check("an open body", |told| {
             let (call, seq) = (told.open.call(), seq_of(&told.open, append));
-            (flip("body", 20, call, seq), Place::Line { call, seq })
+            (flip("body", 20, call, seq), LogPosition::Line { call, seq })
         })
         .await;
     }
@@ -102,29 +102,29 @@ async fn a_changed_line_is_found() {
 async fn a_changed_link_place_or_content_is_found() {
     check("a link", |told| {
         let (call, seq) = (told.open.call(), seq_of(&told.open, 1));
-        (flip("head", 3, call, seq), Place::Line { call, seq })
+        (flip("head", 3, call, seq), LogPosition::Line { call, seq })
     })
     .await;
     check("a content", |told| {
         let (call, seq) = (told.sealed.call(), seq_of(&told.sealed, 3));
-        (flip("contents", 3, call, seq), Place::Content { call, seq })
+        (flip("contents", 3, call, seq), LogPosition::Content { call, seq })
     })
     .await;
     check("contents that are gone", |told| {
         let (call, seq) = (told.sealed.call(), seq_of(&told.sealed, 3));
         let sql = format!("UPDATE line SET contents = '' WHERE call = '{call}' AND seq = {seq}");
-        (sql, Place::Content { call, seq })
+        (sql, LogPosition::Content { call, seq })
     })
     .await;
     check("an act", |told| {
         let sql = flip("body", 20, CallId::new(told.act.uuid()), 0);
-        (sql, Place::Act { act: told.act })
+        (sql, LogPosition::Act { act: told.act })
     })
     .await;
     check("a row of another tenant", |told| {
         let (call, seq) = (told.open.call(), 0);
         let sql = format!("UPDATE line SET shard = (shard + 1) % 8 WHERE call = '{call}'");
-        (sql, Place::Line { call, seq })
+        (sql, LogPosition::Line { call, seq })
     })
     .await;
     check("two rows that have changed places", |told| {
@@ -135,7 +135,7 @@ async fn a_changed_link_place_or_content_is_found() {
              WHERE line.call = '{call}' AND other.call = line.call
              AND (line.seq, other.seq) IN (({one}, {two}), ({two}, {one}))"
         );
-        (sql, Place::Line { call, seq: one })
+        (sql, LogPosition::Line { call, seq: one })
     })
     .await;
 }
@@ -144,45 +144,48 @@ async fn a_changed_link_place_or_content_is_found() {
 async fn what_is_gone_is_found() {
     check("a sealed row", |told| {
         let (call, seq) = (told.sealed.call(), seq_of(&told.sealed, 1));
-        (format!("DELETE FROM line WHERE call = '{call}' AND seq = {seq}"), Place::Line { call, seq })
+        (format!("DELETE FROM line WHERE call = '{call}' AND seq = {seq}"), LogPosition::Line { call, seq })
     })
     .await;
     check("a whole sealed record", |told| {
         let call = told.sealed.call();
-        (format!("DELETE FROM line WHERE call = '{call}'"), Place::Line { call, seq: 0 })
+        (format!("DELETE FROM line WHERE call = '{call}'"), LogPosition::Line { call, seq: 0 })
     })
     .await;
     check("the end of an open record", |told| {
         let call = told.open.call();
         let seq = seq_of(&told.open, 3);
-        (format!("DELETE FROM line WHERE call = '{call}' AND seq = {seq}"), Place::File)
+        (format!("DELETE FROM line WHERE call = '{call}' AND seq = {seq}"), LogPosition::File)
     })
     .await;
     check("a key", |told| {
         let call = told.open.call();
-        (format!("UPDATE record SET key = NULL WHERE call = '{call}'"), Place::Content { call, seq: 0 })
+        (format!("UPDATE record SET key = NULL WHERE call = '{call}'"), LogPosition::Content { call, seq: 0 })
     })
     .await;
     check("a key that nobody had forgotten", |told| {
         let call = told.open.call();
-        (format!("UPDATE record SET key = NULL, forgotten = true WHERE call = '{call}'"), Place::Key { call })
+        (
+            format!("UPDATE record SET key = NULL, forgotten = true WHERE call = '{call}'"),
+            LogPosition::Key { call },
+        )
     })
     .await;
     check("where a record lies", |told| {
         let call = told.open.call();
-        (format!("DELETE FROM record WHERE call = '{call}'"), Place::Key { call })
+        (format!("DELETE FROM record WHERE call = '{call}'"), LogPosition::Key { call })
     })
     .await;
     check("a giving of a leave", |told| {
         let (call, seq) = (told.gives, seq_of(&told.sealed, 1));
-        ("DELETE FROM leave".into(), Place::Line { call, seq })
+        ("DELETE FROM leave".into(), LogPosition::Line { call, seq })
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_segment_is_found() {
-    let first = Place::Segment { number: 1 };
+    let first = LogPosition::Segment { number: 1 };
     check("a signature", |_| {
         ("UPDATE segment SET signature = set_byte(signature, 5, get_byte(signature, 5) # 1)".into(), first)
     })
@@ -193,15 +196,15 @@ async fn a_changed_segment_is_found() {
     .await;
     check("a shard", |told| {
         let sql = "UPDATE segment SET shard = (shard + 1) % 8".into();
-        (sql, Place::Line { call: told.sealed.call(), seq: 0 })
+        (sql, LogPosition::Line { call: told.sealed.call(), seq: 0 })
     })
     .await;
-    check("all of them", |_| ("DELETE FROM segment".into(), Place::Anchor)).await;
+    check("all of them", |_| ("DELETE FROM segment".into(), LogPosition::Anchor)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_written_into_a_projection_counts_for_nothing() {
-    let told = Told::new().await;
+    let told = SealedFixture::new().await;
     let call = told.open.call();
     told.ground
         .execute(&format!("UPDATE call SET state = 0, summary = 'harmless' WHERE id = '{call}'"))

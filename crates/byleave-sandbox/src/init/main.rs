@@ -8,12 +8,12 @@
 
 #[path = "mod.rs"]
 mod init;
-#[path = "../kernel.rs"]
+#[path = "../syscall.rs"]
 #[expect(dead_code, unused_imports, reason = "the launcher uses the rest")]
-mod kernel;
-#[path = "../wire.rs"]
+mod syscall;
+#[path = "../plan_format.rs"]
 #[expect(dead_code, reason = "the launcher uses the rest")]
-mod wire;
+mod plan_format;
 
 use core::arch::{asm, naked_asm};
 
@@ -38,7 +38,7 @@ extern "C" fn begin() -> ! {
 /// Nothing here panics on purpose; if it does, the command has not been started, or ends with this.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    kernel::exit(125)
+    syscall::exit(125)
 }
 
 /// Named by the precompiled `core`, never called: panics abort.

@@ -3,24 +3,24 @@
 //! It has no heap, no environment and no libc. It must never start the command unless every step before succeeded, and never
 //! outlive the launcher: when the leash goes, it ends, and the kernel ends everything else in its namespace.
 
-mod digits;
-mod lower;
+mod fallback;
+mod fmt;
 mod network;
 mod overlay;
 mod session;
-mod sys;
+mod syscalls;
 mod terminal;
 
 use core::ffi::CStr;
 
-use self::digits::Digits;
-use crate::kernel::{
+use self::fmt::ShortText;
+use crate::plan_format::{
+    InitProcessStep, MountAccess, MountOp, PlanPart, PlanReader, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT,
+    REPORT_MOUNTS, REPORT_NOT_STARTED, REPORT_SOCKET, REPORT_TERMINAL, SLOTS,
+};
+use crate::syscall::{
     CLOSE_RANGE_CLOEXEC, EINVAL, ENOENT, Errno, close, close_from, drop_capabilities, dup3, exit, prctl,
     signals_blocked,
-};
-use crate::wire::{
-    Access, Op, Part, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_MOUNTS, REPORT_NOT_STARTED,
-    REPORT_SOCKET, REPORT_TERMINAL, Reader, SLOTS, Step,
 };
 
 /// The descriptor that the plan is open on.
@@ -40,17 +40,17 @@ const PR_CAP_AMBIENT_CLEAR_ALL: usize = 4;
 const SECUREBITS: usize = 0b1110_1111;
 
 /// Where it went wrong, and the kernel's answer.
-struct Fault {
-    step: Step,
+struct InitError {
+    step: InitProcessStep,
     index: u32,
     errno: Errno,
 }
 
-fn at(step: Step) -> impl Fn(Errno) -> Fault {
-    move |errno| Fault { step, index: 0, errno }
+fn at(step: InitProcessStep) -> impl Fn(Errno) -> InitError {
+    move |errno| InitError { step, index: 0, errno }
 }
 
-const GARBLED: Fault = Fault { step: Step::Read, index: 0, errno: EINVAL };
+const GARBLED: InitError = InitError { step: InitProcessStep::Read, index: 0, errno: EINVAL };
 
 /// Does everything, in order.
 pub(crate) fn run() -> ! {
@@ -58,7 +58,7 @@ pub(crate) fn run() -> ! {
     run_fault(&fault)
 }
 
-fn run_fault(fault: &Fault) -> ! {
+fn run_fault(fault: &InitError) -> ! {
     report([REPORT_FAULT, fault.step as u32, fault.index, fault.errno.0.cast_unsigned()], 0);
     exit(EXIT_FAULT)
 }
@@ -66,38 +66,38 @@ fn run_fault(fault: &Fault) -> ! {
 /// What an enum without values says: this does not return but to say why it failed.
 enum Never {}
 
-fn live() -> Result<Never, Fault> {
-    let plan = sys::map(PLAN).map_err(at(Step::Read))?;
-    close(PLAN).map_err(at(Step::Read))?;
-    let mut plan = Reader::new(plan);
+fn live() -> Result<Never, InitError> {
+    let plan = syscalls::map(PLAN).map_err(at(InitProcessStep::Read))?;
+    close(PLAN).map_err(at(InitProcessStep::Read))?;
+    let mut plan = PlanReader::new(plan);
     let part = plan.part().ok_or(GARBLED)?;
-    if part != Part::Command {
+    if part != PlanPart::Command {
         // Here, for all that are begun from here on: the launcher may ignore some.
-        sys::default_signals().map_err(at(Step::Start))?;
+        syscalls::default_signals().map_err(at(InitProcessStep::Start))?;
     }
     let parked = plan.small().ok_or(GARBLED)?;
     let shared_filter = plan.bytes().ok_or(GARBLED)?;
     identity(&mut plan, part)?;
     mount_all(&mut plan)?;
     // Of a session, for all of its commands; it keeps what it has, and they can get nothing back.
-    if matches!(part, Part::Whole | Part::Session) {
-        bound().map_err(at(Step::Capabilities))?;
+    if matches!(part, PlanPart::Whole | PlanPart::Session) {
+        bound().map_err(at(InitProcessStep::Capabilities))?;
     }
-    if part == Part::Session {
+    if part == PlanPart::Session {
         // The rest comes with each command: its first process still has something to mount.
-        sys::filter(shared_filter).map_err(at(Step::Filter))?;
+        syscalls::filter(shared_filter).map_err(at(InitProcessStep::Filter))?;
         return if parked == 0 { session::serve() } else { session::park(&plan) };
     }
-    let command = Command::read(&mut plan).ok_or(GARBLED)?;
+    let command = InitCommand::read(&mut plan).ok_or(GARBLED)?;
     match part {
-        Part::Inner => return lower::inner(&mut plan, &command),
-        Part::Alone => return lower::alone(&mut plan, &command),
-        Part::Whole | Part::Session | Part::Command => {}
+        PlanPart::Inner => return fallback::inner(&mut plan, &command),
+        PlanPart::Alone => return fallback::alone(&mut plan, &command),
+        PlanPart::Whole | PlanPart::Session | PlanPart::Command => {}
     }
-    let mounts = sys::own_mounts().map_err(at(Step::Start))?;
+    let mounts = syscalls::own_mounts().map_err(at(InitProcessStep::Start))?;
     harden(&mut plan, capabilities)?;
     // A network that others are in says nothing of this command.
-    let unrouted = if part == Part::Whole { network::unrouted } else { not_known };
+    let unrouted = if part == PlanPart::Whole { network::unrouted } else { not_known };
     start(&command, mounts, unrouted)
 }
 
@@ -107,55 +107,55 @@ const fn not_known() -> u32 {
 }
 
 /// Gives up every power.
-fn harden(plan: &mut Reader<'_>, capabilities: fn() -> Result<(), Errno>) -> Result<(), Fault> {
+fn harden(plan: &mut PlanReader<'_>, capabilities: fn() -> Result<(), Errno>) -> Result<(), InitError> {
     // The order matters: limits while there are powers to set them; powers before the filter, which refuses nothing that
     // dropping them needs; no new privileges before Landlock and the filter, which the kernel wants of the unprivileged.
     limits(plan)?;
-    capabilities().map_err(at(Step::Capabilities))?;
-    prctl(PR_SET_NO_NEW_PRIVS, [1, 0, 0, 0]).map_err(at(Step::NoNewPrivileges))?;
+    capabilities().map_err(at(InitProcessStep::Capabilities))?;
+    prctl(PR_SET_NO_NEW_PRIVS, [1, 0, 0, 0]).map_err(at(InitProcessStep::NoNewPrivileges))?;
     landlock(plan)?;
-    sys::filter(plan.bytes().ok_or(GARBLED)?).map_err(at(Step::Filter))?;
+    syscalls::filter(plan.bytes().ok_or(GARBLED)?).map_err(at(InitProcessStep::Filter))?;
     // From here on nothing inside can look at this process, which has the user's id as well.
-    prctl(PR_SET_DUMPABLE, [0; 4]).map_err(at(Step::Dumpable)).map(drop)
+    prctl(PR_SET_DUMPABLE, [0; 4]).map_err(at(InitProcessStep::Dumpable)).map(drop)
 }
 
 /// One user and one group, each mapped to itself.
-fn identity(plan: &mut Reader<'_>, part: Part) -> Result<(), Fault> {
-    let fault = at(Step::Identity);
+fn identity(plan: &mut PlanReader<'_>, part: PlanPart) -> Result<(), InitError> {
+    let fault = at(InitProcessStep::Identity);
     let uid = plan.number().ok_or(GARBLED)?;
     let gid = plan.number().ok_or(GARBLED)?;
-    if !matches!(part, Part::Whole | Part::Session) {
+    if !matches!(part, PlanPart::Whole | PlanPart::Session) {
         return Ok(());
     }
-    sys::write_file(c"/proc/self/setgroups", b"deny").map_err(&fault)?;
+    syscalls::write_file(c"/proc/self/setgroups", b"deny").map_err(&fault)?;
     for (path, id) in [(c"/proc/self/gid_map", gid), (c"/proc/self/uid_map", uid)] {
-        let mut map = Digits::new();
+        let mut map = ShortText::new();
         map.number(id).byte(b' ').number(id).byte(b' ').number(1);
-        sys::write_file(path, map.bytes()).map_err(&fault)?;
+        syscalls::write_file(path, map.bytes()).map_err(&fault)?;
     }
     Ok(())
 }
 
-fn mount_all(plan: &mut Reader<'_>) -> Result<(), Fault> {
+fn mount_all(plan: &mut PlanReader<'_>) -> Result<(), InitError> {
     let mut held = [-1i32; SLOTS];
     let mut left_out = 0u32;
     for index in 0..plan.small().ok_or(GARBLED)? {
         let op = plan.op().ok_or(GARBLED)?;
-        let fault = |errno| Fault { step: Step::Mount, index, errno };
+        let fault = |errno| InitError { step: InitProcessStep::Mount, index, errno };
         if left_out > 0 {
             left_out -= 1;
             continue;
         }
         match op {
-            Op::IfThere { path } if !sys::is_there(path).map_err(fault)? => left_out = 2,
-            Op::IfThere { .. } => {}
+            MountOp::IfThere { path } if !syscalls::is_there(path).map_err(fault)? => left_out = 2,
+            MountOp::IfThere { .. } => {}
             op => mount(&op, &mut held).map_err(fault)?,
         }
     }
     Ok(())
 }
 
-fn mount(op: &Op<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
+fn mount(op: &MountOp<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
     let mut hold = |slot: u32, mount: i32| match held.get_mut(slot as usize) {
         Some(hand) => {
             *hand = mount;
@@ -164,10 +164,10 @@ fn mount(op: &Op<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
         None => Err(EINVAL),
     };
     match *op {
-        Op::Seclude => sys::make_private(),
-        Op::Hold { slot, path, depth, access } => hold(slot, sys::clone_tree(path, depth, access)?),
-        Op::Layer { slot, path } => hold(slot, sys::open_path(path)?),
-        Op::Overlay { slot, first, lowers, .. } => {
+        MountOp::Seclude => syscalls::make_private(),
+        MountOp::Hold { slot, path, depth, access } => hold(slot, syscalls::clone_tree(path, depth, access)?),
+        MountOp::Layer { slot, path } => hold(slot, syscalls::open_path(path)?),
+        MountOp::Overlay { slot, first, lowers, .. } => {
             let first = first as usize;
             let layers = held.get(first..first + 2 + lowers as usize).ok_or(EINVAL)?;
             let overlay = overlay::mount(layers)?;
@@ -176,10 +176,10 @@ fn mount(op: &Op<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
             Ok(())
         }
         // What it is about has been left out or not.
-        Op::IfThere { .. } => Ok(()),
-        Op::Seal => sys::seal(),
-        Op::Scratch { slot, bytes, inodes, mode, access } => {
-            let (mut size, mut count, mut octal) = (Digits::new(), Digits::new(), Digits::new());
+        MountOp::IfThere { .. } => Ok(()),
+        MountOp::Seal => syscalls::seal(),
+        MountOp::Scratch { slot, bytes, inodes, mode, access } => {
+            let (mut size, mut count, mut octal) = (ShortText::new(), ShortText::new(), ShortText::new());
             size.number(bytes);
             count.number(inodes);
             octal.octal(u64::from(mode));
@@ -188,36 +188,40 @@ fn mount(op: &Op<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
                 (c"nr_inodes", Some(count.text())),
                 (c"mode", Some(octal.text())),
             ];
-            hold(slot, sys::new_mount(c"tmpfs", &options, access)?)
+            hold(slot, syscalls::new_mount(c"tmpfs", &options, access)?)
         }
-        Op::Terminals { slot } => hold(slot, sys::terminals()?),
-        Op::Processes { slot } => hold(slot, sys::new_mount(c"proc", &[], Access::Write)?),
-        Op::Attach { slot, path, missing } => {
+        MountOp::Terminals { slot } => hold(slot, syscalls::terminals()?),
+        MountOp::Processes { slot } => hold(slot, syscalls::new_mount(c"proc", &[], MountAccess::Write)?),
+        MountOp::Attach { slot, path, missing } => {
             let mount = held.get(slot as usize).copied().ok_or(EINVAL)?;
-            sys::attach(mount, path, missing)
+            syscalls::attach(mount, path, missing)
         }
-        Op::Link { path, to } => sys::link(path, to),
-        Op::Write { path, text } => sys::write_file(path, text.to_bytes()),
-        Op::File { path, text } => sys::new_file(path, text.to_bytes()),
-        Op::Loopback => network::loopback_up(),
-        Op::Route => network::route_names(),
-        Op::Offer { socket, port } => {
+        MountOp::Link { path, to } => syscalls::link(path, to),
+        MountOp::Write { path, text } => syscalls::write_file(path, text.to_bytes()),
+        MountOp::File { path, text } => syscalls::new_file(path, text.to_bytes()),
+        MountOp::Loopback => network::loopback_up(),
+        MountOp::Route => network::route_names(),
+        MountOp::Offer { socket, port } => {
             let made = network::listening(socket, port)?;
             let told = [REPORT_SOCKET, socket as u32, u32::from(port), 0];
-            sys::tell_with(LEASH, &message(told, 0), made);
+            syscalls::tell_with(LEASH, &message(told, 0), made);
             // From here on only the launcher holds it: nothing inside can accept in its place.
             close(made)
         }
-        Op::Await => network::wait_for_word(LEASH),
-        Op::Hostname { name } => sys::hostname(name),
+        MountOp::Await => network::wait_for_word(LEASH),
+        MountOp::Hostname { name } => syscalls::hostname(name),
     }
 }
 
-fn limits(plan: &mut Reader<'_>) -> Result<(), Fault> {
+fn limits(plan: &mut PlanReader<'_>) -> Result<(), InitError> {
     for index in 0..plan.small().ok_or(GARBLED)? {
         let resource = plan.small().ok_or(GARBLED)?;
         let (soft, hard) = (plan.number().ok_or(GARBLED)?, plan.number().ok_or(GARBLED)?);
-        sys::limit(resource, soft, hard).map_err(|errno| Fault { step: Step::Limits, index, errno })?;
+        syscalls::limit(resource, soft, hard).map_err(|errno| InitError {
+            step: InitProcessStep::Limits,
+            index,
+            errno,
+        })?;
     }
     Ok(())
 }
@@ -242,46 +246,46 @@ fn capabilities() -> Result<(), Errno> {
     drop_capabilities()
 }
 
-fn landlock(plan: &mut Reader<'_>) -> Result<(), Fault> {
+fn landlock(plan: &mut PlanReader<'_>) -> Result<(), InitError> {
     let size = plan.number().ok_or(GARBLED)?;
     let attr = [plan.number().ok_or(GARBLED)?, plan.number().ok_or(GARBLED)?, plan.number().ok_or(GARBLED)?];
     let rules = plan.small().ok_or(GARBLED)?;
-    let fault = at(Step::Landlock);
+    let fault = at(InitProcessStep::Landlock);
     if size == 0 {
         return Ok(());
     }
     let size = usize::try_from(size).map_err(|_| GARBLED)?;
-    let ruleset = sys::landlock_ruleset(&attr, size).map_err(&fault)?;
+    let ruleset = syscalls::landlock_ruleset(&attr, size).map_err(&fault)?;
     for index in 0..rules {
         let (path, access) = (plan.text().ok_or(GARBLED)?, plan.number().ok_or(GARBLED)?);
-        sys::landlock_rule(ruleset, path, access).map_err(|errno| Fault {
-            step: Step::Landlock,
+        syscalls::landlock_rule(ruleset, path, access).map_err(|errno| InitError {
+            step: InitProcessStep::Landlock,
             index: index + 1,
             errno,
         })?;
     }
-    sys::landlock_enter(ruleset).map_err(&fault)
+    syscalls::landlock_enter(ruleset).map_err(&fault)
 }
 
 /// What to start, as the plan has it.
-struct Command<'a> {
+struct InitCommand<'a> {
     cwd: &'a CStr,
-    programs: Strings<'a>,
-    arguments: Strings<'a>,
-    environment: Strings<'a>,
+    programs: CStringArray<'a>,
+    arguments: CStringArray<'a>,
+    environment: CStringArray<'a>,
     /// The rows and columns of its terminal; zero without one.
     terminal: u32,
 }
 
 /// Strings as the kernel takes them: addresses, and a null at the end.
-struct Strings<'a> {
+struct CStringArray<'a> {
     addresses: &'a [usize],
 }
 
-impl<'a> Strings<'a> {
-    fn read(plan: &mut Reader<'a>) -> Option<Self> {
+impl<'a> CStringArray<'a> {
+    fn read(plan: &mut PlanReader<'a>) -> Option<Self> {
         let count = usize::try_from(plan.number()?).ok()?;
-        let addresses = sys::room(count.checked_add(1)?).ok()?;
+        let addresses = syscalls::room(count.checked_add(1)?).ok()?;
         for address in addresses.iter_mut().take(count) {
             *address = plan.text()?.as_ptr() as usize;
         }
@@ -296,37 +300,37 @@ impl<'a> Strings<'a> {
     }
 }
 
-impl<'a> Command<'a> {
-    fn read(plan: &mut Reader<'a>) -> Option<Self> {
+impl<'a> InitCommand<'a> {
+    fn read(plan: &mut PlanReader<'a>) -> Option<Self> {
         Some(Self {
             cwd: plan.text()?,
-            programs: Strings::read(plan)?,
-            arguments: Strings::read(plan)?,
-            environment: Strings::read(plan)?,
+            programs: CStringArray::read(plan)?,
+            arguments: CStringArray::read(plan)?,
+            environment: CStringArray::read(plan)?,
             terminal: plan.small()?,
         })
     }
 }
 
 /// Starts the command as the second process, so that it is not one whose signals are ignored, and ends with it.
-fn start(command: &Command<'_>, mounts: i32, unrouted: fn() -> u32) -> Result<Never, Fault> {
-    let fault = at(Step::Start);
+fn start(command: &InitCommand<'_>, mounts: i32, unrouted: fn() -> u32) -> Result<Never, InitError> {
+    let fault = at(InitProcessStep::Start);
     signals_blocked(u64::MAX).map_err(&fault)?;
-    let children = sys::child_signals().map_err(&fault)?;
+    let children = syscalls::child_signals().map_err(&fault)?;
     let terminal = match command.terminal {
         0 => None,
-        size => Some(open_terminal(size).map_err(at(Step::Terminal))?),
+        size => Some(open_terminal(size).map_err(at(InitProcessStep::Terminal))?),
     };
     // Undoing mounts takes the kernel long, and nobody need wait for it: they are kept until the launcher lets go. After the
     // terminal, which the launcher waits for.
-    sys::tell_with(LEASH, &message([REPORT_MOUNTS, 0, 0, 0], 0), mounts);
+    syscalls::tell_with(LEASH, &message([REPORT_MOUNTS, 0, 0, 0], 0), mounts);
     close(mounts).map_err(&fault)?;
-    let mut stack = sys::Stack::uninit();
-    let mut beginning = Beginning { command, terminal };
+    let mut stack = syscalls::ChildStack::uninit();
+    let mut beginning = CommandStart { command, terminal };
     // We do not wait for it, as after `vfork`: we would not see the launcher's end while the exec takes long.
     // SAFETY: this function never returns once there is a child, and from here on only the child uses the stack and what it is
     // told; the plan, which both read, is never written.
-    let started = unsafe { sys::fork_in_memory(&mut stack, begin_command, (&raw mut beginning).cast()) };
+    let started = unsafe { syscalls::fork_in_memory(&mut stack, begin_command, (&raw mut beginning).cast()) };
     // The namespace ends with us, and with it everything in it; but what is left by then is to be counted.
     let Err(fault) = attend(started.map_err(&fault)?, terminal, children, end_namespace, unrouted);
     run_fault(&fault)
@@ -338,10 +342,10 @@ fn end_namespace() -> u32 {
     // Who was killed can start nothing more, and becomes our child at the latest when its parent ends. Once more for who came
     // from outside meanwhile, and no more than that: who has a parent there is not ours to wait for.
     for _ in 0..2 {
-        if sys::kill(-1).is_err() {
+        if syscalls::kill(-1).is_err() {
             break;
         }
-        while sys::wait_for_a_child() {
+        while syscalls::wait_for_a_child() {
             ended = ended.saturating_add(1);
         }
     }
@@ -356,20 +360,20 @@ fn attend(
     children: i32,
     end_all: impl Fn() -> u32,
     unrouted: fn() -> u32,
-) -> Result<Never, Fault> {
-    let fault = at(Step::Start);
+) -> Result<Never, InitError> {
+    let fault = at(InitProcessStep::Start);
     if let Some(terminal) = terminal {
         close(terminal).map_err(&fault)?;
     }
     // Its output ends when it and its children have closed it, not when we do.
-    let null = sys::null().map_err(&fault)?;
+    let null = syscalls::null().map_err(&fault)?;
     for standard in 0..3 {
         dup3(null, standard, 0).map_err(&fault)?;
     }
     let (mut micros, mut over) = (0u64, None);
     loop {
         // All that have ended by now, so that none of them counts as left behind.
-        while let Some((pid, status, used)) = sys::reap() {
+        while let Some((pid, status, used)) = syscalls::reap() {
             micros = micros.saturating_add(used);
             if pid == started {
                 over = Some(status);
@@ -381,24 +385,24 @@ fn attend(
             exit(0);
         }
         // By now the launcher writes nothing more: whatever happens on the leash is its end.
-        if sys::wait_for_either(children, LEASH).map_err(&fault)? {
+        if syscalls::wait_for_either(children, LEASH).map_err(&fault)? {
             end_all();
             exit(EXIT_FAULT);
         }
-        sys::drain(children);
+        syscalls::drain(children);
     }
 }
 
 /// What the process of the command is told.
-struct Beginning<'a> {
-    command: &'a Command<'a>,
+struct CommandStart<'a> {
+    command: &'a InitCommand<'a>,
     terminal: Option<i32>,
 }
 
 /// In the child, on its own stack and in our memory.
 extern "C" fn begin_command(told: *mut u8) -> ! {
     // SAFETY: what `start` passed, which stays as long as its process.
-    let Beginning { command, terminal } = unsafe { &*told.cast::<Beginning<'_>>() };
+    let CommandStart { command, terminal } = unsafe { &*told.cast::<CommandStart<'_>>() };
     let Err(errno) = become_command(command, *terminal);
     report([REPORT_NOT_STARTED, 0, 0, errno.0.cast_unsigned()], 0);
     exit(127)
@@ -407,28 +411,28 @@ extern "C" fn begin_command(told: *mut u8) -> ! {
 /// Makes a terminal on the terminals of this place, hands its outer end out, and keeps the inner one.
 fn open_terminal(size: u32) -> Result<i32, Errno> {
     let (outer, inner) = terminal::open(size)?;
-    sys::tell_with(LEASH, &message([REPORT_TERMINAL, 0, 0, 0], 0), outer);
+    syscalls::tell_with(LEASH, &message([REPORT_TERMINAL, 0, 0, 0], 0), outer);
     close(outer)?;
     Ok(inner)
 }
 
-fn become_command(command: &Command<'_>, terminal: Option<i32>) -> Result<Never, Errno> {
-    sys::new_session()?;
+fn become_command(command: &InitCommand<'_>, terminal: Option<i32>) -> Result<Never, Errno> {
+    syscalls::new_session()?;
     if let Some(terminal) = terminal {
         terminal::control(terminal)?;
         for standard in 0..3 {
             dup3(terminal, standard, 0)?;
         }
     }
-    sys::change_directory(command.cwd)?;
+    syscalls::change_directory(command.cwd)?;
     signals_blocked(0)?;
     // Marked, not closed: the leash still takes the report when the command cannot be started.
     close_from(3, CLOSE_RANGE_CLOEXEC)?;
     let (argv, envp) = (command.arguments.addresses.as_ptr(), command.environment.addresses.as_ptr());
     let mut refused = ENOENT;
     for program in command.programs.each() {
-        // SAFETY: both arrays end with the null that `Strings::read` left room for.
-        match unsafe { sys::exec(program, argv, envp) } {
+        // SAFETY: both arrays end with the null that `CStringArray::read` left room for.
+        match unsafe { syscalls::exec(program, argv, envp) } {
             ENOENT => {}
             errno => refused = errno,
         }
@@ -437,7 +441,7 @@ fn become_command(command: &Command<'_>, terminal: Option<i32>) -> Result<Never,
 }
 
 fn report(words: [u32; 4], number: u64) {
-    sys::tell(LEASH, &message(words, number));
+    syscalls::tell(LEASH, &message(words, number));
 }
 
 fn message(words: [u32; 4], number: u64) -> [u8; REPORT_BYTES] {

@@ -1,8 +1,8 @@
 //! The network of the place: a loopback, addresses that stand for names, and sockets that are handed out.
 
-use super::sys::{self, O_CLOEXEC, ask};
-use crate::kernel::{EINVAL, ENOENT, Errno, answer, close, fd_arg, fd_of, number, numbers, syscall};
-use crate::wire::Socket;
+use super::syscalls::{self, O_CLOEXEC, ask};
+use crate::plan_format::SocketKind;
+use crate::syscall::{EINVAL, ENOENT, Errno, answer, close, fd_arg, fd_of, number, numbers, syscall};
 
 pub(super) fn loopback_up() -> Result<(), Errno> {
     const AF_INET: usize = 2;
@@ -55,15 +55,15 @@ pub(super) fn route_names() -> Result<(), Errno> {
 }
 
 /// A socket of this network that is bound, and listens where that is what it is for.
-pub(super) fn listening(socket: Socket, port: u16) -> Result<i32, Errno> {
+pub(super) fn listening(socket: SocketKind, port: u16) -> Result<i32, Errno> {
     const AF_INET: u16 = 2;
     const SOCK_STREAM: usize = 1;
     const SOCK_DGRAM: usize = 2;
     const BACKLOG: usize = 1024;
     let (kind, address) = match socket {
-        Socket::Proxy => (SOCK_STREAM, [127, 0, 0, 1]),
-        Socket::Lookups => (SOCK_DGRAM, [127, 0, 0, 1]),
-        Socket::Transparent => (SOCK_STREAM, [0; 4]),
+        SocketKind::Proxy => (SOCK_STREAM, [127, 0, 0, 1]),
+        SocketKind::Lookups => (SOCK_DGRAM, [127, 0, 0, 1]),
+        SocketKind::Transparent => (SOCK_STREAM, [0; 4]),
     };
     let made = fd_of(numbers(number::SOCKET, [usize::from(AF_INET), kind | O_CLOEXEC, 0, 0, 0, 0])?)?;
     // `struct sockaddr_in`: the family, the port and the address, in 16 bytes.
@@ -90,10 +90,11 @@ pub(super) fn wait_for_word(socket: i32) -> Result<(), Errno> {
 /// How often something in this network wanted to go where no way leads, plus one; zero when that is not known.
 pub(super) fn unrouted() -> u32 {
     let mut room = [0u8; 16 << 10];
-    let Some(four) = sys::read_file(c"/proc/self/net/snmp", &mut room).ok().and_then(counted_in_table) else {
+    let Some(four) = syscalls::read_file(c"/proc/self/net/snmp", &mut room).ok().and_then(counted_in_table)
+    else {
         return 0;
     };
-    let six = match sys::read_file(c"/proc/self/net/snmp6", &mut room) {
+    let six = match syscalls::read_file(c"/proc/self/net/snmp6", &mut room) {
         Ok(told) => counted_in_list(told),
         // A kernel without it sends nothing by it.
         Err(ENOENT) => Some(0),

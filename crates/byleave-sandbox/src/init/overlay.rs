@@ -7,10 +7,10 @@
 
 use core::ffi::CStr;
 
-use super::digits::Digits;
-use super::sys;
-use crate::kernel::{EINVAL, Errno};
-use crate::wire::Access;
+use super::fmt::ShortText;
+use super::syscalls;
+use crate::plan_format::MountAccess;
+use crate::syscall::{EINVAL, Errno};
 
 /// What the kernel takes of one option, with the zero at its end: three digits and a colon for each of as many layers as there are.
 const TEXT_MAX: usize = 256;
@@ -40,14 +40,14 @@ pub(super) fn mount(layers: &[i32]) -> Result<i32, Errno> {
         (c"upperdir", Some(upper.text())),
         (c"workdir", Some(work.text())),
     ];
-    sys::change_directory(c"/proc/self/fd")?;
-    let made = sys::new_mount(c"overlay", &options, Access::Write);
-    sys::change_directory(c"/")?;
+    syscalls::change_directory(c"/proc/self/fd")?;
+    let made = syscalls::new_mount(c"overlay", &options, MountAccess::Write);
+    syscalls::change_directory(c"/")?;
     made
 }
 
-fn name(descriptor: i32) -> Digits {
-    let mut name = Digits::new();
+fn name(descriptor: i32) -> ShortText {
+    let mut name = ShortText::new();
     name.number(u64::from(descriptor.cast_unsigned()));
     name
 }

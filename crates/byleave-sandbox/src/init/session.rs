@@ -4,30 +4,32 @@
 //! processes beneath this one, from which there is no way up.
 
 use super::{
-    Command, Fault, GARBLED, LEASH, Never, PLAN, PR_SET_DUMPABLE, at, capabilities, harden, live, message,
-    not_known, report, run_fault, start, sys,
+    GARBLED, InitCommand, InitError, LEASH, Never, PLAN, PR_SET_DUMPABLE, at, capabilities, harden, live,
+    message, not_known, report, run_fault, start, syscalls,
 };
-use crate::kernel::{CLOEXEC, Eagerness, Errno, close, close_from, dup3, exit, prctl, schedule};
-use crate::wire::{Access, Missing, REPORT_FAULT, REPORT_READY, REQUESTED, Reader, Step};
+use crate::plan_format::{
+    InitProcessStep, MountAccess, OnMissing, PlanReader, REPORT_FAULT, REPORT_READY, REQUESTED,
+};
+use crate::syscall::{CLOEXEC, Errno, SchedPriority, close, close_from, dup3, exit, prctl, schedule};
 
 /// Where a session that keeps processes ready is told to make another.
 const ORDERS: i32 = 0;
 
 /// Starts what is asked for until nobody is left to ask.
-pub(super) fn serve() -> Result<Never, Fault> {
-    let fault = at(Step::Start);
+pub(super) fn serve() -> Result<Never, InitError> {
+    let fault = at(InitProcessStep::Start);
     settle().map_err(&fault)?;
     report([REPORT_READY, 0, 0, 0], 0);
     loop {
-        let Some((requested, group)) = sys::receive(LEASH).and_then(requested) else { exit(0) };
-        match sys::fork_apart(group) {
+        let Some((requested, group)) = syscalls::receive(LEASH).and_then(requested) else { exit(0) };
+        match syscalls::fork_apart(group) {
             Ok((0, _)) => take_over(requested),
             Ok((_, process)) => {
-                sys::tell_with(LEASH, &message([REPORT_READY, 0, 0, 0], 0), process);
+                syscalls::tell_with(LEASH, &message([REPORT_READY, 0, 0, 0], 0), process);
                 close(process).map_err(&fault)?;
             }
             Err(errno) => {
-                report([REPORT_FAULT, Step::Start as u32, 0, errno.0.cast_unsigned()], 0);
+                report([REPORT_FAULT, InitProcessStep::Start as u32, 0, errno.0.cast_unsigned()], 0);
             }
         }
         for descriptor in requested.into_iter().chain(group) {
@@ -37,7 +39,7 @@ pub(super) fn serve() -> Result<Never, Fault> {
 }
 
 /// What a request has to bring, and the cgroup that it may.
-fn requested(received: sys::Received) -> Option<([i32; REQUESTED], Option<i32>)> {
+fn requested(received: syscalls::DescriptorMessage) -> Option<([i32; REQUESTED], Option<i32>)> {
     let [a, b, c, d, e, group] = received.descriptors;
     let group = match received.count {
         REQUESTED => None,
@@ -54,7 +56,7 @@ fn take_over(requested: [i32; REQUESTED]) -> ! {
             exit(125);
         }
     }
-    if close_from(REQUESTED, 0).is_err() || sys::heed_children().is_err() {
+    if close_from(REQUESTED, 0).is_err() || syscalls::heed_children().is_err() {
         exit(125);
     }
     let Err(fault) = live();
@@ -64,8 +66,8 @@ fn take_over(requested: [i32; REQUESTED]) -> ! {
 fn settle() -> Result<(), Errno> {
     prctl(PR_SET_DUMPABLE, [0; 4])?;
     // Who ends is not waited for.
-    sys::ignore_children()?;
-    let null = sys::null()?;
+    syscalls::ignore_children()?;
+    let null = syscalls::null()?;
     // Every low number is taken, so that what comes with a request is above the places where it goes.
     for low in (0..LEASH).filter(|low| *low != null && *low != ORDERS) {
         dup3(null, low, 0)?;
@@ -75,16 +77,16 @@ fn settle() -> Result<(), Errno> {
 
 /// Makes first processes of commands as they are ordered, each in the cgroup that comes along; they take requests by themselves.
 /// Until nobody is left to order.
-pub(super) fn park(plan: &Reader<'static>) -> Result<Never, Fault> {
-    let fault = at(Step::Start);
+pub(super) fn park(plan: &PlanReader<'static>) -> Result<Never, InitError> {
+    let fault = at(InitProcessStep::Start);
     settle().map_err(&fault)?;
     // A command has just begun when the next one's process is ordered, and must not wait for it.
-    schedule(Eagerness::Patient).map_err(&fault)?;
+    schedule(SchedPriority::Patient).map_err(&fault)?;
     report([REPORT_READY, 0, 0, 0], 0);
     loop {
-        let Some(order) = sys::receive(ORDERS).filter(|order| order.count <= 1) else { exit(0) };
+        let Some(order) = syscalls::receive(ORDERS).filter(|order| order.count <= 1) else { exit(0) };
         let group = order.descriptors.into_iter().take(order.count).next();
-        match sys::fork_apart(group).map_err(&fault)? {
+        match syscalls::fork_apart(group).map_err(&fault)? {
             (0, _) => {
                 let Err(fault) = wait_parked(plan.clone(), order.number);
                 run_fault(&fault);
@@ -98,20 +100,21 @@ pub(super) fn park(plan: &Reader<'static>) -> Result<Never, Fault> {
 }
 
 /// Does everything that needs no command, and waits for one; says by which number it was ordered.
-fn wait_parked(mut plan: Reader<'static>, number: u64) -> Result<Never, Fault> {
-    let fault = at(Step::Start);
-    sys::heed_children().map_err(&fault)?;
-    let terminals = sys::terminals().map_err(at(Step::Mount))?;
-    sys::attach(terminals, c"/dev/pts", Missing::Fault).map_err(at(Step::Mount))?;
-    let processes = sys::new_mount(c"proc", &[], Access::Write).map_err(at(Step::Mount))?;
-    sys::attach(processes, c"/proc", Missing::Fault).map_err(at(Step::Mount))?;
-    let mounts = sys::own_mounts().map_err(&fault)?;
-    Command::read(&mut plan).ok_or(GARBLED)?;
+fn wait_parked(mut plan: PlanReader<'static>, number: u64) -> Result<Never, InitError> {
+    let fault = at(InitProcessStep::Start);
+    syscalls::heed_children().map_err(&fault)?;
+    let terminals = syscalls::terminals().map_err(at(InitProcessStep::Mount))?;
+    syscalls::attach(terminals, c"/dev/pts", OnMissing::Fault).map_err(at(InitProcessStep::Mount))?;
+    let processes =
+        syscalls::new_mount(c"proc", &[], MountAccess::Write).map_err(at(InitProcessStep::Mount))?;
+    syscalls::attach(processes, c"/proc", OnMissing::Fault).map_err(at(InitProcessStep::Mount))?;
+    let mounts = syscalls::own_mounts().map_err(&fault)?;
+    InitCommand::read(&mut plan).ok_or(GARBLED)?;
     harden(&mut plan, capabilities)?;
-    let own = sys::own_descriptor().map_err(&fault)?;
-    schedule(Eagerness::Usual).map_err(&fault)?;
-    let Some((requested, None)) = sys::receive(LEASH).and_then(requested) else { exit(0) };
-    sys::tell_with(LEASH, &message([REPORT_READY, 0, 0, 0], number), own);
+    let own = syscalls::own_descriptor().map_err(&fault)?;
+    schedule(SchedPriority::Usual).map_err(&fault)?;
+    let Some((requested, None)) = syscalls::receive(LEASH).and_then(requested) else { exit(0) };
+    syscalls::tell_with(LEASH, &message([REPORT_READY, 0, 0, 0], number), own);
     // From here on the leash is the command's, and the session's is gone.
     for (place, descriptor) in (0i32..).zip(requested) {
         dup3(descriptor, place, 0).map_err(&fault)?;
@@ -121,14 +124,14 @@ fn wait_parked(mut plan: Reader<'static>, number: u64) -> Result<Never, Fault> {
         dup3(mounts, kept, CLOEXEC).map_err(&fault)?;
     }
     close_from(REQUESTED + 1, 0).map_err(&fault)?;
-    let mut plan = Reader::new(sys::map(PLAN).map_err(at(Step::Read))?);
-    close(PLAN).map_err(at(Step::Read))?;
+    let mut plan = PlanReader::new(syscalls::map(PLAN).map_err(at(InitProcessStep::Read))?);
+    close(PLAN).map_err(at(InitProcessStep::Read))?;
     let command = command_of(&mut plan).ok_or(GARBLED)?;
     start(&command, kept, not_known)
 }
 
 /// The command in a plan whose other parts have been done.
-fn command_of(plan: &mut Reader<'static>) -> Option<Command<'static>> {
+fn command_of(plan: &mut PlanReader<'static>) -> Option<InitCommand<'static>> {
     plan.part()?;
     plan.number()?;
     plan.bytes()?;
@@ -138,5 +141,5 @@ fn command_of(plan: &mut Reader<'static>) -> Option<Command<'static>> {
     for _ in 0..plan.small()? {
         plan.op()?;
     }
-    Command::read(plan)
+    InitCommand::read(plan)
 }

@@ -1,7 +1,7 @@
 //! A terminal for the command, made on the terminals of its own place: no terminal of the machine is ever in its reach.
 
-use super::sys::{O_CLOEXEC, ask};
-use crate::kernel::{Errno, answer, fd_arg, fd_of, number, numbers, syscall, text_arg};
+use super::syscalls::{O_CLOEXEC, ask};
+use crate::syscall::{Errno, answer, fd_arg, fd_of, number, numbers, syscall, text_arg};
 
 const O_RDWR_NOCTTY: usize = 2 | 0o400;
 const AT_FDCWD: usize = fd_arg(-100);

@@ -17,14 +17,14 @@ use byleave_files::own;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, pidfd_send_signal};
 
-use super::ends::Ends;
-use super::process::{Process, spawn_as};
-use super::running::{Clock, Running};
-use super::{LaunchError, RunAs, ThisHost, carried, identity, inside, looked, ours};
+use super::process::{InitProcess, spawn_as};
+use super::running::{RunClock, RunningCommand};
+use super::stdio::ChildStdio;
+use super::{LaunchError, RunAs, ThisHost, embedded_init, identity, init_report, ours, scan};
+use crate::clone3;
 use crate::confinement::Confinement;
-use crate::plan::{Command, Plan};
-use crate::sys;
-use crate::wire::{Access, Op};
+use crate::plan::{CommandSpec, LaunchPlan};
+use crate::plan_format::{MountAccess, MountOp};
 
 /// Where a system keeps it. Not looked for in `PATH`, which a project may have changed; and exceptions for it go by its path.
 const PLACES: [&str; 4] =
@@ -72,25 +72,25 @@ impl Bwrap {
     pub(crate) fn start(
         &self,
         confinement: &Confinement,
-        command: &Command,
+        command: &CommandSpec,
         run_as: RunAs,
-    ) -> Result<Running, LaunchError> {
-        let (confinement, tripwire) = looked::once(confinement, None)?;
+    ) -> Result<RunningCommand, LaunchError> {
+        let (confinement, tripwire) = scan::once(confinement, None)?;
         let confinement = &confinement;
-        let plan = Plan::new(confinement, command, identity(run_as)?, &ThisHost)?;
+        let plan = LaunchPlan::new(confinement, command, identity(run_as)?, &ThisHost)?;
         let network_apart = plan.network_apart;
         let (plan, mounts) = plan.for_inner();
         let arguments = self.arguments(&mounts, network_apart);
         let arguments: Vec<&CStr> = arguments.iter().map(CString::as_c_str).collect();
         let program = own::open(&self.path).map_err(ours("opening bwrap"))?;
-        let (program, init) = (OwnedFd::from(program), carried::program()?);
-        let ends = Ends::new(&plan, command, confinement.limits.output)?;
-        let clock = Clock::start(confinement);
+        let (program, init) = (OwnedFd::from(program), embedded_init::program()?);
+        let ends = ChildStdio::new(&plan, command, confinement.limits.output)?;
+        let clock = RunClock::start(confinement);
         let mut given: Vec<BorrowedFd<'_>> = ends.given().to_vec();
         given.push(init);
-        let pidfd = spawn_as(run_as, || sys::spawn_here(program.as_fd(), &given, &arguments))?;
+        let pidfd = spawn_as(run_as, || clone3::spawn_here(program.as_fd(), &given, &arguments))?;
         let leash = ends.leash.try_clone().map_err(ours("copying a descriptor"))?;
-        let process = Process { pidfd, child: true, leash: Some(leash) };
+        let process = InitProcess { pidfd, child: true, leash: Some(leash) };
         let mut running = ends.running(process, None, plan, clock, tripwire);
         match stands(&mut running) {
             Ok(()) => Ok(running),
@@ -103,8 +103,9 @@ impl Bwrap {
     }
 
     /// What it is told: namespaces, the file systems in their order, and what to run.
-    fn arguments(&self, mounts: &[Op<CString>], network_apart: bool) -> Vec<CString> {
-        let mut words = Words { bwrap: self, words: vec![c"bwrap".into()], emptied: BTreeMap::new() };
+    fn arguments(&self, mounts: &[MountOp<CString>], network_apart: bool) -> Vec<CString> {
+        let mut words =
+            BwrapArguments { bwrap: self, words: vec![c"bwrap".into()], emptied: BTreeMap::new() };
         words.all(&[c"--unshare-user", c"--unshare-pid", c"--unshare-ipc", c"--unshare-uts"]);
         if network_apart {
             words.all(&[c"--unshare-net"]);
@@ -120,7 +121,7 @@ impl Bwrap {
 }
 
 /// Waits until the first process says that it is ready. If it never comes to that, what bwrap said is why.
-fn stands(running: &mut Running) -> Result<(), LaunchError> {
+fn stands(running: &mut RunningCommand) -> Result<(), LaunchError> {
     let pidfd = running.process.pidfd.as_fd();
     let mut polled =
         [PollFd::new(&running.leash, PollFlags::IN), PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
@@ -133,7 +134,7 @@ fn stands(running: &mut Running) -> Result<(), LaunchError> {
     if waited == 0 {
         return Err(LaunchError::Bwrap { said: "it took too long".into() });
     }
-    match inside::heard(&running.leash, &running.plan)? {
+    match init_report::heard(&running.leash, &running.plan)? {
         Some(_) => Ok(()),
         None => {
             running.streams.carry(pidfd, Instant::now().checked_add(std::time::Duration::from_secs(1)))?;
@@ -148,28 +149,28 @@ fn stands(running: &mut Running) -> Result<(), LaunchError> {
 
 /// What is in a hand of the mount program.
 #[derive(Clone)]
-enum Held {
+enum HeldMount {
     Tree {
         path: CString,
-        access: Access,
+        access: MountAccess,
     },
     Empty {
         bytes: u64,
         mode: u32,
-        access: Access,
+        access: MountAccess,
     },
     /// What bwrap makes by itself, with the devices or with the processes.
     Made,
 }
 
-struct Words<'a> {
+struct BwrapArguments<'a> {
     bwrap: &'a Bwrap,
     words: Vec<CString>,
     /// Where something empty was put; what is taken from there is as empty.
-    emptied: BTreeMap<CString, Held>,
+    emptied: BTreeMap<CString, HeldMount>,
 }
 
-impl Words<'_> {
+impl BwrapArguments<'_> {
     fn all(&mut self, words: &[&CStr]) {
         self.words.extend(words.iter().map(|word| CString::from(*word)));
     }
@@ -180,60 +181,64 @@ impl Words<'_> {
         self.words.extend(CString::new(digits));
     }
 
-    fn mounts(&mut self, mounts: &[Op<CString>]) {
-        let mut held: BTreeMap<u32, Held> = BTreeMap::new();
+    fn mounts(&mut self, mounts: &[MountOp<CString>]) {
+        let mut held: BTreeMap<u32, HeldMount> = BTreeMap::new();
         for op in mounts {
             match op {
-                Op::Hold { slot, path, access, .. } => {
-                    let tree = || Held::Tree { path: path.clone(), access: *access };
+                MountOp::Hold { slot, path, access, .. } => {
+                    let tree = || HeldMount::Tree { path: path.clone(), access: *access };
                     held.insert(*slot, self.emptied.get(path).cloned().unwrap_or_else(tree));
                 }
-                Op::Scratch { slot, bytes, mode, access, .. } => {
-                    held.insert(*slot, Held::Empty { bytes: *bytes, mode: *mode, access: *access });
+                MountOp::Scratch { slot, bytes, mode, access, .. } => {
+                    held.insert(*slot, HeldMount::Empty { bytes: *bytes, mode: *mode, access: *access });
                 }
-                Op::Terminals { slot } | Op::Processes { slot } => {
-                    held.insert(*slot, Held::Made);
+                MountOp::Terminals { slot } | MountOp::Processes { slot } => {
+                    held.insert(*slot, HeldMount::Made);
                 }
-                Op::Attach { slot, path, .. } => {
+                MountOp::Attach { slot, path, .. } => {
                     if let Some(held) = held.get(slot).cloned() {
                         self.attach(&held, path);
                     }
                 }
-                Op::Hostname { name } => self.all(&[c"--hostname", name]),
+                MountOp::Hostname { name } => self.all(&[c"--hostname", name]),
                 // Its own affair: it begins with everything private and read-only, starts the loopback, links what belongs to
                 // the devices, and was told about further namespaces.
-                Op::Seclude | Op::Seal | Op::Loopback | Op::Link { .. } | Op::Write { .. } => {}
+                MountOp::Seclude
+                | MountOp::Seal
+                | MountOp::Loopback
+                | MountOp::Link { .. }
+                | MountOp::Write { .. } => {}
                 // Of a network that is served, which the ladder does not let it make.
-                Op::File { .. } | Op::Route | Op::Offer { .. } | Op::Await => {}
+                MountOp::File { .. } | MountOp::Route | MountOp::Offer { .. } | MountOp::Await => {}
                 // Of a copy, likewise.
-                Op::Layer { .. } | Op::Overlay { .. } | Op::IfThere { .. } => {}
+                MountOp::Layer { .. } | MountOp::Overlay { .. } | MountOp::IfThere { .. } => {}
             }
         }
     }
 
-    fn attach(&mut self, held: &Held, path: &CStr) {
+    fn attach(&mut self, held: &HeldMount, path: &CStr) {
         let at = Path::new(OsStr::from_bytes(path.to_bytes()));
         match held {
             _ if at == Path::new("/dev") => self.all(&[c"--dev", path, c"--remount-ro", path]),
             _ if at == Path::new("/proc") => self.all(&[c"--proc", path]),
             // The devices and terminals that come with `--dev`.
-            Held::Made => {}
-            Held::Tree { .. } if at.starts_with("/dev") => {}
-            Held::Tree { path: source, access } => {
+            HeldMount::Made => {}
+            HeldMount::Tree { .. } if at.starts_with("/dev") => {}
+            HeldMount::Tree { path: source, access } => {
                 let word = match access {
-                    Access::Write => c"--bind",
-                    Access::Device => c"--dev-bind",
-                    Access::Read | Access::Mask => c"--ro-bind",
+                    MountAccess::Write => c"--bind",
+                    MountAccess::Device => c"--dev-bind",
+                    MountAccess::Read | MountAccess::Mask => c"--ro-bind",
                 };
                 self.all(&[word, source, path]);
             }
-            Held::Empty { bytes, mode, access } => {
+            HeldMount::Empty { bytes, mode, access } => {
                 self.number(c"--perms", &format!("{mode:04o}"));
                 if self.bwrap.sizes {
                     self.number(c"--size", &bytes.to_string());
                 }
                 self.all(&[c"--tmpfs", path]);
-                if *access == Access::Mask {
+                if *access == MountAccess::Mask {
                     self.all(&[c"--remount-ro", path]);
                 }
                 self.emptied.insert(path.into(), held.clone());

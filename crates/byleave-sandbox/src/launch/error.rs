@@ -3,11 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::{Inside, Unserved};
-use crate::guarantee::Unenforceable;
-use crate::marked::MarkFault;
+use super::{InitFailure, NetworkServeError};
+use crate::guarantee::UnenforceableError;
 use crate::plan::PlanError;
-use crate::tripwire::TripFault;
+use crate::protected_paths::IndexError;
+use crate::tripwire::TripwireError;
 
 /// Why a command was not run, or not to its end.
 #[derive(Debug, thiserror::Error)]
@@ -19,16 +19,16 @@ pub enum LaunchError {
     Root,
     /// A guarantee cannot be given.
     #[error(transparent)]
-    Unenforceable(#[from] Unenforceable),
+    Unenforceable(#[from] UnenforceableError),
     /// There is no plan.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// What has to be hidden is not known.
     #[error(transparent)]
-    Marked(#[from] MarkFault),
+    Marked(#[from] IndexError),
     /// What was planted is not known, or still in action.
     #[error(transparent)]
-    Tripwire(#[from] TripFault),
+    Tripwire(#[from] TripwireError),
     /// The kernel gives no namespaces.
     #[error(
         "cannot make a sandbox: {0}; unprivileged user namespaces may be switched off, `byleave doctor` says how to get them"
@@ -47,7 +47,7 @@ pub enum LaunchError {
     #[error("cannot build the sandbox: {inside}: {error}")]
     Inside {
         /// What it was doing.
-        inside: Inside,
+        inside: InitFailure,
         /// The kernel's answer.
         #[source]
         error: io::Error,
@@ -82,7 +82,7 @@ pub enum LaunchError {
     NoCopies(&'static str),
     /// Nobody serves its network.
     #[error("cannot start the command: its network is not served: {0}")]
-    Unserved(#[from] Unserved),
+    Unserved(#[from] NetworkServeError),
     /// The terminal did not come out of the sandbox.
     #[error("cannot start the command: its terminal did not come out of the sandbox")]
     NoTerminal,

@@ -3,57 +3,57 @@
 //! containers (`oci`).
 //!
 //! Whatever fails before the command starts is an error, and the command has then not run. It must never run a command weaker
-//! than it was asked for, and nothing of it is left when [`Running::finish`] returns.
+//! than it was asked for, and nothing of it is left when [`RunningCommand::finish`] returns.
 
-mod alone;
 mod bwrap;
-mod carried;
-mod ends;
+mod embedded_init;
 mod error;
-mod inside;
-mod looked;
+mod init_report;
+mod landlock_only;
+mod network_bridge;
 mod oci;
 mod outcome;
 mod process;
+mod resource_monitor;
 mod running;
-mod scratch;
+mod scan;
 mod session;
+mod stdio;
 mod streams;
-mod undertaker;
-mod uplink;
-mod watch;
+mod temp_dir;
+mod unmount_thread;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(crate) use alone::start as start_alone;
 pub use bwrap::Bwrap;
 pub use error::LaunchError;
-pub use inside::Inside;
-pub use looked::Warm;
-pub use oci::Oci;
-pub use outcome::{Outcome, Printed, Status};
+pub use init_report::InitFailure;
+pub(crate) use landlock_only::start as start_alone;
+pub use network_bridge::{NetworkBridge, NetworkReport, NetworkServeError};
+pub use oci::OciEngine;
+pub use outcome::{CapturedOutput, CommandOutcome, CommandStatus};
 pub use process::Stopper;
-pub use running::Running;
-pub(crate) use scratch::Scratch;
-pub use session::Session;
+pub use running::RunningCommand;
+pub use scan::IndexCache;
+pub use session::SandboxSession;
 pub use streams::Pipes;
-pub use uplink::{Reached, Unserved, Uplink};
+pub(crate) use temp_dir::CommandTempDir;
 
-use crate::cgroup::{self, Group};
+use crate::cgroup::{self, CommandCgroup};
+use crate::clone3;
 use crate::confinement::Confinement;
-use crate::guarantee::{Given, Guarantee};
-use crate::limits::Limits;
-use crate::net::doors::Doors;
-use crate::net::policy::Door;
-use crate::plan::{Command, Host, Identity, Kind, Plan};
-use crate::sys;
+use crate::guarantee::{Enforcement, Guarantee};
+use crate::limits::ResourceLimits;
+use crate::net::egress::Egress;
+use crate::net::session_router::SessionRouter;
+use crate::plan::{CommandSpec, HostInfo, LaunchPlan, PathKind, UserIdentity};
 use crate::tripwire::Tripwire;
-use ends::Ends;
 use error::ours;
-use process::{Process, spawn};
-use running::Clock;
-use uplink::Joined;
+use network_bridge::CommandNetwork;
+use process::{InitProcess, spawn};
+use running::RunClock;
+use stdio::ChildStdio;
 
 /// Who runs the command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,16 +62,16 @@ pub enum RunAs {
     #[default]
     Caller,
     /// Another user, for a launcher that is root: it has to be one that owns what is writable.
-    User(Identity),
+    User(UserIdentity),
 }
 
 /// Runs a command to its end.
-pub fn run(confinement: &Confinement, command: &Command) -> Result<Outcome, LaunchError> {
+pub fn run(confinement: &Confinement, command: &CommandSpec) -> Result<CommandOutcome, LaunchError> {
     start(confinement, command, RunAs::Caller)?.finish()
 }
 
 /// How far the native launcher gives a guarantee to a command that runs as its caller.
-pub fn given(guarantee: Guarantee) -> Given {
+pub fn given(guarantee: Guarantee) -> Enforcement {
     given_as(RunAs::Caller, guarantee)
 }
 
@@ -83,24 +83,25 @@ pub fn suffices(confinement: &Confinement, run_as: RunAs) -> Result<(), LaunchEr
 
 /// The limit on processes needs no cgroup: the kernel counts those of a user in a user namespace, which is one command's, or one
 /// session's; in the latter the limit is one for all of its commands together, and its first processes count.
-fn given_as(run_as: RunAs, guarantee: Guarantee) -> Given {
-    let partly =
-        |why: &str| Given::Partly(format!("every process is limited by itself, for want of a cgroup: {why}"));
+fn given_as(run_as: RunAs, guarantee: Guarantee) -> Enforcement {
+    let partly = |why: &str| {
+        Enforcement::Partly(format!("every process is limited by itself, for want of a cgroup: {why}"))
+    };
     match (guarantee, run_as) {
         (Guarantee::MemoryLimited, RunAs::Caller) => match cgroup::here() {
-            Ok(_) => Given::Fully,
+            Ok(_) => Enforcement::Fully,
             Err(absent) => partly(&absent.to_string()),
         },
         (Guarantee::MemoryLimited, RunAs::User(_)) => {
             partly("another user's processes cannot be born in one of ours")
         }
-        (Guarantee::ReadsConfined, _) if sys::landlock_version() == 0 => {
-            Given::Not("this kernel has no Landlock".into())
+        (Guarantee::ReadsConfined, _) if clone3::landlock_version() == 0 => {
+            Enforcement::Not("this kernel has no Landlock".into())
         }
-        (Guarantee::WritesLockedTwice, _) if sys::landlock_version() == 0 => {
-            Given::Not("mounts alone hold it, for want of Landlock".into())
+        (Guarantee::WritesLockedTwice, _) if clone3::landlock_version() == 0 => {
+            Enforcement::Not("mounts alone hold it, for want of Landlock".into())
         }
-        _ => Given::Fully,
+        _ => Enforcement::Fully,
     }
 }
 
@@ -109,7 +110,7 @@ fn has_groups(run_as: RunAs) -> bool {
 }
 
 /// A cgroup for one command, where there are any.
-fn group(run_as: RunAs, limits: &Limits) -> Result<Option<Group>, LaunchError> {
+fn group(run_as: RunAs, limits: &ResourceLimits) -> Result<Option<CommandCgroup>, LaunchError> {
     match run_as {
         RunAs::Caller => match cgroup::here() {
             Ok(delegated) => delegated.group(limits).map(Some).map_err(ours("making a cgroup")),
@@ -120,7 +121,11 @@ fn group(run_as: RunAs, limits: &Limits) -> Result<Option<Group>, LaunchError> {
 }
 
 /// Starts a command. One whose network is to be served is refused: see [`start_through`].
-pub fn start(confinement: &Confinement, command: &Command, run_as: RunAs) -> Result<Running, LaunchError> {
+pub fn start(
+    confinement: &Confinement,
+    command: &CommandSpec,
+    run_as: RunAs,
+) -> Result<RunningCommand, LaunchError> {
     start_by(confinement, command, run_as, None, None)
 }
 
@@ -128,11 +133,11 @@ pub fn start(confinement: &Confinement, command: &Command, run_as: RunAs) -> Res
 /// door and nowhere else. Whatever else its network is, the door stays shut.
 pub fn start_through(
     confinement: &Confinement,
-    command: &Command,
+    command: &CommandSpec,
     run_as: RunAs,
-    uplink: &Uplink,
-    door: Door,
-) -> Result<Running, LaunchError> {
+    uplink: &NetworkBridge,
+    door: Egress,
+) -> Result<RunningCommand, LaunchError> {
     start_by(confinement, command, run_as, Some((uplink, door)), None)
 }
 
@@ -140,72 +145,72 @@ pub fn start_through(
 /// not see or change only as far as that is not known already.
 pub fn start_warm(
     confinement: &Confinement,
-    command: &Command,
+    command: &CommandSpec,
     run_as: RunAs,
-    through: Option<(&Uplink, Door)>,
-    warm: &Warm,
-) -> Result<Running, LaunchError> {
+    through: Option<(&NetworkBridge, Egress)>,
+    warm: &IndexCache,
+) -> Result<RunningCommand, LaunchError> {
     start_by(confinement, command, run_as, through, Some(warm))
 }
 
 fn start_by(
     confinement: &Confinement,
-    command: &Command,
+    command: &CommandSpec,
     run_as: RunAs,
-    through: Option<(&Uplink, Door)>,
-    warm: Option<&Warm>,
-) -> Result<Running, LaunchError> {
+    through: Option<(&NetworkBridge, Egress)>,
+    warm: Option<&IndexCache>,
+) -> Result<RunningCommand, LaunchError> {
     let identity = identity(run_as)?;
     confinement.held_against(|guarantee| given_as(run_as, guarantee))?;
-    let through = match (uplink::is_served(confinement), through) {
+    let through = match (network_bridge::is_served(confinement), through) {
         (false, _) => None,
-        (true, None) => return Err(Unserved::NoUplink.into()),
+        (true, None) => return Err(NetworkServeError::NoUplink.into()),
         (true, Some((uplink, door))) => {
             uplink.suits(&door)?;
             Some((uplink, door))
         }
     };
-    let (confinement, tripwire) = looked::once(confinement, warm)?;
-    let plan = Plan::new(&confinement, command, identity, &ThisHost)?;
+    let (confinement, tripwire) = scan::once(confinement, warm)?;
+    let plan = LaunchPlan::new(&confinement, command, identity, &ThisHost)?;
     let Some((uplink, door)) = through else {
         return begin(plan, &confinement, tripwire, command, run_as)?.with_terminal();
     };
     let wiring = uplink.wiring();
     let plan = plan
         .with_wiring(&wiring, &confinement.files, &ThisHost)?
-        .with_variables(&wiring.variables(&format!("http://{}", uplink::proxy_at())))?;
+        .with_variables(&wiring.variables(&format!("http://{}", network_bridge::proxy_at())))?;
     let mut running = begin(plan, &confinement, tripwire, command, run_as)?;
     let door = Arc::new(door);
     let serving =
-        uplink.join(&running.leash, &running.plan, &Arc::default(), Doors::one(Arc::clone(&door)))?;
-    running.joined = Some(Joined::Own { uplink: uplink.clone(), serving, door });
+        uplink.join(&running.leash, &running.plan, &Arc::default(), SessionRouter::one(Arc::clone(&door)))?;
+    running.joined = Some(CommandNetwork::Own { uplink: uplink.clone(), serving, door });
     running.with_terminal()
 }
 
 fn begin(
-    plan: Plan,
+    plan: LaunchPlan,
     confinement: &Confinement,
     tripwire: Tripwire,
-    command: &Command,
+    command: &CommandSpec,
     run_as: RunAs,
-) -> Result<Running, LaunchError> {
+) -> Result<RunningCommand, LaunchError> {
     let group = group(run_as, &confinement.limits)?;
     let plan = if group.is_some() { plan.in_group() } else { plan };
-    let program = carried::program()?;
-    let ends = Ends::new(&plan, command, confinement.limits.output)?;
-    let clock = Clock::start(confinement);
+    let program = embedded_init::program()?;
+    let ends = ChildStdio::new(&plan, command, confinement.limits.output)?;
+    let clock = RunClock::start(confinement);
     if let Some((kept_in, free)) = clock.watch.short_of_room() {
         let reserve = confinement.limits.reserve;
         return Err(LaunchError::NoRoom { kept_in: kept_in.to_path_buf(), free, reserve });
     }
     let pidfd = spawn(program, ends.given(), plan.network_apart, run_as, group.as_ref())?;
-    let process = Process { pidfd, child: true, leash: None };
+    let process = InitProcess { pidfd, child: true, leash: None };
     Ok(ends.running(process, group, plan, clock, tripwire))
 }
 
-pub(crate) fn identity(run_as: RunAs) -> Result<Identity, LaunchError> {
+pub(crate) fn identity(run_as: RunAs) -> Result<UserIdentity, LaunchError> {
     let caller =
-        Identity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+        UserIdentity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
     match run_as {
         RunAs::Caller if caller.uid == 0 => Err(LaunchError::Root),
         RunAs::User(identity) if identity.uid == 0 || identity.gid == 0 => Err(LaunchError::Root),
@@ -217,21 +222,21 @@ pub(crate) fn identity(run_as: RunAs) -> Result<Identity, LaunchError> {
 /// The machine that this runs on.
 struct ThisHost;
 
-impl Host for ThisHost {
+impl HostInfo for ThisHost {
     fn target(&self, path: &Path) -> Option<PathBuf> {
         path.canonicalize().ok()
     }
 
-    fn kind(&self, path: &Path) -> Option<Kind> {
+    fn kind(&self, path: &Path) -> Option<PathKind> {
         let kind = std::fs::symlink_metadata(path).ok()?.file_type();
         Some(match () {
-            () if kind.is_dir() => Kind::Directory,
-            () if kind.is_symlink() => Kind::Link,
-            () => Kind::File,
+            () if kind.is_dir() => PathKind::Directory,
+            () if kind.is_symlink() => PathKind::Link,
+            () => PathKind::File,
         })
     }
 
     fn landlock(&self) -> u32 {
-        sys::landlock_version()
+        clone3::landlock_version()
     }
 }

@@ -12,13 +12,15 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::streams::Streams;
-use super::{LaunchError, Outcome, Reached, RunAs, Status, ThisHost, identity, looked, ours};
+use super::streams::CommandStreams;
+use super::{
+    CommandOutcome, CommandStatus, LaunchError, NetworkReport, RunAs, ThisHost, identity, ours, scan,
+};
 use crate::confinement::{Confinement, Network};
-use crate::guarantee::{Given, Guarantee};
-use crate::limits::Limit;
-use crate::plan::{Command, Host, Identity, Kind, PlanError, resolved};
-use crate::tripwire::{Guard, Tripwire};
+use crate::guarantee::{Enforcement, Guarantee};
+use crate::limits::LimitKind;
+use crate::plan::{CommandSpec, HostInfo, PathKind, PlanError, UserIdentity, resolved};
+use crate::tripwire::{Tripwire, TripwireGuard};
 
 /// The engine could not do it: what `run` returns for the engine's own failures.
 const ENGINE_FAILED: i32 = 125;
@@ -28,7 +30,7 @@ const SIGNALLED: i32 = 128;
 
 /// A container engine and the image that commands run in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Oci {
+pub struct OciEngine {
     /// The program: `podman`, `docker`, or their like.
     pub engine: PathBuf,
     /// What it is told before everything else, such as where its store is.
@@ -37,23 +39,25 @@ pub struct Oci {
     pub image: String,
 }
 
-impl Oci {
+impl OciEngine {
     /// How far it gives a guarantee of a confinement.
-    pub fn given(&self, confinement: &Confinement, guarantee: Guarantee) -> Given {
+    pub fn given(&self, confinement: &Confinement, guarantee: Guarantee) -> Enforcement {
         match guarantee {
             Guarantee::NetworkConfined if confinement.network == Network::Proxied => {
-                Given::Not("the way to our proxy is made by the native launcher only".into())
+                Enforcement::Not("the way to our proxy is made by the native launcher only".into())
             }
-            Guarantee::WritesLockedTwice => Given::Not("mounts alone hold it, without Landlock".into()),
-            Guarantee::PrivilegesDropped => {
-                Given::Partly("the system call filter is the engine's, and lets more pass than ours".into())
+            Guarantee::WritesLockedTwice => Enforcement::Not("mounts alone hold it, without Landlock".into()),
+            Guarantee::PrivilegesDropped => Enforcement::Partly(
+                "the system call filter is the engine's, and lets more pass than ours".into(),
+            ),
+            Guarantee::EnvironmentClean => Enforcement::Partly("what the image sets is there as well".into()),
+            Guarantee::TreeKilled => Enforcement::Partly(
+                "the container lives on when this program is killed before its end".into(),
+            ),
+            Guarantee::TmpLimited => {
+                Enforcement::Partly("their size is limited, and their number is not".into())
             }
-            Guarantee::EnvironmentClean => Given::Partly("what the image sets is there as well".into()),
-            Guarantee::TreeKilled => {
-                Given::Partly("the container lives on when this program is killed before its end".into())
-            }
-            Guarantee::TmpLimited => Given::Partly("their size is limited, and their number is not".into()),
-            _ => Given::Fully,
+            _ => Enforcement::Fully,
         }
     }
 
@@ -61,15 +65,15 @@ impl Oci {
     pub fn run(
         &self,
         confinement: &Confinement,
-        command: &Command,
+        command: &CommandSpec,
         run_as: RunAs,
-    ) -> Result<Outcome, LaunchError> {
+    ) -> Result<CommandOutcome, LaunchError> {
         let identity = identity(run_as)?;
         if !confinement.files.copied.is_empty() {
             return Err(LaunchError::NoCopies("in a container, whose engine mounts none"));
         }
         confinement.held_against(|guarantee| self.given(confinement, guarantee))?;
-        let (confinement, tripwire) = looked::once(confinement, None)?;
+        let (confinement, tripwire) = scan::once(confinement, None)?;
         let confinement = &confinement;
         let mut random = [0u8; 8];
         getrandom::fill(&mut random)
@@ -92,16 +96,16 @@ impl Oci {
     fn attend(
         &self,
         engine: &mut Child,
-        mut streams: Streams,
+        mut streams: CommandStreams,
         name: &str,
         confinement: &Confinement,
         began: Instant,
         tripwire: Tripwire,
-    ) -> Result<Outcome, LaunchError> {
+    ) -> Result<CommandOutcome, LaunchError> {
         let id = i32::try_from(engine.id()).ok().and_then(Pid::from_raw).ok_or(LaunchError::Garbled)?;
         let pidfd = pidfd_open(id, PidfdFlags::empty()).map_err(ours("watching the container engine"))?;
         let deadline = began.checked_add(confinement.limits.wall);
-        let mut guard = Guard::new(tripwire);
+        let mut guard = TripwireGuard::new(tripwire);
         let in_time = loop {
             let until = deadline.map_or(guard.next(), |deadline| deadline.min(guard.next()));
             if streams.carry(pidfd.as_fd(), Some(until))? {
@@ -119,23 +123,23 @@ impl Oci {
         let code = engine.wait().map_err(ours("waiting for the container engine"))?.code();
         let [stdout, stderr] = streams.printed();
         let status = match code {
-            _ if !in_time => Status::Signalled(9),
+            _ if !in_time => CommandStatus::Signalled(9),
             Some(ENGINE_FAILED) => {
                 let said = String::from_utf8_lossy(&stderr.bytes).trim().to_owned();
                 return Err(LaunchError::Oci { said });
             }
-            Some(NOT_RUNNABLE) => Status::NotStarted(13),
-            Some(NOT_FOUND) => Status::NotStarted(2),
+            Some(NOT_RUNNABLE) => CommandStatus::NotStarted(13),
+            Some(NOT_FOUND) => CommandStatus::NotStarted(2),
             // As shells tell it; a command that returns such a number itself cannot be told from one.
-            Some(code) if code > SIGNALLED => Status::Signalled(code - SIGNALLED),
-            Some(code) => Status::Exited(code),
+            Some(code) if code > SIGNALLED => CommandStatus::Signalled(code - SIGNALLED),
+            Some(code) => CommandStatus::Exited(code),
             None => return Err(LaunchError::Garbled),
         };
-        let ended_by = if in_time { None } else { Some(Limit::Wall) };
-        let reached = if stdout.dropped + stderr.dropped > 0 { vec![Limit::Output] } else { Vec::new() };
+        let ended_by = if in_time { None } else { Some(LimitKind::Wall) };
+        let reached = if stdout.dropped + stderr.dropped > 0 { vec![LimitKind::Output] } else { Vec::new() };
         let planted = guard.end()?;
-        let (wall, cpu, network) = (began.elapsed(), Duration::ZERO, Reached::default());
-        Ok(Outcome {
+        let (wall, cpu, network) = (began.elapsed(), Duration::ZERO, NetworkReport::default());
+        Ok(CommandOutcome {
             status,
             ended_by,
             reached,
@@ -168,9 +172,9 @@ impl Oci {
         &self,
         name: &str,
         confinement: &Confinement,
-        command: &Command,
-        identity: Identity,
-        host: &impl Host,
+        command: &CommandSpec,
+        identity: UserIdentity,
+        host: &impl HostInfo,
     ) -> Result<Vec<OsString>, PlanError> {
         if command.argv.first().is_none_or(|program| program.is_empty()) {
             return Err(PlanError::Empty);
@@ -225,14 +229,19 @@ fn rootless() -> bool {
     !rustix::process::geteuid().is_root()
 }
 
-fn streams(engine: &mut Child, command: &Command, kept_max: u64) -> Result<Streams, LaunchError> {
+fn streams(engine: &mut Child, command: &CommandSpec, kept_max: u64) -> Result<CommandStreams, LaunchError> {
     let ends = (engine.stdin.take(), engine.stdout.take(), engine.stderr.take());
     let (Some(stdin), Some(stdout), Some(stderr)) = ends else { return Err(LaunchError::Garbled) };
-    Streams::new(Some(stdin.into()), &command.stdin, [Some(stdout.into()), Some(stderr.into())], kept_max)
+    CommandStreams::new(
+        Some(stdin.into()),
+        &command.stdin,
+        [Some(stdout.into()), Some(stderr.into())],
+        kept_max,
+    )
 }
 
 /// What is mounted, from the outside in: what can be read, what can be written, and in it what is held or hidden.
-fn mounts(confinement: &Confinement, host: &impl Host) -> Result<Vec<String>, PlanError> {
+fn mounts(confinement: &Confinement, host: &impl HostInfo) -> Result<Vec<String>, PlanError> {
     let files = &confinement.files;
     let mut mounts: BTreeMap<&Path, String> = BTreeMap::new();
     let bind = |source: &Path, target: &Path, readonly: &str| -> Result<String, PlanError> {
@@ -261,10 +270,10 @@ fn mounts(confinement: &Confinement, host: &impl Host) -> Result<Vec<String>, Pl
     for path in hidden {
         let mask = match host.kind(path) {
             None => continue,
-            Some(Kind::Directory) => {
+            Some(PathKind::Directory) => {
                 format!("type=tmpfs,target={},tmpfs-size=4096,tmpfs-mode=0000", told(path)?)
             }
-            Some(Kind::File | Kind::Link) => bind(Path::new("/dev/null"), path, ",readonly")?,
+            Some(PathKind::File | PathKind::Link) => bind(Path::new("/dev/null"), path, ",readonly")?,
         };
         mounts.insert(path, mask);
     }
@@ -285,18 +294,18 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::confinement::Files;
-    use crate::limits::Limits;
+    use crate::confinement::FileConfinement;
+    use crate::limits::ResourceLimits;
 
-    struct Told;
+    struct FakeOciHost;
 
-    impl Host for Told {
+    impl HostInfo for FakeOciHost {
         fn target(&self, _: &Path) -> Option<PathBuf> {
             None
         }
 
-        fn kind(&self, path: &Path) -> Option<Kind> {
-            Some(if path.ends_with(".env") { Kind::File } else { Kind::Directory })
+        fn kind(&self, path: &Path) -> Option<PathKind> {
+            Some(if path.ends_with(".env") { PathKind::File } else { PathKind::Directory })
         }
 
         fn landlock(&self) -> u32 {
@@ -307,18 +316,18 @@ mod tests {
     fn confinement() -> Confinement {
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect();
         Confinement {
-            files: Files {
+            files: FileConfinement {
                 cwd: "/h/ws".into(),
                 home: Some("/h".into()),
                 home_readable: paths(&["/h/.cargo"]),
                 writable: paths(&["/h/ws"]),
                 hidden: paths(&["/h/ws/.env", "/h/ws/keys", "/h/.ssh"]),
                 protected: paths(&["/h/ws/.git/hooks"]),
-                ..Files::default()
+                ..FileConfinement::default()
             },
             network: Network::Off,
             environment: BTreeMap::from([("LANG".into(), "C".into())]),
-            limits: Limits::default(),
+            limits: ResourceLimits::default(),
             waived: BTreeSet::new(),
             required: BTreeSet::new(),
         }
@@ -327,11 +336,15 @@ mod tests {
     // req: E2
     #[test]
     fn the_engine_is_told_everything_and_no_path_that_it_would_misread() {
-        let oci =
-            Oci { engine: "/usr/bin/docker".into(), options: vec!["--quiet".into()], image: "im".into() };
-        let command = Command { argv: vec!["sh".into(), "-c".into(), "true".into()], ..Command::default() };
-        let identity = Identity { uid: 7, gid: 8 };
-        let words = oci.arguments("n", &confinement(), &command, identity, &Told).unwrap();
+        let oci = OciEngine {
+            engine: "/usr/bin/docker".into(),
+            options: vec!["--quiet".into()],
+            image: "im".into(),
+        };
+        let command =
+            CommandSpec { argv: vec!["sh".into(), "-c".into(), "true".into()], ..CommandSpec::default() };
+        let identity = UserIdentity { uid: 7, gid: 8 };
+        let words = oci.arguments("n", &confinement(), &command, identity, &FakeOciHost).unwrap();
         let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
         for word in [
             "--network=none",
@@ -360,7 +373,7 @@ mod tests {
         assert_eq!(words.last_chunk(), Some(&["im", "sh", "-c", "true"]));
         let mut odd = confinement();
         odd.files.writable.push("/h/a,readonly=false".into());
-        let refused = oci.arguments("n", &odd, &command, identity, &Told);
+        let refused = oci.arguments("n", &odd, &command, identity, &FakeOciHost);
         assert!(matches!(refused, Err(PlanError::Unspeakable(_))), "{refused:?}");
         let refused = oci.run(&confinement(), &command, RunAs::User(identity)).unwrap_err().to_string();
         assert!(refused.contains("privileges-dropped") && refused.contains("tree-killed"), "{refused}");

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::uplink::Reached;
-use crate::limits::Limit;
-use crate::tripwire::Planted;
+use super::network_bridge::NetworkReport;
+use crate::limits::LimitKind;
+use crate::tripwire::PlantedFile;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum CommandStatus {
     /// It returned this.
     Exited(i32),
     /// This signal ended it.
@@ -49,7 +49,7 @@ fn name(signal: i32) -> Option<&'static str> {
     SIGNALS.iter().find(|(number, _)| *number == signal).map(|(_, name)| *name)
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for CommandStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             // A shell says so of a program that a signal ended; anything else can say it too.
@@ -68,7 +68,7 @@ impl fmt::Display for Status {
 
 /// What a command printed, as far as it was kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Printed {
+pub struct CapturedOutput {
     /// What was kept.
     pub bytes: Vec<u8>,
     /// How many more bytes there were.
@@ -77,27 +77,27 @@ pub struct Printed {
 
 /// What came of a command. By now nothing that it started is running.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct CommandOutcome {
     /// How it ended.
-    pub status: Status,
+    pub status: CommandStatus,
     /// The limit that ended it, where that is known.
-    pub ended_by: Option<Limit>,
+    pub ended_by: Option<LimitKind>,
     /// Limits that it ran into and that did not end it, where that is known.
-    pub reached: Vec<Limit>,
+    pub reached: Vec<LimitKind>,
     /// What was planted while it ran, to be run later by somebody else, and where it was put out of action.
-    pub planted: Vec<Planted>,
+    pub planted: Vec<PlantedFile>,
     /// What was put out of action before it ran: runs before it that were killed had planted it.
-    pub earlier: Vec<Planted>,
+    pub earlier: Vec<PlantedFile>,
     /// What it printed; where it was to be together, with what it printed as errors.
-    pub stdout: Printed,
+    pub stdout: CapturedOutput,
     /// What it printed as errors.
-    pub stderr: Printed,
+    pub stderr: CapturedOutput,
     /// Time on the clock.
     pub wall: Duration,
     /// Time on processors, of all its processes; without a cgroup of its own, of those that were waited for.
     pub cpu: Duration,
     /// What it wanted of a network that is served.
-    pub network: Reached,
+    pub network: NetworkReport,
     /// How often something wanted to go where no way leads, past what is served: a connection or a message to an address, by
     /// either protocol of the internet. `None` where it is not known: in a session or on the network of this machine, and of a
     /// command that was killed with everything around it. Only a number: the kernel does not say where.
@@ -116,14 +116,14 @@ mod tests {
     #[test]
     fn a_status_is_told_with_the_name_of_its_signal() {
         for (status, told) in [
-            (Status::Exited(0), "exit status 0"),
-            (Status::Exited(3), "exit status 3"),
-            (Status::Exited(128), "exit status 128"),
-            (Status::Exited(139), "exit status 139 (as after SIGSEGV)"),
-            (Status::Signalled(11), "ended by signal 11 (SIGSEGV)"),
-            (Status::Signalled(15), "ended by signal 15 (SIGTERM)"),
-            (Status::Signalled(40), "ended by signal 40"),
-            (Status::NotStarted(2), "it could not be started (error 2)"),
+            (CommandStatus::Exited(0), "exit status 0"),
+            (CommandStatus::Exited(3), "exit status 3"),
+            (CommandStatus::Exited(128), "exit status 128"),
+            (CommandStatus::Exited(139), "exit status 139 (as after SIGSEGV)"),
+            (CommandStatus::Signalled(11), "ended by signal 11 (SIGSEGV)"),
+            (CommandStatus::Signalled(15), "ended by signal 15 (SIGTERM)"),
+            (CommandStatus::Signalled(40), "ended by signal 40"),
+            (CommandStatus::NotStarted(2), "it could not be started (error 2)"),
         ] {
             assert_eq!(status.to_string(), told);
         }

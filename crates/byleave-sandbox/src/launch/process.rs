@@ -8,12 +8,12 @@ use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Signal, pidfd_send_signal};
 
 use super::{LaunchError, RunAs, ours};
-use crate::cgroup::Group;
-use crate::sys::{self, Stage};
+use crate::cgroup::CommandCgroup;
+use crate::clone3::{self, SpawnStage};
 
 /// The first process inside, by its descriptor.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct InitProcess {
     pub(super) pidfd: OwnedFd,
     /// Whether it is our child, and leaves something to be waited for.
     pub(super) child: bool,
@@ -21,7 +21,7 @@ pub(super) struct Process {
     pub(super) leash: Option<OwnedFd>,
 }
 
-impl Process {
+impl InitProcess {
     /// Ends it, and with it everything that it started. That it has ended already is no error.
     pub(super) fn kill(&self) -> Result<(), LaunchError> {
         kill(self.pidfd.as_fd(), self.leash.as_ref())
@@ -50,7 +50,7 @@ impl Process {
             return self.wait();
         }
         let error = io::Error::from_raw_os_error;
-        sys::reap(&self.pidfd).map_err(|errno| ours("waiting for the sandbox")(error(errno)))
+        clone3::reap(&self.pidfd).map_err(|errno| ours("waiting for the sandbox")(error(errno)))
     }
 }
 
@@ -89,35 +89,37 @@ pub(super) fn spawn(
     descriptors: [BorrowedFd<'_>; 5],
     network_apart: bool,
     run_as: RunAs,
-    group: Option<&Group>,
+    group: Option<&CommandCgroup>,
 ) -> Result<OwnedFd, LaunchError> {
     let group = group.map(AsFd::as_fd);
-    spawn_as(run_as, || sys::spawn(program, descriptors, network_apart, group))
+    spawn_as(run_as, || clone3::spawn(program, descriptors, network_apart, group))
 }
 
 /// Starts something as this user.
 pub(super) fn spawn_as(
     run_as: RunAs,
-    spawn: impl FnOnce() -> Result<OwnedFd, (Stage, i32)> + Send,
+    spawn: impl FnOnce() -> Result<OwnedFd, (SpawnStage, i32)> + Send,
 ) -> Result<OwnedFd, LaunchError> {
     let spawned = match run_as {
         RunAs::Caller => spawn(),
         // The kernel keeps the user of each thread by itself.
         RunAs::User(identity) => std::thread::scope(|scope| {
             let thread = scope.spawn(move || {
-                sys::change_thread_user(identity).map_err(|errno| (Stage::Capabilities, errno))?;
+                clone3::change_thread_user(identity).map_err(|errno| (SpawnStage::Capabilities, errno))?;
                 spawn()
             });
-            thread.join().unwrap_or(Err((Stage::Clone, 11)))
+            thread.join().unwrap_or(Err((SpawnStage::Clone, 11)))
         }),
     };
     spawned.map_err(|(stage, errno)| {
         let error = io::Error::from_raw_os_error(errno);
         match stage {
-            Stage::Clone => LaunchError::Namespaces(error),
-            Stage::Capabilities => LaunchError::Child { doing: "taking its user and its powers", error },
-            Stage::Descriptors => LaunchError::Child { doing: "putting its descriptors in place", error },
-            Stage::Exec => LaunchError::Child { doing: "running the first process inside", error },
+            SpawnStage::Clone => LaunchError::Namespaces(error),
+            SpawnStage::Capabilities => LaunchError::Child { doing: "taking its user and its powers", error },
+            SpawnStage::Descriptors => {
+                LaunchError::Child { doing: "putting its descriptors in place", error }
+            }
+            SpawnStage::Exec => LaunchError::Child { doing: "running the first process inside", error },
         }
     })
 }

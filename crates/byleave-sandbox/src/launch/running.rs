@@ -5,45 +5,45 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::inside::{self, Ended, Heard};
-use super::process::{Process, Stopper};
-use super::scratch::Scratch;
-use super::streams::Streams;
-use super::uplink::Joined;
-use super::watch::Watch;
-use super::{LaunchError, Outcome, Pipes, Status, ours};
-use crate::cgroup::{Account, Group};
+use super::init_report::{self, CommandEnd, InitMessage};
+use super::network_bridge::CommandNetwork;
+use super::process::{InitProcess, Stopper};
+use super::resource_monitor::ResourceMonitor;
+use super::streams::CommandStreams;
+use super::temp_dir::CommandTempDir;
+use super::{CommandOutcome, CommandStatus, LaunchError, Pipes, ours};
+use crate::cgroup::{CgroupUsage, CommandCgroup};
 use crate::confinement::Confinement;
-use crate::limits::{Limit, Limits};
-use crate::plan::Plan;
-use crate::tripwire::{Guard, Planted};
-use crate::wire::{Part, REPORT_TERMINAL};
+use crate::limits::{LimitKind, ResourceLimits};
+use crate::plan::LaunchPlan;
+use crate::plan_format::{PlanPart, REPORT_TERMINAL};
+use crate::tripwire::{PlantedFile, TripwireGuard};
 
 /// A command that is running. When this is dropped, the command and everything that it started end.
 #[derive(Debug)]
-pub struct Running {
-    pub(super) process: Process,
-    pub(super) group: Option<Group>,
+pub struct RunningCommand {
+    pub(super) process: InitProcess,
+    pub(super) group: Option<CommandCgroup>,
     pub(super) leash: OwnedFd,
-    pub(super) streams: Streams,
-    pub(super) plan: Plan,
-    pub(super) clock: Clock,
-    pub(super) guard: Guard,
+    pub(super) streams: CommandStreams,
+    pub(super) plan: LaunchPlan,
+    pub(super) clock: RunClock,
+    pub(super) guard: TripwireGuard,
     /// Ends after the processes: what they leave waiting is theirs alone.
-    pub(super) joined: Option<Joined>,
+    pub(super) joined: Option<CommandNetwork>,
     pub(super) over: bool,
     /// Gone when the command is.
-    pub(super) scratch: Option<Scratch>,
+    pub(super) scratch: Option<CommandTempDir>,
 }
 
-impl Running {
+impl RunningCommand {
     /// Takes the terminal that was made inside, where one was asked for.
     pub(super) fn with_terminal(mut self) -> Result<Self, LaunchError> {
         if self.plan.terminal.is_none() {
             return Ok(self);
         }
-        match inside::heard(&self.leash, &self.plan)? {
-            Some(Heard { words: [REPORT_TERMINAL, ..], descriptor: Some(terminal), .. }) => {
+        match init_report::heard(&self.leash, &self.plan)? {
+            Some(InitMessage { words: [REPORT_TERMINAL, ..], descriptor: Some(terminal), .. }) => {
                 self.streams.terminal(terminal)?;
             }
             Some(_) => return Err(LaunchError::Garbled),
@@ -64,7 +64,7 @@ impl Running {
     }
 
     /// Passes on what the command prints, as it comes, instead of keeping it: none of it is then in the outcome, and no limit holds
-    /// for it. It is called by the thread that waits in [`Running::finish`], and the command stands still as long as it takes.
+    /// for it. It is called by the thread that waits in [`RunningCommand::finish`], and the command stands still as long as it takes.
     /// Of two pipes, what is read first comes first.
     pub fn pass_on(&mut self, to: impl FnMut(&[u8]) + Send + Sync + 'static) {
         self.streams.pass_on(Box::new(to));
@@ -76,14 +76,14 @@ impl Running {
     }
 
     /// Tells of what the command plants, when it is found and put out of action, instead of keeping it: none of it is then in the
-    /// outcome. It is called by the thread that waits in [`Running::finish`].
-    pub fn tell_planted(&mut self, to: impl FnMut(&[Planted]) + Send + Sync + 'static) {
+    /// outcome. It is called by the thread that waits in [`RunningCommand::finish`].
+    pub fn tell_planted(&mut self, to: impl FnMut(&[PlantedFile]) + Send + Sync + 'static) {
         self.guard.tell(Box::new(to));
     }
 
     /// Waits until the command and everything that it started have ended, or the time is over. Meanwhile it is looked for what the
     /// command plants; where that cannot be done, the command is ended and this is an error.
-    pub fn finish(mut self) -> Result<Outcome, LaunchError> {
+    pub fn finish(mut self) -> Result<CommandOutcome, LaunchError> {
         let killed_for = self.carry()?;
         if killed_for.is_some() {
             self.kill()?;
@@ -93,34 +93,37 @@ impl Running {
         self.over = true;
         let planted = self.guard.end()?;
         let wall = self.clock.began.elapsed();
-        let network = self.joined.take().map(Joined::close).unwrap_or_default();
-        let account = self.group.take().map(Group::end).transpose().map_err(ours("ending a cgroup"))?;
-        let Ended { status, cpu: waited_cpu, survivors, unrouted } =
-            inside::reports(&self.leash, &self.plan)?.unwrap_or_else(|| {
+        let network = self.joined.take().map(CommandNetwork::close).unwrap_or_default();
+        let account =
+            self.group.take().map(CommandCgroup::end).transpose().map_err(ours("ending a cgroup"))?;
+        let CommandEnd { status, cpu: waited_cpu, survivors, unrouted } =
+            init_report::reports(&self.leash, &self.plan)?.unwrap_or_else(|| {
                 // Killed, by us or by somebody who may: the first process had no time to say so.
-                let status = Status::Signalled(Signal::KILL.as_raw());
-                Ended { status, cpu: Duration::ZERO, survivors: 0, unrouted: None }
+                let status = CommandStatus::Signalled(Signal::KILL.as_raw());
+                CommandEnd { status, cpu: Duration::ZERO, survivors: 0, unrouted: None }
             });
-        let has_own_network = self.plan.network_apart && self.plan.part == Part::Whole;
+        let has_own_network = self.plan.network_apart && self.plan.part == PlanPart::Whole;
         let unrouted = unrouted.filter(|_| has_own_network);
-        let Account { memory, pids, cpu } =
-            account.unwrap_or(Account { cpu: waited_cpu, ..Account::default() });
+        let CgroupUsage { memory, pids, cpu } =
+            account.unwrap_or(CgroupUsage { cpu: waited_cpu, ..CgroupUsage::default() });
         let cpu = cpu.max(self.clock.watch.cpu_used());
         let ended_by = match status {
             _ if killed_for.is_some() => killed_for,
-            _ if memory => Some(Limit::Memory),
+            _ if memory => Some(LimitKind::Memory),
             // Anybody can send that signal.
-            Status::Signalled(signal) if signal == Signal::XCPU.as_raw() && cpu >= self.clock.limits.cpu => {
-                Some(Limit::Cpu)
+            CommandStatus::Signalled(signal)
+                if signal == Signal::XCPU.as_raw() && cpu >= self.clock.limits.cpu =>
+            {
+                Some(LimitKind::Cpu)
             }
             _ => None,
         };
         let [stdout, stderr] = self.streams.printed();
         let told = |is_reached: bool, limit| is_reached.then_some(limit).into_iter();
         let grew = self.clock.watch.grew().filter(|limit| killed_for != Some(*limit));
-        let reached = told(pids, Limit::Pids).chain(grew);
-        let reached = reached.chain(told(stdout.dropped + stderr.dropped > 0, Limit::Output)).collect();
-        Ok(Outcome {
+        let reached = told(pids, LimitKind::Pids).chain(grew);
+        let reached = reached.chain(told(stdout.dropped + stderr.dropped > 0, LimitKind::Output)).collect();
+        Ok(CommandOutcome {
             status,
             ended_by,
             reached,
@@ -137,7 +140,7 @@ impl Running {
     }
 
     /// Carries what goes in and comes out until everything has ended, or a limit has been passed: which.
-    fn carry(&mut self) -> Result<Option<Limit>, LaunchError> {
+    fn carry(&mut self) -> Result<Option<LimitKind>, LaunchError> {
         let deadline = self.clock.began.checked_add(self.clock.limits.wall);
         loop {
             let next = self.clock.watch.next().min(self.guard.next());
@@ -146,7 +149,7 @@ impl Running {
                 return Ok(None);
             }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                return Ok(Some(Limit::Wall));
+                return Ok(Some(LimitKind::Wall));
             }
             let passed = self.clock.watch.look(self.process.pidfd.as_fd(), self.group.as_ref());
             if passed.is_some() {
@@ -164,7 +167,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         // Best effort, and not the only one: the leash goes with this as well.
         if !self.over && self.kill().is_ok() {
@@ -172,21 +175,21 @@ impl Drop for Running {
             // Nobody is left to be told.
             self.guard.end().unwrap_or_default();
         }
-        self.joined.take().map(Joined::close);
+        self.joined.take().map(CommandNetwork::close);
     }
 }
 
 /// When a command began, and what it may use up from there.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(super) struct RunClock {
     began: Instant,
-    limits: Limits,
-    pub(super) watch: Watch,
+    limits: ResourceLimits,
+    pub(super) watch: ResourceMonitor,
 }
 
-impl Clock {
+impl RunClock {
     pub(super) fn start(confinement: &Confinement) -> Self {
         let (limits, began) = (confinement.limits, Instant::now());
-        Self { began, limits, watch: Watch::new(&limits, &confinement.files, began) }
+        Self { began, limits, watch: ResourceMonitor::new(&limits, &confinement.files, began) }
     }
 }

@@ -18,94 +18,94 @@ use std::time::{Duration, SystemTime};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
-use super::ends::{Ends, leash, null};
-use super::process::{Process, spawn};
-use super::running::{Clock, Running};
-use super::uplink::{self, Joined};
+use super::network_bridge::{self, CommandNetwork};
+use super::process::{InitProcess, spawn};
+use super::running::{RunClock, RunningCommand};
+use super::stdio::{ChildStdio, leash, null};
 use super::{
-    LaunchError, RunAs, ThisHost, Unserved, Uplink, carried, given_as, group, has_groups, identity, inside,
-    looked, ours,
+    LaunchError, NetworkBridge, NetworkServeError, RunAs, ThisHost, embedded_init, given_as, group,
+    has_groups, identity, init_report, ours, scan,
 };
-use crate::cgroup::Group;
+use crate::cgroup::CommandCgroup;
 use crate::confinement::Confinement;
-use crate::index::{AnyIndex, Index, Marked};
-use crate::net::doors::{Doors, Pass};
-use crate::net::policy::Door;
-use crate::net::serve::Serving;
-use crate::net::transparent::Names;
-use crate::plan::{Command, Plan, Wiring};
+use crate::net::egress::Egress;
+use crate::net::proxy_server::ProxyServer;
+use crate::net::session_router::{ProxyToken, SessionRouter};
+use crate::net::transparent_proxy::NameAddressMap;
+use crate::plan::{CommandSpec, LaunchPlan, NetworkPlan};
+use crate::plan_format::REPORT_READY;
 use crate::tripwire::Tripwire;
-use crate::wire::REPORT_READY;
+use crate::workspace_index::{DirectoryIndex, DynDirectoryIndex, ProtectedPaths};
 
 /// A place for many commands. When it is dropped, they all end.
 #[derive(Debug)]
-pub struct Session {
+pub struct SandboxSession {
     confinement: Confinement,
     run_as: RunAs,
     parked: u32,
-    network: Option<Shared>,
-    index: Arc<Mutex<AnyIndex>>,
-    place: Mutex<Place>,
+    network: Option<SessionNetwork>,
+    index: Arc<Mutex<DynDirectoryIndex>>,
+    place: Mutex<SessionProcess>,
 }
 
 /// The network of a session: what outlives its place.
 #[derive(Debug)]
-struct Shared {
-    uplink: Uplink,
-    wiring: Wiring,
-    doors: Arc<Doors>,
-    names: Arc<Names>,
+struct SessionNetwork {
+    uplink: NetworkBridge,
+    wiring: NetworkPlan,
+    doors: Arc<SessionRouter>,
+    names: Arc<NameAddressMap>,
 }
 
-impl Shared {
+impl SessionNetwork {
     /// Where the network of a confinement is to be served.
-    fn for_confinement(confinement: &Confinement, uplink: Uplink) -> Option<Self> {
-        uplink::is_served(confinement).then(|| {
+    fn for_confinement(confinement: &Confinement, uplink: NetworkBridge) -> Option<Self> {
+        network_bridge::is_served(confinement).then(|| {
             let (wiring, names) = (uplink.wiring(), Arc::default());
-            Self { uplink, wiring, doors: Doors::in_turn(), names }
+            Self { uplink, wiring, doors: SessionRouter::in_turn(), names }
         })
     }
 }
 
 /// The first process of a session, which starts those of its commands.
 #[derive(Debug)]
-struct Place {
-    process: Process,
+struct SessionProcess {
+    process: InitProcess,
     requests: OwnedFd,
     orders: OwnedFd,
     /// The cgroups that processes wait ready in, by the number of their order; without one where there are none.
-    ready: BTreeMap<u64, Option<Group>>,
+    ready: BTreeMap<u64, Option<CommandCgroup>>,
     ordered: u64,
     /// What its commands may touch, with what was marked when it was made.
     confinement: Confinement,
-    marked: Arc<Marked>,
-    covered: Vec<Option<Covered>>,
+    marked: Arc<ProtectedPaths>,
+    covered: Vec<Option<InodeIdentity>>,
     /// What every command has in common.
-    plan: Plan,
+    plan: LaunchPlan,
     /// Where its network is served: what serves it, and by what.
-    serving: Option<(Serving, Uplink)>,
+    serving: Option<(ProxyServer, NetworkBridge)>,
 }
 
-impl Session {
+impl SandboxSession {
     /// Makes the place. So many first processes of commands wait ready in it; with none, each is started when it is asked for.
-    /// One whose network is to be served is refused: see [`Session::open_through`]. So is one with copies, which are for a single
+    /// One whose network is to be served is refused: see [`SandboxSession::open_through`]. So is one with copies, which are for a single
     /// command: see [`start`](super::start).
     pub fn open(confinement: Confinement, run_as: RunAs, parked: u32) -> Result<Self, LaunchError> {
-        if uplink::is_served(&confinement) {
-            return Err(Unserved::NoUplink.into());
+        if network_bridge::is_served(&confinement) {
+            return Err(NetworkServeError::NoUplink.into());
         }
         Self::open_with(confinement, run_as, parked, None)
     }
 
-    /// Makes the place, as [`Session::open`] does. Where its network is [`Network::Proxied`](crate::confinement::Network), this
+    /// Makes the place, as [`SandboxSession::open`] does. Where its network is [`Network::Proxied`](crate::confinement::Network), this
     /// serves it, and each command leads through a door of its own; its commands share one loopback.
     pub fn open_through(
         confinement: Confinement,
         run_as: RunAs,
         parked: u32,
-        uplink: Uplink,
+        uplink: NetworkBridge,
     ) -> Result<Self, LaunchError> {
-        let shared = Shared::for_confinement(&confinement, uplink);
+        let shared = SessionNetwork::for_confinement(&confinement, uplink);
         Self::open_with(confinement, run_as, parked, shared)
     }
 
@@ -113,57 +113,63 @@ impl Session {
         confinement: Confinement,
         run_as: RunAs,
         parked: u32,
-        network: Option<Shared>,
+        network: Option<SessionNetwork>,
     ) -> Result<Self, LaunchError> {
         if !confinement.files.copied.is_empty() {
             return Err(LaunchError::NoCopies("in a session, whose commands share a place"));
         }
         confinement.held_against(|guarantee| given_as(run_as, guarantee))?;
-        let mut index = looked::index(&confinement.files, Index::new);
-        let place = Place::new(&confinement, index.marked()?, run_as, parked, network.as_ref())?;
+        let mut index = scan::index(&confinement.files, DirectoryIndex::new);
+        let place = SessionProcess::new(&confinement, index.marked()?, run_as, parked, network.as_ref())?;
         let (index, place) = (Arc::new(Mutex::new(index)), Mutex::new(place));
         Ok(Self { confinement, run_as, parked, network, index, place })
     }
 
-    /// Starts a command in it. Refused where the session's network is served: see [`Session::start_through`].
+    /// Starts a command in it. Refused where the session's network is served: see [`SandboxSession::start_through`].
     ///
     /// What a command leaves running in the background ends with it. A server that is to be there for the next commands is
     /// started as a command of its own, and reached over the loopback until it is dropped or stopped; what it prints is taken
-    /// by [`Running::finish`], which a thread of its own should wait in, or it stands still once its pipe is full.
-    pub fn start(&self, command: &Command) -> Result<Running, LaunchError> {
+    /// by [`RunningCommand::finish`], which a thread of its own should wait in, or it stands still once its pipe is full.
+    pub fn start(&self, command: &CommandSpec) -> Result<RunningCommand, LaunchError> {
         match self.network {
-            Some(_) => Err(Unserved::NoUplink.into()),
+            Some(_) => Err(NetworkServeError::NoUplink.into()),
             None => self.begin(command, None),
         }
     }
 
     /// Starts a command in it, whose network leads through this door. Where the session's network is not served, the door
     /// stays shut.
-    pub fn start_through(&self, command: &Command, door: Door) -> Result<Running, LaunchError> {
+    pub fn start_through(&self, command: &CommandSpec, door: Egress) -> Result<RunningCommand, LaunchError> {
         let Some(shared) = &self.network else { return self.begin(command, None) };
         shared.uplink.suits(&door)?;
-        let pass = shared.doors.open(door).map_err(Unserved::from)?;
-        let variables = shared.wiring.variables(&pass.proxy_url(uplink::proxy_at()));
+        let pass = shared.doors.open(door).map_err(NetworkServeError::from)?;
+        let variables = shared.wiring.variables(&pass.proxy_url(network_bridge::proxy_at()));
         self.begin(command, Some((pass, variables)))
     }
 
     fn begin(
         &self,
-        command: &Command,
-        network: Option<(Pass, Vec<(&'static str, String)>)>,
-    ) -> Result<Running, LaunchError> {
+        command: &CommandSpec,
+        network: Option<(ProxyToken, Vec<(&'static str, String)>)>,
+    ) -> Result<RunningCommand, LaunchError> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         let marked = self.index.lock().unwrap_or_else(PoisonError::into_inner).marked()?;
         if marked != place.marked || covered(&place.confinement) != place.covered {
-            *place = Place::new(&self.confinement, marked, self.run_as, self.parked, self.network.as_ref())?;
+            *place = SessionProcess::new(
+                &self.confinement,
+                marked,
+                self.run_as,
+                self.parked,
+                self.network.as_ref(),
+            )?;
         }
         let tripwire = Tripwire::on(&self.index)?;
         let mut plan = place.plan.with_command(&self.confinement, command)?;
         if let Some((_, variables)) = &network {
             plan = plan.with_variables(variables)?;
         }
-        let ends = Ends::new(&plan, command, self.confinement.limits.output)?;
-        let clock = Clock::start(&self.confinement);
+        let ends = ChildStdio::new(&plan, command, self.confinement.limits.output)?;
+        let clock = RunClock::start(&self.confinement);
         let (pidfd, group) = if self.parked == 0 {
             let group = group(self.run_as, &self.confinement.limits)?;
             (place.request(&ends, group.as_ref(), &plan)?.0, group)
@@ -174,18 +180,18 @@ impl Session {
             (pidfd, group)
         };
         drop(place);
-        let process = Process { pidfd, child: false, leash: None };
+        let process = InitProcess { pidfd, child: false, leash: None };
         let mut running = ends.running(process, group, plan, clock, tripwire);
-        running.joined = network.map(|(pass, _)| Joined::Shared(pass));
+        running.joined = network.map(|(pass, _)| CommandNetwork::Shared(pass));
         running.with_terminal()
     }
 }
 
 /// Something by its device, its number, and when it was made: a number is given to the next one as soon as it is free.
-type Covered = (u64, u64, Option<SystemTime>);
+type InodeIdentity = (u64, u64, Option<SystemTime>);
 
 /// What the masks and protections cover, each by its own identity.
-fn covered(confinement: &Confinement) -> Vec<Option<Covered>> {
+fn covered(confinement: &Confinement) -> Vec<Option<InodeIdentity>> {
     // A file system that does not know when something was made knows when it was changed; that is at least as often.
     let changed = |found: &Metadata| {
         let since = Duration::new(found.ctime().try_into().ok()?, found.ctime_nsec().try_into().ok()?);
@@ -203,34 +209,34 @@ fn covered(confinement: &Confinement) -> Vec<Option<Covered>> {
     files.hidden.iter().chain(&files.protected).map(one).chain(files.writable.iter().map(place)).collect()
 }
 
-impl Place {
+impl SessionProcess {
     fn new(
         confinement: &Confinement,
-        marked: Arc<Marked>,
+        marked: Arc<ProtectedPaths>,
         run_as: RunAs,
         parked: u32,
-        network: Option<&Shared>,
+        network: Option<&SessionNetwork>,
     ) -> Result<Self, LaunchError> {
-        let confinement = looked::with_marked(confinement, &marked);
+        let confinement = scan::with_marked(confinement, &marked);
         let covered = covered(&confinement);
         // The command of this plan is never started.
-        let nothing = Command { argv: vec!["/".into()], ..Command::default() };
-        let mut plan = Plan::new(&confinement, &nothing, identity(run_as)?, &ThisHost)?;
+        let nothing = CommandSpec { argv: vec!["/".into()], ..CommandSpec::default() };
+        let mut plan = LaunchPlan::new(&confinement, &nothing, identity(run_as)?, &ThisHost)?;
         if let Some(shared) = network {
             plan = plan.with_wiring(&shared.wiring, &confinement.files, &ThisHost)?;
         }
         let plan = plan.for_session(parked)?;
         let plan = if has_groups(run_as) { plan.in_group() } else { plan };
-        let written = carried::sealed(c"byleave-plan", &plan.encode())?;
+        let written = embedded_init::sealed(c"byleave-plan", &plan.encode())?;
         let (requests, inner) = leash()?;
         let null = null()?;
         let (orders, taken) = leash()?;
         let given = [taken.as_fd(), null.as_fd(), null.as_fd(), written.as_fd(), inner.as_fd()];
         // In no cgroup of its own: it is ours, as small as it ever will be, and outlives every command.
-        let pidfd = spawn(carried::program()?, given, plan.network_apart, run_as, None)?;
+        let pidfd = spawn(embedded_init::program()?, given, plan.network_apart, run_as, None)?;
         drop((inner, taken));
         let common = plan.clone().for_command();
-        let process = Process { pidfd, child: true, leash: None };
+        let process = InitProcess { pidfd, child: true, leash: None };
         let mut place = Self {
             process,
             requests,
@@ -243,7 +249,7 @@ impl Place {
             plan: common,
             serving: None,
         };
-        if let Some(Shared { uplink, doors, names, .. }) = network {
+        if let Some(SessionNetwork { uplink, doors, names, .. }) = network {
             let serving = uplink.join(&place.requests, &plan, names, Arc::clone(doors))?;
             place.serving = Some((serving, uplink.clone()));
         }
@@ -266,9 +272,9 @@ impl Place {
     /// Asks for a command: its first process, and the number by which that was ordered, if it was.
     fn request(
         &self,
-        ends: &Ends,
-        group: Option<&Group>,
-        plan: &Plan,
+        ends: &ChildStdio,
+        group: Option<&CommandCgroup>,
+        plan: &LaunchPlan,
     ) -> Result<(OwnedFd, u64), LaunchError> {
         let mut descriptors = ends.given().to_vec();
         descriptors.extend(group.map(AsFd::as_fd));
@@ -278,8 +284,8 @@ impl Place {
     }
 
     /// The answer of a first process: a descriptor if there is one, and the number of its order.
-    fn answered(&self, plan: &Plan) -> Result<(Option<OwnedFd>, u64), LaunchError> {
-        match inside::heard(&self.requests, plan)? {
+    fn answered(&self, plan: &LaunchPlan) -> Result<(Option<OwnedFd>, u64), LaunchError> {
+        match init_report::heard(&self.requests, plan)? {
             Some(heard) if heard.words.first() == Some(&REPORT_READY) => Ok((heard.descriptor, heard.number)),
             Some(_) => Err(LaunchError::Garbled),
             None => Err(LaunchError::Silent),
@@ -299,7 +305,7 @@ fn send(to: &OwnedFd, number: u64, descriptors: &[BorrowedFd<'_>]) -> Result<(),
         .map_err(ours("asking the session for a command"))
 }
 
-impl Drop for Place {
+impl Drop for SessionProcess {
     fn drop(&mut self) {
         // Best effort, and not the only one: its leash goes with this as well.
         if self.process.kill().is_ok() {

@@ -10,29 +10,29 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::termios::isatty;
 
-use super::{LaunchError, Printed, ours};
+use super::{CapturedOutput, LaunchError, ours};
 
 /// The ends of a command's standard streams that are ours.
 #[derive(Debug)]
-pub(super) struct Streams {
+pub(super) struct CommandStreams {
     input: Option<(OwnedFd, Vec<u8>)>,
     /// What is typed into a terminal that has not come yet.
     to_type: Vec<u8>,
-    outputs: [Output; 2],
+    outputs: [OutputStream; 2],
     /// How much may still be kept, of both together.
     left: u64,
     /// Those that the caller carries.
     pipes: Option<Pipes>,
     /// To whom everything goes that comes out, instead of being kept.
-    pass_on: Option<PassOn>,
+    pass_on: Option<OutputForwarder>,
 }
 
 /// Who takes what a command prints.
-pub(super) type Taker = Box<dyn FnMut(&[u8]) + Send + Sync>;
+pub(super) type OutputSink = Box<dyn FnMut(&[u8]) + Send + Sync>;
 
-struct PassOn(Taker);
+struct OutputForwarder(OutputSink);
 
-impl fmt::Debug for PassOn {
+impl fmt::Debug for OutputForwarder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PassOn")
     }
@@ -50,16 +50,16 @@ pub struct Pipes {
 }
 
 #[derive(Debug)]
-struct Output {
+struct OutputStream {
     from: Option<OwnedFd>,
-    printed: Printed,
+    printed: CapturedOutput,
     /// A terminal that nobody inside has open, for now. It is kept: closing it would end the command.
     hung: bool,
 }
 
-impl Output {
+impl OutputStream {
     fn new(from: Option<OwnedFd>) -> Self {
-        Self { from, printed: Printed::default(), hung: false }
+        Self { from, printed: CapturedOutput::default(), hung: false }
     }
 }
 
@@ -68,7 +68,7 @@ const READS_AFTER_END: usize = 256;
 /// How soon to look again at a terminal that nobody has open: the kernel does not tell when somebody does.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-impl Streams {
+impl CommandStreams {
     pub(super) fn new(
         to_input: Option<OwnedFd>,
         input: &[u8],
@@ -80,13 +80,13 @@ impl Streams {
         }
         let bytes = reversed(input);
         let input = to_input.filter(|_| !bytes.is_empty()).map(|to| (to, bytes));
-        let outputs = from.map(Output::new);
+        let outputs = from.map(OutputStream::new);
         Ok(Self { input, to_type: Vec::new(), outputs, left: kept_max, pipes: None, pass_on: None })
     }
 
     /// Those that somebody else carries.
     pub(super) fn for_caller(stdin: OwnedFd, [stdout, stderr]: [OwnedFd; 2]) -> Self {
-        let outputs = [(); 2].map(|()| Output::new(None));
+        let outputs = [(); 2].map(|()| OutputStream::new(None));
         let pipes = Some(Pipes { stdin, stdout, stderr });
         Self { input: None, to_type: Vec::new(), outputs, left: 0, pipes, pass_on: None }
     }
@@ -97,8 +97,8 @@ impl Streams {
     }
 
     /// Has everything that comes out taken by this, as it comes.
-    pub(super) fn pass_on(&mut self, to: Taker) {
-        self.pass_on = Some(PassOn(to));
+    pub(super) fn pass_on(&mut self, to: OutputSink) {
+        self.pass_on = Some(OutputForwarder(to));
     }
 
     /// Those of a terminal, which is still to come.
@@ -106,7 +106,7 @@ impl Streams {
         const END: u8 = 4;
         // The end is one at the beginning of a line; within a line, the first one only sends it off.
         let ends: &[u8] = if matches!(input.last(), None | Some(b'\n')) { &[END] } else { &[END, END] };
-        let outputs = [(); 2].map(|()| Output::new(None));
+        let outputs = [(); 2].map(|()| OutputStream::new(None));
         let to_type = reversed(&[input, ends].concat());
         Self { input: None, to_type, outputs, left: kept_max, pipes: None, pass_on: None }
     }
@@ -150,10 +150,10 @@ impl Streams {
             let patience =
                 if hung { Some(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN))) } else { left };
             let ended = match self.wait(process, patience.and_then(|left| Timespec::try_from(left).ok()))? {
-                Waited::Nothing if !hung => continue,
-                Waited::Nothing => false,
-                Waited::Something => false,
-                Waited::Ended => true,
+                WaitResult::Nothing if !hung => continue,
+                WaitResult::Nothing => false,
+                WaitResult::Something => false,
+                WaitResult::Ended => true,
             };
             self.give()?;
             // When the last process has ended, all of it is there, and then the end; unless it has handed its output to another
@@ -168,19 +168,19 @@ impl Streams {
         }
     }
 
-    fn wait(&self, process: BorrowedFd<'_>, left: Option<Timespec>) -> Result<Waited, LaunchError> {
+    fn wait(&self, process: BorrowedFd<'_>, left: Option<Timespec>) -> Result<WaitResult, LaunchError> {
         let mut polled = vec![PollFd::from_borrowed_fd(process, PollFlags::IN)];
         let outputs = self.outputs.iter().filter(|output| !output.hung);
         let outputs = outputs.filter_map(|output| output.from.as_ref());
         polled.extend(outputs.map(|from| PollFd::new(from, PollFlags::IN)));
         polled.extend(self.input.as_ref().map(|(to, _)| PollFd::new(to, PollFlags::OUT)));
         match poll(&mut polled, left.as_ref()) {
-            Ok(0) | Err(Errno::INTR) => return Ok(Waited::Nothing),
+            Ok(0) | Err(Errno::INTR) => return Ok(WaitResult::Nothing),
             Ok(_) => {}
             Err(errno) => return Err(ours("waiting for the command")(errno)),
         }
         let ended = polled.first().is_some_and(|process| !process.revents().is_empty());
-        Ok(if ended { Waited::Ended } else { Waited::Something })
+        Ok(if ended { WaitResult::Ended } else { WaitResult::Something })
     }
 
     fn give(&mut self) -> Result<(), LaunchError> {
@@ -211,7 +211,7 @@ impl Streams {
                 Ok(count) => {
                     output.hung = false;
                     more = true;
-                    if let Some(PassOn(to)) = &mut self.pass_on {
+                    if let Some(OutputForwarder(to)) = &mut self.pass_on {
                         to(buffer);
                         continue;
                     }
@@ -228,7 +228,7 @@ impl Streams {
         Ok(more)
     }
 
-    pub(super) fn printed(&mut self) -> [Printed; 2] {
+    pub(super) fn printed(&mut self) -> [CapturedOutput; 2] {
         self.outputs.each_mut().map(|output| std::mem::take(&mut output.printed))
     }
 }
@@ -244,7 +244,7 @@ fn nonblocking(fd: &OwnedFd, wanted: bool) -> Result<(), LaunchError> {
     fcntl_setfl(fd, flags).map_err(ours("preparing a descriptor"))
 }
 
-enum Waited {
+enum WaitResult {
     Nothing,
     Something,
     Ended,

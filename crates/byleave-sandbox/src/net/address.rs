@@ -8,14 +8,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The addresses of a net: those that begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Net {
+pub struct IpNetwork {
     base: IpAddr,
     bits: u32,
 }
 
 /// Why a net cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NetFlaw {
+pub enum IpNetworkError {
     /// It cannot be read.
     #[error("cannot read net `{0}`: write an address, `/`, and how many bits count, such as `10.0.0.0/8`")]
     Unread(String),
@@ -28,7 +28,7 @@ const PRIVATE_TOLD: &str = "10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.
 
 /// The ranges that belong to somebody's own network. What an operator opens lies inside one of these: never loopback, never
 /// link-local, where the metadata of a cloud is.
-const PRIVATE: [Net; 5] = [
+const PRIVATE: [IpNetwork; 5] = [
     v4([10, 0, 0, 0], 8),
     v4([172, 16, 0, 0], 12),
     v4([192, 168, 0, 0], 16),
@@ -37,7 +37,7 @@ const PRIVATE: [Net; 5] = [
 ];
 
 /// IPv4 that is not global unicast, after IANA's special-purpose registry.
-const SPECIAL_V4: [Net; 14] = [
+const SPECIAL_V4: [IpNetwork; 14] = [
     v4([0, 0, 0, 0], 8),
     v4([10, 0, 0, 0], 8),
     v4([100, 64, 0, 0], 10),
@@ -56,7 +56,7 @@ const SPECIAL_V4: [Net; 14] = [
 ];
 
 /// IPv6 that is not global unicast, within `2000::/3`; nothing outside that range is.
-const SPECIAL_V6: [Net; 4] = [
+const SPECIAL_V6: [IpNetwork; 4] = [
     // Teredo, benchmarking, ORCHID and the other protocol assignments.
     v6(0x2001, 0, 23),
     v6(0x2001, 0x0db8, 32),
@@ -66,21 +66,21 @@ const SPECIAL_V6: [Net; 4] = [
     v6(0x3fff, 0, 20),
 ];
 
-const GLOBAL_V6: Net = v6(0x2000, 0, 3);
+const GLOBAL_V6: IpNetwork = v6(0x2000, 0, 3);
 
-const fn v4(octets: [u8; 4], bits: u32) -> Net {
+const fn v4(octets: [u8; 4], bits: u32) -> IpNetwork {
     let [a, b, c, d] = octets;
-    Net { base: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), bits }
+    IpNetwork { base: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), bits }
 }
 
-const fn v6(first: u16, second: u16, bits: u32) -> Net {
-    Net { base: IpAddr::V6(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0)), bits }
+const fn v6(first: u16, second: u16, bits: u32) -> IpNetwork {
+    IpNetwork { base: IpAddr::V6(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0)), bits }
 }
 
-impl Net {
+impl IpNetwork {
     /// Reads a net: an address, `/`, and how many bits count.
-    pub fn read(text: &str) -> Result<Self, NetFlaw> {
-        let unread = || NetFlaw::Unread(text.to_owned());
+    pub fn read(text: &str) -> Result<Self, IpNetworkError> {
+        let unread = || IpNetworkError::Unread(text.to_owned());
         let (base, bits) = text.split_once('/').ok_or_else(unread)?;
         let (base, bits): (IpAddr, u32) =
             (base.parse().map_err(|_| unread())?, bits.parse().map_err(|_| unread())?);
@@ -124,21 +124,21 @@ fn first_bits(number: u128, whole: u32, bits: u32) -> u128 {
 
 /// Which addresses may be connected to: global unicast, and the nets that an operator opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reachable {
-    opened: Vec<Net>,
+pub struct AddressPolicy {
+    opened: Vec<IpNetwork>,
 }
 
-impl Reachable {
+impl AddressPolicy {
     /// Global unicast alone.
     pub fn global() -> Self {
         Self::default()
     }
 
     /// Global unicast, and these nets of the operator's own network.
-    pub fn and(mut self, nets: impl IntoIterator<Item = Net>) -> Result<Self, NetFlaw> {
+    pub fn and(mut self, nets: impl IntoIterator<Item = IpNetwork>) -> Result<Self, IpNetworkError> {
         for net in nets {
             if !PRIVATE.iter().any(|private| net.inside(private)) {
-                return Err(NetFlaw::NotPrivate(net.told()));
+                return Err(IpNetworkError::NotPrivate(net.told()));
             }
             self.opened.push(net);
         }
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn an_operator_opens_nets_of_their_own_and_never_this_machine() {
-        let opened = |text: &str| Reachable::global().and([Net::read(text).unwrap()]);
+        let opened = |text: &str| AddressPolicy::global().and([IpNetwork::read(text).unwrap()]);
         let own = opened("10.1.0.0/16").unwrap();
         assert!(own.holds("10.1.2.3".parse().unwrap()));
         assert!(!own.holds("10.2.2.3".parse().unwrap()));
@@ -263,7 +263,7 @@ mod tests {
             assert!(opened(text).is_err(), "{text}");
         }
         for text in ["10.0.0.1/8", "10.0.0.0/33", "10.0.0.0", "x/8", "10.0.0.0/-1"] {
-            assert!(Net::read(text).is_err(), "{text}");
+            assert!(IpNetwork::read(text).is_err(), "{text}");
         }
     }
 }

@@ -7,11 +7,11 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-use super::refusal::Refusal;
+use super::refusal::ConnectionRefusedError;
 
 /// What a credential travels in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum CredentialTransport {
     /// TLS, which the proxy opens and makes anew.
     Tls,
     /// Plain HTTP: whoever is on the line reads it. For networks of one's own.
@@ -23,17 +23,17 @@ pub enum Over {
 pub struct Credential {
     host: String,
     port: u16,
-    over: Over,
+    over: CredentialTransport,
     header: String,
     value: Zeroizing<Vec<u8>>,
 }
 
 /// Why a credential cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CredentialFlaw {
+pub enum CredentialError {
     /// Its host cannot be one.
     #[error("cannot use the credential: {0}")]
-    Host(#[from] Refusal),
+    Host(#[from] ConnectionRefusedError),
     /// The header is not one that a proxy may set.
     #[error("cannot add header `{0}`: it is no name of a header, or it says how the message is read")]
     Header(String),
@@ -56,24 +56,24 @@ impl Credential {
     pub fn new(
         host: &str,
         port: u16,
-        over: Over,
+        over: CredentialTransport,
         header: &str,
         value: impl Into<Vec<u8>>,
-    ) -> Result<Self, CredentialFlaw> {
+    ) -> Result<Self, CredentialError> {
         let value = Zeroizing::new(value.into());
-        let host = super::spelling::spelled(host)?;
+        let host = super::host_normalize::spelled(host)?;
         let header = header.to_ascii_lowercase();
-        if !super::head::is_token(header.as_bytes()) || READ_BY_US.contains(&header.as_str()) {
-            return Err(CredentialFlaw::Header(header));
+        if !super::http_head::is_token(header.as_bytes()) || READ_BY_US.contains(&header.as_str()) {
+            return Err(CredentialError::Header(header));
         }
         if value.iter().any(|byte| *byte < b' ' || *byte == 0x7f) {
-            return Err(CredentialFlaw::Value(host));
+            return Err(CredentialError::Value(host));
         }
         Ok(Self { host, port, over, header, value })
     }
 
     /// Whether it is for this host, port and kind of line.
-    pub(crate) fn fits(&self, host: &str, port: u16, over: Over) -> bool {
+    pub(crate) fn fits(&self, host: &str, port: u16, over: CredentialTransport) -> bool {
         self.over == over && self.port == port && self.host == host
     }
 
@@ -81,7 +81,7 @@ impl Credential {
         &self.host
     }
 
-    pub(crate) fn over(&self) -> Over {
+    pub(crate) fn over(&self) -> CredentialTransport {
         self.over
     }
 
@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn a_credential_does_not_print_itself_and_cannot_change_the_message() {
-        let made = |header, value: &str| Credential::new("A.example.", 443, Over::Tls, header, value);
+        let made =
+            |header, value: &str| Credential::new("A.example.", 443, CredentialTransport::Tls, header, value);
         let credential = made("Authorization", "Bearer hunter2").unwrap();
         assert_eq!(format!("{credential:?}"), "Credential(authorization: … for a.example:443)");
         for (header, value) in [
@@ -120,6 +121,6 @@ mod tests {
             let flaw = made(header, value).unwrap_err();
             assert!(!flaw.to_string().contains("host: b"), "{flaw}");
         }
-        assert!(Credential::new("010.0.0.1", 443, Over::Tls, "x", "x").is_err());
+        assert!(Credential::new("010.0.0.1", 443, CredentialTransport::Tls, "x", "x").is_err());
     }
 }

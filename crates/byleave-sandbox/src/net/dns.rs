@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 /// What a lookup comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum DnsAnswer {
     /// The name has this address.
     Found(Ipv4Addr),
     /// The name is not granted.
@@ -25,7 +25,7 @@ const NOT_IMPLEMENTED: u8 = 4;
 const REFUSED: u8 = 5;
 
 /// The answer to a query, judged by name; `None` for what deserves none.
-pub(crate) fn answer(query: &[u8], judge: impl FnOnce(&str) -> Answer) -> Option<Vec<u8>> {
+pub(crate) fn answer(query: &[u8], judge: impl FnOnce(&str) -> DnsAnswer) -> Option<Vec<u8>> {
     let [id_high, id_low, flags, _, questions_high, questions_low, ..] = *query else { return None };
     if query.len() < HEADER || flags & 0x80 != 0 {
         return None;
@@ -61,9 +61,9 @@ pub(crate) fn answer(query: &[u8], judge: impl FnOnce(&str) -> Answer) -> Option
     }
     match judge(&name) {
         // There is no IPv6 inside, and no other kind of record.
-        Answer::Found(address) => respond(0, question, (kind == TYPE_A).then_some(address)),
-        Answer::Refused => respond(REFUSED, question, None),
-        Answer::Failed => respond(SERVER_FAILURE, question, None),
+        DnsAnswer::Found(address) => respond(0, question, (kind == TYPE_A).then_some(address)),
+        DnsAnswer::Refused => respond(REFUSED, question, None),
+        DnsAnswer::Failed => respond(SERVER_FAILURE, question, None),
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_granted_name_has_one_address_and_no_other_record() {
-        let found = Answer::Found(Ipv4Addr::new(198, 18, 0, 16));
+        let found = DnsAnswer::Found(Ipv4Addr::new(198, 18, 0, 16));
         let ask = |kind| {
             answer(&query(&[b"A", b"example"], kind), |name| {
                 assert_eq!(name, "A.example");
@@ -132,8 +132,8 @@ mod tests {
             (coded(ask(1)), coded(ask(28)), coded(ask(65)), coded(ask(16))),
             ((0, 1), (0, 0), (0, 0), (0, 0))
         );
-        assert_eq!(coded(answer(&query(&[b"a"], 1), |_| Answer::Refused)), (REFUSED, 0));
-        assert_eq!(coded(answer(&query(&[b"a"], 1), |_| Answer::Failed)), (SERVER_FAILURE, 0));
+        assert_eq!(coded(answer(&query(&[b"a"], 1), |_| DnsAnswer::Refused)), (REFUSED, 0));
+        assert_eq!(coded(answer(&query(&[b"a"], 1), |_| DnsAnswer::Failed)), (SERVER_FAILURE, 0));
     }
 
     #[test]

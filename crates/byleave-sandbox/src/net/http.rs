@@ -8,49 +8,51 @@ use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt as _;
 
-use super::credential::{Credential, Over};
-use super::head::{Framing, Header, Request, Response, Version};
-use super::line::{Chunks, Line, NoHead, Reader, Writer, malformed, unless_silent};
-use super::log::{Entry, Way};
-use super::mask::Masked;
-use super::policy::{Bounds, Door};
-use super::refusal::{Refusal, Unconnected};
-use super::spelling::{shortened, spelled};
+use super::buffered_stream::{
+    BufferedStream, ChunkFraming, ReadHeadError, StreamReader, StreamWriter, malformed, unless_silent,
+};
+use super::credential::{Credential, CredentialTransport};
+use super::credential_mask::MaskingReader;
+use super::decision_log::{HostAccessMethod, NetworkLogEntry};
+use super::egress::{Egress, NetworkLimits};
+use super::host_normalize::{shortened, spelled};
+use super::http_head::{BodyFraming, Header, HttpVersion, RequestHead, ResponseHead};
+use super::refusal::{ConnectionError, ConnectionRefusedError};
 
 /// A host that was granted, and the line to it.
-pub(crate) struct Upstream {
+pub(crate) struct UpstreamConnection {
     pub(crate) host: String,
     pub(crate) port: u16,
-    pub(crate) over: Over,
-    pub(crate) line: Line,
-    pub(crate) entry: Arc<Entry>,
+    pub(crate) over: CredentialTransport,
+    pub(crate) line: BufferedStream,
+    pub(crate) entry: Arc<NetworkLogEntry>,
 }
 
-impl Upstream {
+impl UpstreamConnection {
     /// The credentials that are added on the way to it.
-    fn added<'a>(&self, door: &'a Door) -> Vec<&'a Credential> {
+    fn added<'a>(&self, door: &'a Egress) -> Vec<&'a Credential> {
         door.credentials().iter().filter(|one| one.fits(&self.host, self.port, self.over)).collect()
     }
 
     /// The same, with what was added covered where it is sent back.
-    fn masked(mut self, door: &Door) -> Self {
+    fn masked(mut self, door: &Egress) -> Self {
         let added = self.added(door);
         if !added.is_empty() {
-            let masked = Masked::new(self.line.reader, added.iter().map(|one| one.expose()));
-            self.line.reader = Reader::new(Box::new(masked));
+            let masked = MaskingReader::new(self.line.reader, added.iter().map(|one| one.expose()));
+            self.line.reader = StreamReader::new(Box::new(masked));
         }
         self
     }
 }
 
 /// An answer of our own.
-pub(crate) struct Said {
+pub(crate) struct ProxyResponse {
     status: &'static str,
     code: &'static str,
     text: String,
 }
 
-impl Said {
+impl ProxyResponse {
     pub(crate) fn malformed(flaw: &str) -> Self {
         Self {
             status: "400 Bad Request",
@@ -64,19 +66,21 @@ impl Said {
         Self { status: "407 Proxy Authentication Required", code: "no-pass", text: text.to_owned() }
     }
 
-    pub(crate) fn unconnected(why: &Unconnected) -> Self {
+    pub(crate) fn unconnected(why: &ConnectionError) -> Self {
         let text = why.to_string();
         match why {
-            Unconnected::Refused(refusal) => Self { status: "403 Forbidden", code: refusal.code(), text },
-            Unconnected::Failed { .. } => Self { status: "502 Bad Gateway", code: "unreachable", text },
+            ConnectionError::Refused(refusal) => Self { status: "403 Forbidden", code: refusal.code(), text },
+            ConnectionError::Failed { .. } => Self { status: "502 Bad Gateway", code: "unreachable", text },
         }
     }
 
-    pub(crate) fn no_head(why: &NoHead) -> Option<Self> {
+    pub(crate) fn no_head(why: &ReadHeadError) -> Option<Self> {
         let (status, text) = match why {
-            NoHead::Closed | NoHead::Broken(_) => return None,
-            NoHead::TooLong => ("431 Request Header Fields Too Large", "the head of the request is too long"),
-            NoHead::TooSlow => ("408 Request Timeout", "the head of the request took too long"),
+            ReadHeadError::Closed | ReadHeadError::Broken(_) => return None,
+            ReadHeadError::TooLong => {
+                ("431 Request Header Fields Too Large", "the head of the request is too long")
+            }
+            ReadHeadError::TooSlow => ("408 Request Timeout", "the head of the request took too long"),
         };
         Some(Self { status, code: "malformed", text: text.to_owned() })
     }
@@ -107,14 +111,18 @@ impl Said {
 }
 
 /// Where a request of the proxy goes.
-pub(crate) struct Aim {
+pub(crate) struct RequestTarget {
     pub(crate) host: String,
     pub(crate) port: u16,
     path: String,
 }
 
 /// Serves requests to one host that was granted, until either end closes.
-pub(crate) async fn serve_pinned(door: &Door, client: &mut Line, upstream: Upstream) -> io::Result<()> {
+pub(crate) async fn serve_pinned(
+    door: &Egress,
+    client: &mut BufferedStream,
+    upstream: UpstreamConnection,
+) -> io::Result<()> {
     let mut upstream = upstream.masked(door);
     loop {
         let request = match next_request(door.bounds(), client).await? {
@@ -126,10 +134,10 @@ pub(crate) async fn serve_pinned(door: &Door, client: &mut Line, upstream: Upstr
             Err(refusal) => {
                 upstream.entry.refuse(&refusal.to_string());
                 drop(upstream);
-                return client.close_with(&Said::unconnected(&refusal.into()).bytes()).await;
+                return client.close_with(&ProxyResponse::unconnected(&refusal.into()).bytes()).await;
             }
         };
-        if exchange(door, client, &mut upstream, &request, &path).await? != After::KeepBoth {
+        if exchange(door, client, &mut upstream, &request, &path).await? != ConnectionReuse::KeepBoth {
             return Ok(());
         }
     }
@@ -137,56 +145,59 @@ pub(crate) async fn serve_pinned(door: &Door, client: &mut Line, upstream: Upstr
 
 /// Serves one request that names its host in full. Keeps the line to a host for the next request to it.
 pub(crate) async fn serve_named(
-    door: &Door,
-    client: &mut Line,
-    request: &Request,
-    kept: &mut Option<Upstream>,
-) -> io::Result<After> {
+    door: &Egress,
+    client: &mut BufferedStream,
+    request: &RequestHead,
+    kept: &mut Option<UpstreamConnection>,
+) -> io::Result<ConnectionReuse> {
     let aim = match aim(request) {
         Ok(aim) => aim,
-        Err(Flaw::Malformed(flaw)) => {
-            client.close_with(&Said::malformed(flaw).bytes()).await?;
-            return Ok(After::Close);
+        Err(RequestError::Malformed(flaw)) => {
+            client.close_with(&ProxyResponse::malformed(flaw).bytes()).await?;
+            return Ok(ConnectionReuse::Close);
         }
-        Err(Flaw::Refused { host, port, refusal }) => {
-            door.refused(&host, port, Way::Http, &refusal);
-            client.close_with(&Said::unconnected(&refusal.into()).bytes()).await?;
-            return Ok(After::Close);
+        Err(RequestError::Refused { host, port, refusal }) => {
+            door.refused(&host, port, HostAccessMethod::Http, &refusal);
+            client.close_with(&ProxyResponse::unconnected(&refusal.into()).bytes()).await?;
+            return Ok(ConnectionReuse::Close);
         }
     };
     let mut upstream = match reused(door, kept, &aim).await {
         Some(upstream) => upstream,
-        None => match door.enter(&aim.host, aim.port, Way::Http).await {
-            Ok(passage) => Upstream {
+        None => match door.enter(&aim.host, aim.port, HostAccessMethod::Http).await {
+            Ok(passage) => UpstreamConnection {
                 host: aim.host.clone(),
                 port: aim.port,
-                over: Over::Plain,
-                line: Line::tcp(passage.stream),
+                over: CredentialTransport::Plain,
+                line: BufferedStream::tcp(passage.stream),
                 entry: passage.entry,
             }
             .masked(door),
             Err(why) => {
-                client.close_with(&Said::unconnected(&why).bytes()).await?;
-                return Ok(After::Close);
+                client.close_with(&ProxyResponse::unconnected(&why).bytes()).await?;
+                return Ok(ConnectionReuse::Close);
             }
         },
     };
     let after = exchange(door, client, &mut upstream, request, &aim.path).await?;
-    if after == After::KeepBoth {
+    if after == ConnectionReuse::KeepBoth {
         *kept = Some(upstream);
     }
     Ok(after)
 }
 
 /// Reads the next request; `None` if there is none, or it got its answer already.
-pub(crate) async fn next_request(bounds: &Bounds, client: &mut Line) -> io::Result<Option<Request>> {
+pub(crate) async fn next_request(
+    bounds: &NetworkLimits,
+    client: &mut BufferedStream,
+) -> io::Result<Option<RequestHead>> {
     let head = client.reader.head(bounds.head_bytes_max, bounds.idle_timeout, bounds.head_timeout).await;
     let said = match head {
-        Ok(head) => match Request::read(&head) {
+        Ok(head) => match RequestHead::read(&head) {
             Ok(request) => return Ok(Some(request)),
-            Err(flaw) => Said::malformed(flaw),
+            Err(flaw) => ProxyResponse::malformed(flaw),
         },
-        Err(why) => match Said::no_head(&why) {
+        Err(why) => match ProxyResponse::no_head(&why) {
             Some(said) => said,
             None => return Ok(None),
         },
@@ -195,32 +206,43 @@ pub(crate) async fn next_request(bounds: &Bounds, client: &mut Line) -> io::Resu
     Ok(None)
 }
 
-async fn reused(door: &Door, kept: &mut Option<Upstream>, aim: &Aim) -> Option<Upstream> {
+async fn reused(
+    door: &Egress,
+    kept: &mut Option<UpstreamConnection>,
+    aim: &RequestTarget,
+) -> Option<UpstreamConnection> {
     let mut upstream = kept.take().filter(|kept| kept.host == aim.host && kept.port == aim.port)?;
     // Judged again: what was granted for one request could be revoked before the next.
     (door.judge(&aim.host, aim.port).await.is_ok() && upstream.line.reader.is_quiet().await)
         .then_some(upstream)
 }
 
-pub(crate) enum Flaw {
+pub(crate) enum RequestError {
     Malformed(&'static str),
-    Refused { host: String, port: u16, refusal: Refusal },
+    Refused { host: String, port: u16, refusal: ConnectionRefusedError },
 }
 
-fn aim(request: &Request) -> Result<Aim, Flaw> {
+fn aim(request: &RequestHead) -> Result<RequestTarget, RequestError> {
     let (authority, path) = absolute(&request.target)
-        .ok_or(Flaw::Malformed("this is a proxy: ask for `http://host/path`, or use CONNECT"))?;
-    let (host, port) = host_and_port(authority, 80).ok_or(Flaw::Malformed("its host cannot be read"))?;
-    let refused = |host: &str, refusal| Flaw::Refused { host: host.to_owned(), port, refusal };
+        .ok_or(RequestError::Malformed("this is a proxy: ask for `http://host/path`, or use CONNECT"))?;
+    let (host, port) =
+        host_and_port(authority, 80).ok_or(RequestError::Malformed("its host cannot be read"))?;
+    let refused = |host: &str, refusal| RequestError::Refused { host: host.to_owned(), port, refusal };
     let host = spelled(host).map_err(|refusal| refused(&shortened(host), refusal))?;
-    if let Some(said) = request.host().map_err(Flaw::Malformed)? {
+    if let Some(said) = request.host().map_err(RequestError::Malformed)? {
         same_host(&host, port, said).map_err(|refusal| refused(&host, refusal))?;
     }
-    Ok(Aim { host, port, path })
+    Ok(RequestTarget { host, port, path })
 }
 
-fn pinned_path(request: &Request, upstream: &Upstream) -> Result<String, Refusal> {
-    let other = |said: &str| Refusal::OtherHost { granted: upstream.host.clone(), said: shortened(said) };
+fn pinned_path(
+    request: &RequestHead,
+    upstream: &UpstreamConnection,
+) -> Result<String, ConnectionRefusedError> {
+    let other = |said: &str| ConnectionRefusedError::OtherHost {
+        granted: upstream.host.clone(),
+        said: shortened(said),
+    };
     if request.method == "CONNECT" {
         return Err(other(&request.target));
     }
@@ -263,8 +285,8 @@ pub(crate) fn host_and_port(authority: &str, otherwise: u16) -> Option<(&str, u1
     Some((host, port))
 }
 
-fn same_host(granted: &str, port: u16, said: &str) -> Result<(), Refusal> {
-    let other = || Refusal::OtherHost { granted: granted.to_owned(), said: shortened(said) };
+fn same_host(granted: &str, port: u16, said: &str) -> Result<(), ConnectionRefusedError> {
+    let other = || ConnectionRefusedError::OtherHost { granted: granted.to_owned(), said: shortened(said) };
     let (host, said_port) = host_and_port(said, port).ok_or_else(other)?;
     let host = spelled(host).map_err(|_| other())?;
     if host == granted && said_port == port { Ok(()) } else { Err(other()) }
@@ -272,7 +294,7 @@ fn same_host(granted: &str, port: u16, said: &str) -> Result<(), Refusal> {
 
 /// What becomes of the two lines after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum After {
+pub(crate) enum ConnectionReuse {
     /// Both go on.
     KeepBoth,
     /// The client's goes on.
@@ -283,17 +305,17 @@ pub(crate) enum After {
 
 /// Sends a request and brings its answer back.
 async fn exchange(
-    door: &Door,
-    client: &mut Line,
-    upstream: &mut Upstream,
-    request: &Request,
+    door: &Egress,
+    client: &mut BufferedStream,
+    upstream: &mut UpstreamConnection,
+    request: &RequestHead,
     path: &str,
-) -> io::Result<After> {
+) -> io::Result<ConnectionReuse> {
     let added = upstream.added(door);
     if request.method == "TRACE" && !added.is_empty() {
-        upstream.entry.refuse(&Refusal::Trace.to_string());
-        client.close_with(&Said::unconnected(&Refusal::Trace.into()).bytes()).await?;
-        return Ok(After::Close);
+        upstream.entry.refuse(&ConnectionRefusedError::Trace.to_string());
+        client.close_with(&ProxyResponse::unconnected(&ConnectionRefusedError::Trace.into()).bytes()).await?;
+        return Ok(ConnectionReuse::Close);
     }
     if !added.is_empty() {
         upstream.entry.credential_added();
@@ -307,20 +329,25 @@ async fn exchange(
         Ok(after) => Ok(after),
         Err(fault) if answered => Err(fault),
         Err(fault) => {
-            client.close_with(&Said::broken(&fault).bytes()).await?;
-            Ok(After::Close)
+            client.close_with(&ProxyResponse::broken(&fault).bytes()).await?;
+            Ok(ConnectionReuse::Close)
         }
     }
 }
 
 /// The head of the request as it goes out.
-fn written(request: &Request, upstream: &Upstream, path: &str, added: &[&Credential]) -> Vec<u8> {
+fn written(
+    request: &RequestHead,
+    upstream: &UpstreamConnection,
+    path: &str,
+    added: &[&Credential],
+) -> Vec<u8> {
     let mut out = format!("{} {path} HTTP/1.1\r\n", request.method).into_bytes();
     let host =
         if upstream.host.contains(':') { format!("[{}]", upstream.host) } else { upstream.host.clone() };
     let usual = match upstream.over {
-        Over::Plain => 80,
-        Over::Tls => 443,
+        CredentialTransport::Plain => 80,
+        CredentialTransport::Tls => 443,
     };
     let host = if upstream.port == usual { host } else { format!("{host}:{}", upstream.port) };
     Header::write("host", host.as_bytes(), &mut out);
@@ -339,7 +366,7 @@ fn written(request: &Request, upstream: &Upstream, path: &str, added: &[&Credent
         Header::write(one.header(), one.expose(), &mut out);
     }
     // `GET` without a body says nothing of its length; whoever said 0 may need it said.
-    if request.framing != Framing::Sized(0)
+    if request.framing != BodyFraming::Sized(0)
         || request.headers.iter().any(|header| header.name == "content-length")
     {
         request.framing.write(&mut out);
@@ -350,96 +377,98 @@ fn written(request: &Request, upstream: &Upstream, path: &str, added: &[&Credent
 
 /// How far the body of a request was sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sent {
+enum BodyProgress {
     NotYet,
     Partly,
     Whole,
 }
 
 async fn both_ways(
-    client: &mut Line,
-    upstream: &mut Line,
+    client: &mut BufferedStream,
+    upstream: &mut BufferedStream,
     head: &[u8],
-    request: &Request,
-    bounds: &Bounds,
-    entry: &Entry,
+    request: &RequestHead,
+    bounds: &NetworkLimits,
+    entry: &NetworkLogEntry,
     answered: &mut bool,
-) -> io::Result<After> {
+) -> io::Result<ConnectionReuse> {
     upstream.writer.write_all(head).await?;
     entry.count_sent(head.len());
     let sending = send_body(&mut client.reader, &mut upstream.writer, request.framing, bounds, entry);
     let receiving = receive(&mut upstream.reader, &mut client.writer, request, bounds, entry, answered);
     tokio::pin!(sending, receiving);
     // An answer may come before the whole body is sent, and then the rest of the body is nobody's.
-    let mut sent = Sent::NotYet;
+    let mut sent = BodyProgress::NotYet;
     loop {
         tokio::select! {
             // In this order: an answer that is there already must not hide that the body is sent.
             biased;
-            done = &mut sending, if sent == Sent::NotYet => match done {
-                Ok(()) => sent = Sent::Whole,
+            done = &mut sending, if sent == BodyProgress::NotYet => match done {
+                Ok(()) => sent = BodyProgress::Whole,
                 // A host that has heard enough closes, and its answer says why.
                 Err(fault) if matches!(fault.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
-                    sent = Sent::Partly;
+                    sent = BodyProgress::Partly;
                 }
                 Err(fault) => return Err(fault),
             },
             after = &mut receiving => {
                 let after = after?;
-                return Ok(if sent == Sent::Whole { after } else { After::Close });
+                return Ok(if sent == BodyProgress::Whole { after } else { ConnectionReuse::Close });
             }
         }
     }
 }
 
 async fn send_body(
-    from: &mut Reader,
-    to: &mut Writer,
-    framing: Framing,
-    bounds: &Bounds,
-    entry: &Entry,
+    from: &mut StreamReader,
+    to: &mut StreamWriter,
+    framing: BodyFraming,
+    bounds: &NetworkLimits,
+    entry: &NetworkLogEntry,
 ) -> io::Result<()> {
     let count = |bytes| entry.count_sent(bytes);
     match framing {
-        Framing::Sized(length) => from.copy_sized(to, length, count).await?,
-        Framing::Chunked => from.copy_chunked(to, Chunks::Kept, bounds.head_bytes_max, count).await?,
-        Framing::UntilClosed => return Err(malformed("a request has no end")),
+        BodyFraming::Sized(length) => from.copy_sized(to, length, count).await?,
+        BodyFraming::Chunked => {
+            from.copy_chunked(to, ChunkFraming::Kept, bounds.head_bytes_max, count).await?
+        }
+        BodyFraming::UntilClosed => return Err(malformed("a request has no end")),
     }
     to.flush().await
 }
 
 async fn receive(
-    from: &mut Reader,
-    to: &mut Writer,
-    request: &Request,
-    bounds: &Bounds,
-    entry: &Entry,
+    from: &mut StreamReader,
+    to: &mut StreamWriter,
+    request: &RequestHead,
+    bounds: &NetworkLimits,
+    entry: &NetworkLogEntry,
     answered: &mut bool,
-) -> io::Result<After> {
+) -> io::Result<ConnectionReuse> {
     let (response, framing, keeps) = loop {
         let head = from.head(bounds.head_bytes_max, bounds.idle_timeout, bounds.head_timeout).await;
         let head = head.map_err(|why| match why {
-            NoHead::Closed => malformed("it closed the connection without an answer"),
-            NoHead::TooLong => malformed("the head of its answer is too long"),
-            NoHead::TooSlow => malformed("the head of its answer took too long"),
-            NoHead::Broken(fault) => fault,
+            ReadHeadError::Closed => malformed("it closed the connection without an answer"),
+            ReadHeadError::TooLong => malformed("the head of its answer is too long"),
+            ReadHeadError::TooSlow => malformed("the head of its answer took too long"),
+            ReadHeadError::Broken(fault) => fault,
         })?;
         entry.count_received(head.len());
-        let response = Response::read(&head).map_err(malformed)?;
+        let response = ResponseHead::read(&head).map_err(malformed)?;
         match response.status {
             // Nothing was asked for that could be switched to: whoever switches all the same would leave HTTP behind.
             101 => return Err(malformed("it switched to another protocol unasked")),
-            100..=199 if request.version == Version::Zero => {}
+            100..=199 if request.version == HttpVersion::Zero => {}
             100..=199 => {
                 *answered = true;
-                to.write_all(&passed_on(&response, Framing::UntilClosed, true)).await?;
+                to.write_all(&passed_on(&response, BodyFraming::UntilClosed, true)).await?;
                 to.flush().await?;
             }
             _ => {
                 let silent = request.method == "HEAD" || matches!(response.status, 204 | 304);
-                let framing = if silent { Framing::Sized(0) } else { response.framing };
-                let readable = request.version == Version::One || framing != Framing::Chunked;
-                let keeps = request.keeps_alive() && readable && framing != Framing::UntilClosed;
+                let framing = if silent { BodyFraming::Sized(0) } else { response.framing };
+                let readable = request.version == HttpVersion::One || framing != BodyFraming::Chunked;
+                let keeps = request.keeps_alive() && readable && framing != BodyFraming::UntilClosed;
                 break (response, framing, keeps);
             }
         }
@@ -447,8 +476,8 @@ async fn receive(
     *answered = true;
     let silent = request.method == "HEAD" || matches!(response.status, 204 | 304);
     let told = match framing {
-        Framing::Chunked if request.version == Version::Zero => Framing::UntilClosed,
-        _ if silent => Framing::UntilClosed,
+        BodyFraming::Chunked if request.version == HttpVersion::Zero => BodyFraming::UntilClosed,
+        _ if silent => BodyFraming::UntilClosed,
         framing => framing,
     };
     let mut head = passed_on(&response, told, keeps);
@@ -464,22 +493,23 @@ async fn receive(
     to.write_all(&head).await?;
     let count = |bytes| entry.count_received(bytes);
     match framing {
-        Framing::Sized(length) => from.copy_sized(to, length, count).await?,
-        Framing::Chunked => {
-            let chunks = if request.version == Version::One { Chunks::Kept } else { Chunks::Dropped };
+        BodyFraming::Sized(length) => from.copy_sized(to, length, count).await?,
+        BodyFraming::Chunked => {
+            let chunks =
+                if request.version == HttpVersion::One { ChunkFraming::Kept } else { ChunkFraming::Dropped };
             from.copy_chunked(to, chunks, bounds.head_bytes_max, count).await?;
         }
-        Framing::UntilClosed => from.copy_all(to, count).await?,
+        BodyFraming::UntilClosed => from.copy_all(to, count).await?,
     }
     to.flush().await?;
     Ok(match (keeps, response.keeps_alive(framing)) {
-        (false, _) => After::Close,
-        (true, true) => After::KeepBoth,
-        (true, false) => After::KeepClient,
+        (false, _) => ConnectionReuse::Close,
+        (true, true) => ConnectionReuse::KeepBoth,
+        (true, false) => ConnectionReuse::KeepClient,
     })
 }
 
-fn passed_on(response: &Response, framing: Framing, keeps: bool) -> Vec<u8> {
+fn passed_on(response: &ResponseHead, framing: BodyFraming, keeps: bool) -> Vec<u8> {
     let mut out = format!("HTTP/1.1 {} {}\r\n", response.status, response.reason).into_bytes();
     for header in response.headers.iter().filter(|header| header.travels(&response.headers)) {
         Header::write(&header.name, &header.value, &mut out);

@@ -8,20 +8,20 @@ use std::io;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use super::credential::Over;
-use super::doors::{self, Doors};
-use super::head::Request;
-use super::http::{self, After, Said, Upstream};
-use super::line::Line;
-use super::log::Way;
-use super::policy::Door;
-use super::spelling::{shortened, spelled};
+use super::buffered_stream::BufferedStream;
+use super::credential::CredentialTransport;
+use super::decision_log::HostAccessMethod;
+use super::egress::Egress;
+use super::host_normalize::{shortened, spelled};
+use super::http::{self, ConnectionReuse, ProxyResponse, UpstreamConnection};
+use super::http_head::RequestHead;
+use super::session_router::{self, SessionRouter};
 use super::{socks, tunnel};
 
 /// Serves one connection to the proxy.
-pub(crate) async fn serve(doors: &Doors, stream: TcpStream) -> io::Result<()> {
+pub(crate) async fn serve(doors: &SessionRouter, stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut client = Line::tcp(stream);
+    let mut client = BufferedStream::tcp(stream);
     let bounds = doors.bounds();
     // Until it shows whose it is, a connection may not linger.
     match tokio::time::timeout(bounds.head_timeout, client.reader.more()).await {
@@ -40,18 +40,18 @@ pub(crate) async fn serve(doors: &Doors, stream: TcpStream) -> io::Result<()> {
     let pass = pass(&first);
     match doors.shown(pass.as_deref()) {
         Some(door) => door.while_open(by_http(&door, client, first, pass)).await,
-        None => client.close_with(&Said::no_pass().bytes()).await,
+        None => client.close_with(&ProxyResponse::no_pass().bytes()).await,
     }
 }
 
 /// The pass that a request shows.
-fn pass(request: &Request) -> Option<Vec<u8>> {
+fn pass(request: &RequestHead) -> Option<Vec<u8>> {
     let shown = request.headers.iter().find(|header| header.name == "proxy-authorization")?;
-    Some(doors::pass_of(&shown.value))
+    Some(session_router::pass_of(&shown.value))
 }
 
-async fn by_socks(door: &Door, mut client: Line, host: &str, port: u16) -> io::Result<()> {
-    match enter(door, host, port, Way::Socks).await {
+async fn by_socks(door: &Egress, mut client: BufferedStream, host: &str, port: u16) -> io::Result<()> {
+    match enter(door, host, port, HostAccessMethod::Socks).await {
         Ok(upstream) => {
             client.writer.write_all(&socks::given()).await?;
             tunnel::run(door, client, upstream).await
@@ -60,19 +60,24 @@ async fn by_socks(door: &Door, mut client: Line, host: &str, port: u16) -> io::R
     }
 }
 
-async fn by_http(door: &Door, mut client: Line, first: Request, shown: Option<Vec<u8>>) -> io::Result<()> {
+async fn by_http(
+    door: &Egress,
+    mut client: BufferedStream,
+    first: RequestHead,
+    shown: Option<Vec<u8>>,
+) -> io::Result<()> {
     let mut kept = None;
     let mut next = Some(first);
     while let Some(request) = next {
         // One connection, one call: what began for one does not go on for another.
         if pass(&request) != shown {
-            return client.close_with(&Said::no_pass().bytes()).await;
+            return client.close_with(&ProxyResponse::no_pass().bytes()).await;
         }
         if request.method == "CONNECT" {
             drop(kept);
             return by_connect(door, client, &request.target).await;
         }
-        if http::serve_named(door, &mut client, &request, &mut kept).await? == After::Close {
+        if http::serve_named(door, &mut client, &request, &mut kept).await? == ConnectionReuse::Close {
             return Ok(());
         }
         next = http::next_request(door.bounds(), &mut client).await?;
@@ -80,29 +85,35 @@ async fn by_http(door: &Door, mut client: Line, first: Request, shown: Option<Ve
     Ok(())
 }
 
-async fn by_connect(door: &Door, mut client: Line, target: &str) -> io::Result<()> {
+async fn by_connect(door: &Egress, mut client: BufferedStream, target: &str) -> io::Result<()> {
     let Some((host, port)) = http::host_and_port(target, 443) else {
         let flaw = format!("`{}` is no host and port", shortened(target));
-        return client.close_with(&Said::malformed(&flaw).bytes()).await;
+        return client.close_with(&ProxyResponse::malformed(&flaw).bytes()).await;
     };
-    match enter(door, host, port, Way::Connect).await {
+    match enter(door, host, port, HostAccessMethod::Connect).await {
         Ok(upstream) => {
             client.writer.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
             tunnel::run(door, client, upstream).await
         }
-        Err(why) => client.close_with(&Said::unconnected(&why).bytes()).await,
+        Err(why) => client.close_with(&ProxyResponse::unconnected(&why).bytes()).await,
     }
 }
 
 /// Goes through the door, to a host that is then spoken to as the client likes.
 pub(crate) async fn enter(
-    door: &Door,
+    door: &Egress,
     host: &str,
     port: u16,
-    way: Way,
-) -> Result<Upstream, super::refusal::Unconnected> {
+    way: HostAccessMethod,
+) -> Result<UpstreamConnection, super::refusal::ConnectionError> {
     let passage = door.enter(host, port, way).await?;
     // The door spelled it the same way, or there would be no passage.
     let host = spelled(host)?;
-    Ok(Upstream { host, port, over: Over::Plain, line: Line::tcp(passage.stream), entry: passage.entry })
+    Ok(UpstreamConnection {
+        host,
+        port,
+        over: CredentialTransport::Plain,
+        line: BufferedStream::tcp(passage.stream),
+        entry: passage.entry,
+    })
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 /// Why a connection was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum ConnectionRefusedError {
     /// The rules, or a person, say no.
     #[error("`{host}:{port}` is not granted: {why}")]
     NotGranted {
@@ -104,7 +104,7 @@ pub enum Refusal {
     WhoseCall(String),
 }
 
-impl Refusal {
+impl ConnectionRefusedError {
     /// Its stable code.
     pub const fn code(&self) -> &'static str {
         match self {
@@ -129,10 +129,10 @@ impl Refusal {
 
 /// Why there is no connection: it was refused, or it failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unconnected {
+pub enum ConnectionError {
     /// We said no.
     #[error("blocked by policy: {0}")]
-    Refused(#[from] Refusal),
+    Refused(#[from] ConnectionRefusedError),
     /// It was granted, and the host did not answer.
     #[error("cannot connect to `{host}:{port}`: {why}")]
     Failed {

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::line::{Line, Reader, malformed};
-use super::refusal::Unconnected;
+use super::buffered_stream::{BufferedStream, StreamReader, malformed};
+use super::refusal::ConnectionError;
 
 /// The first byte of SOCKS5.
 pub(crate) const VERSION: u8 = 5;
@@ -19,7 +19,7 @@ const NO_SUCH_COMMAND: u8 = 7;
 const NO_SUCH_ADDRESS: u8 = 8;
 
 /// What is wanted by SOCKS.
-pub(crate) struct Wanted {
+pub(crate) struct SocksRequest {
     pub(crate) host: String,
     pub(crate) port: u16,
     /// The pass that was shown.
@@ -27,7 +27,7 @@ pub(crate) struct Wanted {
 }
 
 /// Reads what is wanted; `None` if it is something else than to connect, and was answered.
-pub(crate) async fn wanted(client: &mut Line) -> io::Result<Option<Wanted>> {
+pub(crate) async fn wanted(client: &mut BufferedStream) -> io::Result<Option<SocksRequest>> {
     let reader = &mut client.reader;
     if reader.read_u8().await? != VERSION {
         return Err(malformed("not SOCKS5"));
@@ -72,11 +72,11 @@ pub(crate) async fn wanted(client: &mut Line) -> io::Result<Option<Wanted>> {
         client.close_with(&reply(NO_SUCH_COMMAND)).await?;
         return Ok(None);
     }
-    Ok(Some(Wanted { host, port, pass }))
+    Ok(Some(SocksRequest { host, port, pass }))
 }
 
 /// The password that is shown; the name beside it says nothing.
-async fn password(reader: &mut Reader) -> io::Result<Vec<u8>> {
+async fn password(reader: &mut StreamReader) -> io::Result<Vec<u8>> {
     if reader.read_u8().await? != 1 {
         return Err(malformed("not a name and password of SOCKS5"));
     }
@@ -98,10 +98,10 @@ pub(crate) fn given() -> [u8; 10] {
 }
 
 /// The answer to a wish that was not.
-pub(crate) fn unconnected(why: &Unconnected) -> [u8; 10] {
+pub(crate) fn unconnected(why: &ConnectionError) -> [u8; 10] {
     reply(match why {
-        Unconnected::Refused(_) => NOT_ALLOWED,
-        Unconnected::Failed { .. } => UNREACHABLE,
+        ConnectionError::Refused(_) => NOT_ALLOWED,
+        ConnectionError::Failed { .. } => UNREACHABLE,
     })
 }
 

@@ -6,19 +6,19 @@
 use std::io;
 use std::sync::Arc;
 
-use super::credential::Over;
-use super::head::is_token;
-use super::hello::{self, HANDSHAKE, Hello, Reading};
-use super::http::{self, Said, Upstream};
-use super::line::{Line, Reader, Writer, relay, unless_silent};
-use super::log::Entry;
-use super::policy::{Bounds, Door};
-use super::refusal::Refusal;
-use super::spelling::{shortened, spelled};
+use super::buffered_stream::{BufferedStream, StreamReader, StreamWriter, relay, unless_silent};
+use super::client_hello::{self, ClientHello, ClientHelloResult, HANDSHAKE};
+use super::credential::CredentialTransport;
+use super::decision_log::NetworkLogEntry;
+use super::egress::{Egress, NetworkLimits};
+use super::host_normalize::{shortened, spelled};
+use super::http::{self, ProxyResponse, UpstreamConnection};
+use super::http_head::is_token;
+use super::refusal::ConnectionRefusedError;
 
 /// What is spoken in a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spoken {
+enum TunnelProtocol {
     Tls,
     Http,
     Other,
@@ -34,7 +34,11 @@ const FIRST_LINE_BYTES_MAX: usize = 8 << 10;
 const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
 /// Runs a tunnel to a host that was granted, until both ends are closed.
-pub(crate) async fn run(door: &Door, mut client: Line, mut upstream: Upstream) -> io::Result<()> {
+pub(crate) async fn run(
+    door: &Egress,
+    mut client: BufferedStream,
+    mut upstream: UpstreamConnection,
+) -> io::Result<()> {
     let bounds = door.bounds();
     let web = matches!(upstream.port, 80 | 443);
     let hearing = spoken(&mut client.reader, &mut upstream.line.reader, web);
@@ -43,38 +47,49 @@ pub(crate) async fn run(door: &Door, mut client: Line, mut upstream: Upstream) -
         Err(_) => return Ok(()),
     };
     match heard {
-        Spoken::Nothing => Ok(()),
-        Spoken::Http => http::serve_pinned(door, &mut client, upstream).await,
-        Spoken::Tls => tls(door, client, upstream).await,
-        Spoken::Other if web => {
-            let refusal = Refusal::OtherProtocol { host: upstream.host.clone(), port: upstream.port };
+        TunnelProtocol::Nothing => Ok(()),
+        TunnelProtocol::Http => http::serve_pinned(door, &mut client, upstream).await,
+        TunnelProtocol::Tls => tls(door, client, upstream).await,
+        TunnelProtocol::Other if web => {
+            let refusal =
+                ConnectionRefusedError::OtherProtocol { host: upstream.host.clone(), port: upstream.port };
             upstream.entry.refuse(&refusal.to_string());
             drop(upstream);
-            client.close_with(&Said::unconnected(&refusal.into()).bytes()).await
+            client.close_with(&ProxyResponse::unconnected(&refusal.into()).bytes()).await
         }
-        Spoken::Other => relay(&mut client, &mut upstream.line, &upstream.entry, bounds.idle_timeout).await,
+        TunnelProtocol::Other => {
+            relay(&mut client, &mut upstream.line, &upstream.entry, bounds.idle_timeout).await
+        }
     }
 }
 
 /// Listens who speaks first, and what. The bytes stay held.
-async fn spoken(client: &mut Reader, upstream: &mut Reader, web: bool) -> io::Result<Spoken> {
+async fn spoken(
+    client: &mut StreamReader,
+    upstream: &mut StreamReader,
+    web: bool,
+) -> io::Result<TunnelProtocol> {
     loop {
         if let Some(spoken) = heard(client.held()) {
             return Ok(spoken);
         }
         if web {
             if client.more().await? == 0 {
-                return Ok(if client.held().is_empty() { Spoken::Nothing } else { Spoken::Other });
+                return Ok(if client.held().is_empty() {
+                    TunnelProtocol::Nothing
+                } else {
+                    TunnelProtocol::Other
+                });
             }
             continue;
         }
         tokio::select! {
             read = client.more() => if read? == 0 {
-                return Ok(Spoken::Other);
+                return Ok(TunnelProtocol::Other);
             },
             read = upstream.more() => {
                 read?;
-                return Ok(Spoken::Other);
+                return Ok(TunnelProtocol::Other);
             }
         }
     }
@@ -83,55 +98,58 @@ async fn spoken(client: &mut Reader, upstream: &mut Reader, web: bool) -> io::Re
 /// What these first bytes of a client are; `None` where more are needed.
 ///
 /// Lenient where servers are: whatever one of them could take for a request is one, and is then read strictly.
-fn heard(bytes: &[u8]) -> Option<Spoken> {
+fn heard(bytes: &[u8]) -> Option<TunnelProtocol> {
     if *bytes.first()? == HANDSHAKE {
-        return Some(Spoken::Tls);
+        return Some(TunnelProtocol::Tls);
     }
     let blank = |byte: &u8| matches!(byte, 9..=13 | 28..=32);
     let begun = bytes.iter().position(|byte| !blank(byte));
     let line = begun.and_then(|begun| bytes.get(begun..)).unwrap_or_default();
     let word = line.split(blank).next().unwrap_or_default();
     if word.len() > METHOD_BYTES_MAX || !word.is_empty() && !is_token(word) {
-        return Some(Spoken::Other);
+        return Some(TunnelProtocol::Other);
     }
     let whole = line.iter().position(|byte| *byte == b'\n');
     let first = whole.and_then(|end| line.get(..end));
     match first {
         Some(first) if first.to_ascii_uppercase().windows(5).any(|five| five == b"HTTP/") => {
-            Some(Spoken::Http)
+            Some(TunnelProtocol::Http)
         }
-        Some(_) => Some(Spoken::Other),
+        Some(_) => Some(TunnelProtocol::Other),
         // A first line without an end: whoever reads it strictly says so.
-        None if bytes.len() > FIRST_LINE_BYTES_MAX => Some(Spoken::Http),
+        None if bytes.len() > FIRST_LINE_BYTES_MAX => Some(TunnelProtocol::Http),
         None => None,
     }
 }
 
-async fn tls(door: &Door, mut client: Line, mut upstream: Upstream) -> io::Result<()> {
+async fn tls(door: &Egress, mut client: BufferedStream, mut upstream: UpstreamConnection) -> io::Result<()> {
     let bounds = door.bounds();
     let hello = match hello(&mut client.reader, &upstream.host, bounds).await? {
         Ok(hello) => hello,
         Err(refusal) => return refused(&mut client, upstream, &refusal).await,
     };
-    let added = door.credentials().iter().any(|one| one.fits(&upstream.host, upstream.port, Over::Tls));
+    let added = door
+        .credentials()
+        .iter()
+        .any(|one| one.fits(&upstream.host, upstream.port, CredentialTransport::Tls));
     if added {
         // A door with a credential for TLS has an interception: without one it cannot be made.
         let Some(interception) = door.interception() else { return Ok(()) };
-        let Upstream { host, port, line, entry, .. } = upstream;
+        let UpstreamConnection { host, port, line, entry, .. } = upstream;
         let opened = interception.open(&host, client, line, bounds.head_timeout).await;
         let (mut client, line) = opened.inspect_err(|fault| entry.note(&fault.to_string()))?;
-        let upstream = Upstream { host, port, over: Over::Tls, line, entry };
+        let upstream = UpstreamConnection { host, port, over: CredentialTransport::Tls, line, entry };
         return http::serve_pinned(door, &mut client, upstream).await;
     }
     let (host, entry) = (upstream.host.clone(), Arc::clone(&upstream.entry));
     let up = copy_hellos(&mut client.reader, &mut upstream.line.writer, &host, hello, bounds, &entry);
     let down = upstream.line.reader.copy_all(&mut client.writer, |bytes| entry.count_received(bytes));
-    let both = async { tokio::try_join!(up, async { down.await.map_err(Ended::from) }) };
+    let both = async { tokio::try_join!(up, async { down.await.map_err(TunnelError::from) }) };
     let both = async {
         match both.await {
             Ok(_) => Ok(None),
-            Err(Ended::Refused(refusal)) => Ok(Some(refusal)),
-            Err(Ended::Broken(fault)) => Err(fault),
+            Err(TunnelError::Refused(refusal)) => Ok(Some(refusal)),
+            Err(TunnelError::Broken(fault)) => Err(fault),
         }
     };
     match unless_silent(both, &entry, bounds.idle_timeout).await? {
@@ -140,19 +158,23 @@ async fn tls(door: &Door, mut client: Line, mut upstream: Upstream) -> io::Resul
     }
 }
 
-async fn refused(client: &mut Line, upstream: Upstream, refusal: &Refusal) -> io::Result<()> {
+async fn refused(
+    client: &mut BufferedStream,
+    upstream: UpstreamConnection,
+    refusal: &ConnectionRefusedError,
+) -> io::Result<()> {
     upstream.entry.refuse(&refusal.to_string());
     drop(upstream);
     client.close_with(&ALERT).await
 }
 
 /// Why copying ended.
-enum Ended {
-    Refused(Refusal),
+enum TunnelError {
+    Refused(ConnectionRefusedError),
     Broken(io::Error),
 }
 
-impl From<io::Error> for Ended {
+impl From<io::Error> for TunnelError {
     fn from(fault: io::Error) -> Self {
         Self::Broken(fault)
     }
@@ -160,19 +182,19 @@ impl From<io::Error> for Ended {
 
 /// Copies what a client of TLS sends, and holds every ClientHello in it to the name.
 async fn copy_hellos(
-    from: &mut Reader,
-    to: &mut Writer,
+    from: &mut StreamReader,
+    to: &mut StreamWriter,
     host: &str,
-    first: Hello,
-    bounds: &Bounds,
-    entry: &Entry,
-) -> Result<(), Ended> {
+    first: ClientHello,
+    bounds: &NetworkLimits,
+    entry: &NetworkLogEntry,
+) -> Result<(), TunnelError> {
     let count = |bytes| entry.count_sent(bytes);
     from.copy_sized(to, first.bytes as u64, count).await?;
     loop {
-        match hello::other_records(from.held()) {
+        match client_hello::other_records(from.held()) {
             Some(0) => {
-                let hello = hello(from, host, bounds).await?.map_err(Ended::Refused)?;
+                let hello = hello(from, host, bounds).await?.map_err(TunnelError::Refused)?;
                 from.copy_sized(to, hello.bytes as u64, count).await?;
             }
             Some(bytes) => from.copy_sized(to, bytes as u64, count).await?,
@@ -186,17 +208,21 @@ async fn copy_hellos(
 }
 
 /// Reads the ClientHello that comes next, and holds it against the name. The bytes stay held.
-async fn hello(from: &mut Reader, host: &str, bounds: &Bounds) -> io::Result<Result<Hello, Refusal>> {
-    let unread = |flaw| Refusal::UnreadHello { host: host.to_owned(), flaw };
+async fn hello(
+    from: &mut StreamReader,
+    host: &str,
+    bounds: &NetworkLimits,
+) -> io::Result<Result<ClientHello, ConnectionRefusedError>> {
+    let unread = |flaw| ConnectionRefusedError::UnreadHello { host: host.to_owned(), flaw };
     let reading = async {
         loop {
-            match hello::read(from.held()) {
-                Reading::Whole(hello) => return Ok(named(&hello, host).map(|()| hello)),
-                Reading::Flawed(flaw) => return Ok(Err(unread(flaw))),
-                Reading::More if from.held().len() > bounds.head_bytes_max => {
+            match client_hello::read(from.held()) {
+                ClientHelloResult::Whole(hello) => return Ok(named(&hello, host).map(|()| hello)),
+                ClientHelloResult::Flawed(flaw) => return Ok(Err(unread(flaw))),
+                ClientHelloResult::More if from.held().len() > bounds.head_bytes_max => {
                     return Ok(Err(unread("its ClientHello is too long")));
                 }
-                Reading::More => {}
+                ClientHelloResult::More => {}
             }
             if from.more().await? == 0 {
                 return Ok(Err(unread("its ClientHello has no end")));
@@ -208,16 +234,18 @@ async fn hello(from: &mut Reader, host: &str, bounds: &Bounds) -> io::Result<Res
         .unwrap_or_else(|_| Ok(Err(unread("its ClientHello took too long"))))
 }
 
-fn named(hello: &Hello, host: &str) -> Result<(), Refusal> {
+fn named(hello: &ClientHello, host: &str) -> Result<(), ConnectionRefusedError> {
     if hello.hides_another {
-        return Err(Refusal::HiddenServerName(host.to_owned()));
+        return Err(ConnectionRefusedError::HiddenServerName(host.to_owned()));
     }
     match &hello.server_name {
         // An address has no name to send.
         None if host.parse::<std::net::IpAddr>().is_ok() => Ok(()),
-        None => Err(Refusal::NoServerName(host.to_owned())),
+        None => Err(ConnectionRefusedError::NoServerName(host.to_owned())),
         Some(said) if spelled(said).is_ok_and(|said| said == host) => Ok(()),
-        Some(said) => Err(Refusal::OtherServerName { granted: host.to_owned(), said: shortened(said) }),
+        Some(said) => {
+            Err(ConnectionRefusedError::OtherServerName { granted: host.to_owned(), said: shortened(said) })
+        }
     }
 }
 
@@ -231,20 +259,20 @@ mod tests {
             (&b""[..], None),
             (b"G", None),
             (b"GET / HTTP/1.1", None),
-            (b"GET / HTTP/1.1\r\n", Some(Spoken::Http)),
-            (b"\r\n \nGET / HTTP/1.1\n", Some(Spoken::Http)),
-            (b"get / http/1.0 \r\n", Some(Spoken::Http)),
-            (b"PRI * HTTP/2.0\r\n", Some(Spoken::Http)),
-            (b"\x0bGET\x0c/\tHTTP/1.1\n", Some(Spoken::Http)),
-            (b"GET /\xc3\xa9\x01\0 HTTP/1.1\n", Some(Spoken::Http)),
-            (b"GET / HTTP/1.1 x\r\n", Some(Spoken::Http)),
-            (&[b"GET /", &[b'x'; 9_000][..]].concat(), Some(Spoken::Http)),
-            (&[b'x'; 70], Some(Spoken::Other)),
-            (b"AMQP\0\0\x09\x01", Some(Spoken::Other)),
-            (b"*1\r\n$4\r\nPING\r\n", Some(Spoken::Other)),
-            (b"SSH-2.0-x\r\n", Some(Spoken::Other)),
-            (b"\x00\x00\x00\x08", Some(Spoken::Other)),
-            (b"\x16", Some(Spoken::Tls)),
+            (b"GET / HTTP/1.1\r\n", Some(TunnelProtocol::Http)),
+            (b"\r\n \nGET / HTTP/1.1\n", Some(TunnelProtocol::Http)),
+            (b"get / http/1.0 \r\n", Some(TunnelProtocol::Http)),
+            (b"PRI * HTTP/2.0\r\n", Some(TunnelProtocol::Http)),
+            (b"\x0bGET\x0c/\tHTTP/1.1\n", Some(TunnelProtocol::Http)),
+            (b"GET /\xc3\xa9\x01\0 HTTP/1.1\n", Some(TunnelProtocol::Http)),
+            (b"GET / HTTP/1.1 x\r\n", Some(TunnelProtocol::Http)),
+            (&[b"GET /", &[b'x'; 9_000][..]].concat(), Some(TunnelProtocol::Http)),
+            (&[b'x'; 70], Some(TunnelProtocol::Other)),
+            (b"AMQP\0\0\x09\x01", Some(TunnelProtocol::Other)),
+            (b"*1\r\n$4\r\nPING\r\n", Some(TunnelProtocol::Other)),
+            (b"SSH-2.0-x\r\n", Some(TunnelProtocol::Other)),
+            (b"\x00\x00\x00\x08", Some(TunnelProtocol::Other)),
+            (b"\x16", Some(TunnelProtocol::Tls)),
         ] {
             assert_eq!(heard(bytes), spoken, "{bytes:?}");
         }

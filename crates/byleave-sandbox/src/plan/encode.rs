@@ -2,13 +2,13 @@
 
 use std::ffi::{CStr, CString};
 
-use super::Plan;
-use crate::wire::{Access, Depth, Missing, Op, Socket};
+use super::LaunchPlan;
+use crate::plan_format::{CloneDepth, MountAccess, MountOp, OnMissing, SocketKind};
 
-impl Plan {
+impl LaunchPlan {
     /// The plan as the first process inside reads it.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Writer { bytes: Vec::with_capacity(8192) };
+        let mut bytes = PlanWriter { bytes: Vec::with_capacity(8192) };
         bytes.number(self.part as u64);
         bytes.number(self.parked.into());
         bytes.bytes(&self.shared_filter);
@@ -42,11 +42,11 @@ impl Plan {
     }
 }
 
-struct Writer {
+struct PlanWriter {
     bytes: Vec<u8>,
 }
 
-impl Writer {
+impl PlanWriter {
     fn number(&mut self, number: u64) {
         self.bytes.extend(number.to_le_bytes());
     }
@@ -64,64 +64,64 @@ impl Writer {
         self.bytes(text.to_bytes_with_nul());
     }
 
-    fn op(&mut self, op: &Op<CString>) {
+    fn op(&mut self, op: &MountOp<CString>) {
         match op {
-            Op::Seclude => self.number(0),
-            Op::Hold { slot, path, depth, access } => {
+            MountOp::Seclude => self.number(0),
+            MountOp::Hold { slot, path, depth, access } => {
                 self.slot(1, *slot);
                 self.text(path);
                 self.number(match depth {
-                    Depth::One => 0,
-                    Depth::All => 1,
+                    CloneDepth::One => 0,
+                    CloneDepth::All => 1,
                 });
                 self.access(*access);
             }
-            Op::Seal => self.number(2),
-            Op::Scratch { slot, bytes, inodes, mode, access } => {
+            MountOp::Seal => self.number(2),
+            MountOp::Scratch { slot, bytes, inodes, mode, access } => {
                 self.slot(3, *slot);
                 [*bytes, *inodes, u64::from(*mode)].into_iter().for_each(|number| self.number(number));
                 self.access(*access);
             }
-            Op::Terminals { slot } => self.slot(4, *slot),
-            Op::Processes { slot } => self.slot(5, *slot),
-            Op::Attach { slot, path, missing } => {
+            MountOp::Terminals { slot } => self.slot(4, *slot),
+            MountOp::Processes { slot } => self.slot(5, *slot),
+            MountOp::Attach { slot, path, missing } => {
                 self.slot(6, *slot);
                 self.text(path);
                 self.number(match missing {
-                    Missing::Fault => 0,
-                    Missing::MakeDirectory => 1,
-                    Missing::MakeFile => 2,
+                    OnMissing::Fault => 0,
+                    OnMissing::MakeDirectory => 1,
+                    OnMissing::MakeFile => 2,
                 });
             }
-            Op::Link { path, to } => self.two(8, path, to),
-            Op::Write { path, text } => self.two(9, path, text),
-            Op::Loopback => self.number(10),
-            Op::Hostname { name } => {
+            MountOp::Link { path, to } => self.two(8, path, to),
+            MountOp::Write { path, text } => self.two(9, path, text),
+            MountOp::Loopback => self.number(10),
+            MountOp::Hostname { name } => {
                 self.number(11);
                 self.text(name);
             }
-            Op::File { path, text } => self.two(12, path, text),
-            Op::Route => self.number(13),
-            Op::Offer { socket, port } => {
+            MountOp::File { path, text } => self.two(12, path, text),
+            MountOp::Route => self.number(13),
+            MountOp::Offer { socket, port } => {
                 self.number(14);
                 self.number(match socket {
-                    Socket::Proxy => 0,
-                    Socket::Lookups => 1,
-                    Socket::Transparent => 2,
+                    SocketKind::Proxy => 0,
+                    SocketKind::Lookups => 1,
+                    SocketKind::Transparent => 2,
                 });
                 self.number(u64::from(*port));
             }
-            Op::Await => self.number(15),
-            Op::Layer { slot, path } => {
+            MountOp::Await => self.number(15),
+            MountOp::Layer { slot, path } => {
                 self.slot(16, *slot);
                 self.text(path);
             }
-            Op::Overlay { slot, root, first, lowers } => {
+            MountOp::Overlay { slot, root, first, lowers } => {
                 self.slot(17, *slot);
                 self.text(root);
                 [*first, *lowers].into_iter().for_each(|number| self.number(u64::from(number)));
             }
-            Op::IfThere { path } => {
+            MountOp::IfThere { path } => {
                 self.number(18);
                 self.text(path);
             }
@@ -139,12 +139,12 @@ impl Writer {
         self.text(other);
     }
 
-    fn access(&mut self, access: Access) {
+    fn access(&mut self, access: MountAccess) {
         self.number(match access {
-            Access::Read => 0,
-            Access::Write => 1,
-            Access::Device => 2,
-            Access::Mask => 3,
+            MountAccess::Read => 0,
+            MountAccess::Write => 1,
+            MountAccess::Device => 2,
+            MountAccess::Mask => 3,
         });
     }
 }

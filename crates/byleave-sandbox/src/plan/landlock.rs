@@ -3,13 +3,13 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use super::{Host, Kind, PlanError, path_text};
-use crate::confinement::{Files, Readable};
-use crate::preset;
+use super::{HostInfo, PathKind, PlanError, path_text};
+use crate::confinement::{FileConfinement, ReadScope};
+use crate::system_paths;
 
 /// What may be done beneath which paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Landlock {
+pub struct LandlockRuleset {
     /// How many bytes of the following three numbers this kernel knows.
     pub size: u64,
     /// The operations on files that are refused unless a rule allows them.
@@ -17,12 +17,12 @@ pub struct Landlock {
     /// What is kept within: signals, and local sockets without a path.
     pub scoped: u64,
     /// What is allowed.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<LandlockRule>,
 }
 
 /// What may be done beneath one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct LandlockRule {
     /// The path, as it is inside.
     pub path: CString,
     /// The operations.
@@ -46,46 +46,50 @@ pub(super) const ALL_BUT_DEVICES: u64 = !(MAKE_CHAR | MAKE_BLOCK);
 const OF_A_FILE: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 
 /// The rules for these files: what is readable can be read, what is writable can be written. `None` without Landlock.
-pub(super) fn rules(files: &Files, host: &impl Host) -> Result<Option<Landlock>, PlanError> {
+pub(super) fn rules(
+    files: &FileConfinement,
+    host: &impl HostInfo,
+) -> Result<Option<LandlockRuleset>, PlanError> {
     let Some(lock) = empty(host.landlock()) else { return Ok(None) };
     let all = lock.files;
-    let rule = |path: &Path, access: u64| path_text(path).map(|path| Rule { path, access: access & all });
+    let rule =
+        |path: &Path, access: u64| path_text(path).map(|path| LandlockRule { path, access: access & all });
     let mut rules = vec![
         rule(Path::new("/dev"), READ | WRITE_FILE | IOCTL_DEV)?,
         rule(Path::new("/proc"), READ | WRITE_FILE)?,
     ];
     match &files.readable {
-        Readable::Everything => rules.push(rule(Path::new("/"), READ)?),
-        Readable::Only(paths) => {
+        ReadScope::Everything => rules.push(rule(Path::new("/"), READ)?),
+        ReadScope::Only(paths) => {
             let paths = paths.iter().chain(&files.home_readable).map(PathBuf::as_path);
-            for path in preset::system().chain(paths) {
+            for path in system_paths::system().chain(paths) {
                 // What a link leads to is named by its own path.
                 match host.kind(path) {
-                    Some(Kind::Directory) => rules.push(rule(path, READ)?),
-                    Some(Kind::File) => rules.push(rule(path, READ & OF_A_FILE)?),
-                    Some(Kind::Link) | None => {}
+                    Some(PathKind::Directory) => rules.push(rule(path, READ)?),
+                    Some(PathKind::File) => rules.push(rule(path, READ & OF_A_FILE)?),
+                    Some(PathKind::Link) | None => {}
                 }
             }
         }
     }
     rules.push(rule(Path::new("/dev/shm"), ALL_BUT_DEVICES)?);
     let scratch = ["/tmp", "/var/tmp"].map(Path::new).into_iter().chain(files.home.as_deref());
-    for path in scratch.filter(|path| host.kind(path) == Some(Kind::Directory)) {
+    for path in scratch.filter(|path| host.kind(path) == Some(PathKind::Directory)) {
         rules.push(rule(path, ALL_BUT_DEVICES)?);
     }
     for path in &files.writable {
         rules.push(rule(path, ALL_BUT_DEVICES & of_its_kind(path, host))?);
     }
-    Ok(Some(Landlock { rules, ..lock }))
+    Ok(Some(LandlockRuleset { rules, ..lock }))
 }
 
 /// What can be said of what is at a path.
-pub(super) fn of_its_kind(path: &Path, host: &impl Host) -> u64 {
-    if host.kind(path) == Some(Kind::Directory) { u64::MAX } else { OF_A_FILE }
+pub(super) fn of_its_kind(path: &Path, host: &impl HostInfo) -> u64 {
+    if host.kind(path) == Some(PathKind::Directory) { u64::MAX } else { OF_A_FILE }
 }
 
 /// The lock of this version without any rules: nothing is allowed. `None` without Landlock.
-pub(super) fn empty(version: u32) -> Option<Landlock> {
+pub(super) fn empty(version: u32) -> Option<LandlockRuleset> {
     if version == 0 {
         return None;
     }
@@ -100,5 +104,5 @@ pub(super) fn empty(version: u32) -> Option<Landlock> {
         4..6 => 16,
         6.. => 24,
     };
-    Some(Landlock { size, files, scoped: if version >= 6 { 3 } else { 0 }, rules: Vec::new() })
+    Some(LandlockRuleset { size, files, scoped: if version >= 6 { 3 } else { 0 }, rules: Vec::new() })
 }

@@ -1,13 +1,13 @@
 //! The plan: a confinement and a command turned into exactly what the first process inside will do, step by step.
 //!
-//! Looks at what is where through [`Host`] and does nothing, so that its order can be tested without privileges.
+//! Looks at what is where through [`HostInfo`] and does nothing, so that its order can be tested without privileges.
 
-mod alone;
-mod copies;
 mod encode;
 mod landlock;
+mod landlock_only;
 mod mounts;
 mod network;
+mod overlays;
 #[cfg(test)]
 mod tests;
 
@@ -16,24 +16,24 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
-pub use landlock::{Landlock, Rule};
-pub(crate) use network::{PROXY_PORT, Wiring};
+pub use landlock::{LandlockRule, LandlockRuleset};
+pub(crate) use network::{NetworkPlan, PROXY_PORT};
 
 use crate::confinement::{Confinement, Network};
-use crate::filter::{self, Arch, TooFar};
-use crate::limits::Limits;
-use crate::wire::{Op, Part};
+use crate::limits::ResourceLimits;
+use crate::plan_format::{MountOp, PlanPart};
+use crate::seccomp::{self, Arch, JumpTooLongError};
 
 /// A command: a program and its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Command {
+pub struct CommandSpec {
     /// The program, then what it is given. Without a slash, the program is looked for in the confinement's `PATH`.
     pub argv: Vec<OsString>,
     /// What it can read from its standard input, which is `/dev/null` if this is nothing. Into a terminal it is typed, and then its
     /// end.
     pub stdin: Vec<u8>,
     /// A terminal of its own in place of pipes: what it prints and what it prints as errors is then one.
-    pub terminal: Option<Terminal>,
+    pub terminal: Option<TerminalSize>,
     /// Its standard streams are carried by the caller, who takes them from what is running: nothing is kept of them, and
     /// `stdin` is not given. Has no meaning for a terminal, which can be taken anyway.
     pub carried_by_caller: bool,
@@ -44,7 +44,7 @@ pub struct Command {
 
 /// A terminal, by its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terminal {
+pub struct TerminalSize {
     /// How many lines.
     pub rows: u16,
     /// How many characters in a line.
@@ -53,7 +53,7 @@ pub struct Terminal {
 
 /// The user and the group that a command runs as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct UserIdentity {
     /// The user.
     pub uid: u32,
     /// The group.
@@ -62,7 +62,7 @@ pub struct Identity {
 
 /// What is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PathKind {
     /// A directory.
     Directory,
     /// A symbolic link.
@@ -72,9 +72,9 @@ pub enum Kind {
 }
 
 /// The machine as a plan needs to know it.
-pub trait Host {
+pub trait HostInfo {
     /// What is at a path, without following a link at its end.
-    fn kind(&self, path: &Path) -> Option<Kind>;
+    fn kind(&self, path: &Path) -> Option<PathKind>;
 
     /// Where a path leads in the end, if there is something.
     fn target(&self, path: &Path) -> Option<PathBuf>;
@@ -85,19 +85,19 @@ pub trait Host {
 
 /// What the first process inside will do, in the order of the fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct LaunchPlan {
     /// How much of it is done.
-    pub part: Part,
+    pub part: PlanPart,
     /// In a session: how many first processes of commands wait ready.
     pub parked: u32,
     /// In a session: what its first process takes of the system call filter, for all of its commands.
     pub shared_filter: Vec<u8>,
     /// Who it is.
-    pub identity: Identity,
+    pub identity: UserIdentity,
     /// Whether it has a network of its own.
     pub network_apart: bool,
     /// What it mounts, in order.
-    pub mounts: Vec<Op<CString>>,
+    pub mounts: Vec<MountOp<CString>>,
     /// Where the command starts.
     pub cwd: CString,
     /// The places where the program may be; the first that can be run is.
@@ -107,11 +107,11 @@ pub struct Plan {
     /// The environment of the program.
     pub environment: Vec<CString>,
     /// The terminal that it is given.
-    pub terminal: Option<Terminal>,
+    pub terminal: Option<TerminalSize>,
     /// Limits: resource, value at which it is told, value that it cannot pass.
     pub limits: Vec<(u32, u64, u64)>,
     /// What may be done beneath which paths; `None` where the kernel has no Landlock.
-    pub landlock: Option<Landlock>,
+    pub landlock: Option<LandlockRuleset>,
     /// The system call filter, as the kernel takes it.
     pub filter: Vec<u8>,
 }
@@ -156,27 +156,27 @@ pub enum PlanError {
     Empty,
     /// The system call filter cannot be compiled.
     #[error(transparent)]
-    Filter(#[from] TooFar),
+    Filter(#[from] JumpTooLongError),
 }
 
-impl Plan {
+impl LaunchPlan {
     /// The plan for a command in a confinement on this host.
     pub fn new(
         confinement: &Confinement,
-        command: &Command,
-        identity: Identity,
-        host: &impl Host,
+        command: &CommandSpec,
+        identity: UserIdentity,
+        host: &impl HostInfo,
     ) -> Result<Self, PlanError> {
         let files = &confinement.files;
         let network_apart = confinement.network != Network::Host;
         let scratch_bytes = confinement.limits.tmp;
         let mounts = mounts::program(files, scratch_bytes, network_apart, host)?;
-        if host.kind(&files.cwd) != Some(Kind::Directory) {
+        if host.kind(&files.cwd) != Some(PathKind::Directory) {
             return Err(PlanError::Missing(files.cwd.clone()));
         }
         let variable = |(name, value): (&String, &String)| text(format!("{name}={value}"), "the environment");
         Ok(Self {
-            part: Part::Whole,
+            part: PlanPart::Whole,
             parked: 0,
             shared_filter: Vec::new(),
             identity,
@@ -194,7 +194,7 @@ impl Plan {
     }
 }
 
-impl Plan {
+impl LaunchPlan {
     /// This plan for a command in a cgroup, which limits memory and processes better: by what is used, not by what is reserved,
     /// and of the command alone, not of all that the user has in a session.
     pub(crate) fn in_group(mut self) -> Self {
@@ -204,24 +204,24 @@ impl Plan {
 
     /// Of this plan, what makes the place that a session's commands run in.
     pub(crate) fn for_session(mut self, parked: u32) -> Result<Self, PlanError> {
-        self.part = Part::Session;
+        self.part = PlanPart::Session;
         self.parked = parked;
-        [self.shared_filter, self.filter] = filter::compile_shared(Arch::HERE)?.map(|part| part.bytes());
+        [self.shared_filter, self.filter] = seccomp::compile_shared(Arch::HERE)?.map(|part| part.bytes());
         Ok(self)
     }
 
     /// Of this plan, what is left to do for a command where the place stands: the processes and terminals that it sees are its
     /// own.
     pub(crate) fn for_command(mut self) -> Self {
-        self.part = Part::Command;
+        self.part = PlanPart::Command;
         self.shared_filter.clear();
         self.mounts = mounts::of_a_command();
         self
     }
 
     /// Of this plan, what is left to do where another program has made the place; and what that program has to mount.
-    pub(crate) fn for_inner(mut self) -> (Self, Vec<Op<CString>>) {
-        self.part = Part::Inner;
+    pub(crate) fn for_inner(mut self) -> (Self, Vec<MountOp<CString>>) {
+        self.part = PlanPart::Inner;
         let mounts = std::mem::take(&mut self.mounts);
         (self, mounts)
     }
@@ -230,7 +230,7 @@ impl Plan {
     pub(crate) fn with_command(
         &self,
         confinement: &Confinement,
-        command: &Command,
+        command: &CommandSpec,
     ) -> Result<Self, PlanError> {
         let (programs, argv) = (programs(confinement, command)?, arguments(command)?);
         Ok(Self { programs, argv, terminal: command.terminal, ..self.clone() })
@@ -247,11 +247,11 @@ impl Plan {
     }
 }
 
-fn arguments(command: &Command) -> Result<Vec<CString>, PlanError> {
+fn arguments(command: &CommandSpec) -> Result<Vec<CString>, PlanError> {
     command.argv.iter().map(|argument| text(argument, "an argument")).collect()
 }
 
-fn programs(confinement: &Confinement, command: &Command) -> Result<Vec<CString>, PlanError> {
+fn programs(confinement: &Confinement, command: &CommandSpec) -> Result<Vec<CString>, PlanError> {
     let what = "the name of the program";
     let program = command.argv.first().ok_or(PlanError::Empty)?;
     let search = confinement.environment.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
@@ -267,9 +267,9 @@ fn programs(confinement: &Confinement, command: &Command) -> Result<Vec<CString>
 }
 
 /// The system call filter, compiled once.
-fn filter_here() -> Result<Vec<u8>, TooFar> {
-    static COMPILED: OnceLock<Result<Vec<u8>, TooFar>> = OnceLock::new();
-    COMPILED.get_or_init(|| Ok(filter::compile(Arch::HERE)?.bytes())).clone()
+fn filter_here() -> Result<Vec<u8>, JumpTooLongError> {
+    static COMPILED: OnceLock<Result<Vec<u8>, JumpTooLongError>> = OnceLock::new();
+    COMPILED.get_or_init(|| Ok(seccomp::compile(Arch::HERE)?.bytes())).clone()
 }
 
 /// The kernel's number for the limit on what a process can write to.
@@ -278,7 +278,7 @@ const DATA: u32 = 2;
 const PROCESSES: u32 = 6;
 
 /// Limits that the kernel keeps for each process or for each user, by its own numbers.
-fn resources(limits: &Limits) -> Vec<(u32, u64, u64)> {
+fn resources(limits: &ResourceLimits) -> Vec<(u32, u64, u64)> {
     const CPU: u32 = 0;
     const FILE: u32 = 1;
     const CORE: u32 = 4;

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use super::{Host, Kind, PlanError, copies, path_text, resolved, text};
-use crate::confinement::{Copied, Files, Readable, Source};
-use crate::wire::{Access, Depth, LAYERS, Missing, Op, SLOTS};
+use super::{HostInfo, PathKind, PlanError, overlays, path_text, resolved, text};
+use crate::confinement::{CopiedPath, CopySource, FileConfinement, ReadScope};
+use crate::plan_format::{CloneDepth, LAYERS, MountAccess, MountOp, OnMissing, SLOTS};
 
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Where others leave sockets, logs, disks and backups: hidden in every confinement, where they exist.
@@ -32,19 +32,19 @@ const INODES: u64 = 100_000;
 
 /// The steps that make these files, in order.
 pub(super) fn program(
-    files: &Files,
+    files: &FileConfinement,
     scratch_bytes: u64,
     network_apart: bool,
-    host: &impl Host,
-) -> Result<Vec<Op<CString>>, PlanError> {
+    host: &impl HostInfo,
+) -> Result<Vec<MountOp<CString>>, PlanError> {
     check(files, host)?;
-    copies::check(files, host)?;
-    let mut program = Program::new(files, host)?;
+    overlays::check(files, host)?;
+    let mut program = MountProgramBuilder::new(files, host)?;
     program.hide_copies(files)?;
-    program.ops.push(Op::Seclude);
+    program.ops.push(MountOp::Seclude);
     program.hold_devices()?;
     program.hold_kept()?;
-    program.ops.push(Op::Seal);
+    program.ops.push(MountOp::Seal);
     program.devices()?;
     program.scratch(files, scratch_bytes)?;
     program.attach_kept()?;
@@ -55,20 +55,23 @@ pub(super) fn program(
 }
 
 /// The steps that show a command of a session its own terminals and processes.
-pub(super) fn of_a_command() -> Vec<Op<CString>> {
-    let place = Op::Attach { slot: 0, path: c"/dev/pts".into(), missing: Missing::Fault };
-    [vec![Op::Terminals { slot: 0 }, place], processes()].concat()
+pub(super) fn of_a_command() -> Vec<MountOp<CString>> {
+    let place = MountOp::Attach { slot: 0, path: c"/dev/pts".into(), missing: OnMissing::Fault };
+    [vec![MountOp::Terminals { slot: 0 }, place], processes()].concat()
 }
 
 /// The steps that show a command its own processes.
-fn processes() -> Vec<Op<CString>> {
-    vec![Op::Processes { slot: 0 }, Op::Attach { slot: 0, path: c"/proc".into(), missing: Missing::Fault }]
+fn processes() -> Vec<MountOp<CString>> {
+    vec![
+        MountOp::Processes { slot: 0 },
+        MountOp::Attach { slot: 0, path: c"/proc".into(), missing: OnMissing::Fault },
+    ]
 }
 
-fn check(files: &Files, host: &impl Host) -> Result<(), PlanError> {
+fn check(files: &FileConfinement, host: &impl HostInfo) -> Result<(), PlanError> {
     let readable = match &files.readable {
-        Readable::Everything => &[][..],
-        Readable::Only(paths) => paths,
+        ReadScope::Everything => &[][..],
+        ReadScope::Only(paths) => paths,
     };
     for path in readable {
         resolved(path)?;
@@ -76,7 +79,7 @@ fn check(files: &Files, host: &impl Host) -> Result<(), PlanError> {
     let named = [&files.home_readable, &files.writable, &files.hidden, &files.protected];
     for path in named.into_iter().flatten().chain(&files.home).chain([&files.cwd]) {
         resolved(path)?;
-        if host.kind(path) == Some(Kind::Link) {
+        if host.kind(path) == Some(PathKind::Link) {
             return Err(PlanError::Link(path.clone()));
         }
     }
@@ -97,43 +100,45 @@ fn check(files: &Files, host: &impl Host) -> Result<(), PlanError> {
 }
 
 /// A tree that is seen inside as it is outside, or a copy of it.
-struct Kept<'a> {
+struct MountedTree<'a> {
     path: PathBuf,
-    access: Access,
-    kind: Kind,
+    access: MountAccess,
+    kind: PathKind,
     slot: u32,
-    copy: Option<&'a Source>,
+    copy: Option<&'a CopySource>,
 }
 
-struct Program<'a, H> {
+struct MountProgramBuilder<'a, H> {
     host: &'a H,
-    ops: Vec<Op<CString>>,
-    kept: Vec<Kept<'a>>,
-    copied: &'a [Copied],
+    ops: Vec<MountOp<CString>>,
+    kept: Vec<MountedTree<'a>>,
+    copied: &'a [CopiedPath],
     /// What is emptied: beneath it only what is kept can be seen.
     emptied: BTreeSet<PathBuf>,
     /// What is covered once everything else is in place.
-    masked: BTreeMap<PathBuf, Kind>,
+    masked: BTreeMap<PathBuf, PathKind>,
 }
 
-impl<'a, H: Host> Program<'a, H> {
-    fn new(files: &'a Files, host: &'a H) -> Result<Self, PlanError> {
-        let mut kept: BTreeMap<PathBuf, (Access, Option<&Source>)> = BTreeMap::new();
+impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
+    fn new(files: &'a FileConfinement, host: &'a H) -> Result<Self, PlanError> {
+        let mut kept: BTreeMap<PathBuf, (MountAccess, Option<&CopySource>)> = BTreeMap::new();
         let readable = files.home_readable.iter().filter(|path| host.kind(path).is_some());
-        kept.extend(readable.map(|path| (path.clone(), (Access::Read, None))));
-        kept.extend(files.writable.iter().map(|path| (path.clone(), (Access::Write, None))));
+        kept.extend(readable.map(|path| (path.clone(), (MountAccess::Read, None))));
+        kept.extend(files.writable.iter().map(|path| (path.clone(), (MountAccess::Write, None))));
         // What lies in a copy is part of it.
         kept.retain(|path, _| !files.copied.iter().any(|copied| path.starts_with(&copied.root)));
-        kept.extend(files.copied.iter().map(|one| (one.root.clone(), (Access::Write, Some(&one.source)))));
+        kept.extend(
+            files.copied.iter().map(|one| (one.root.clone(), (MountAccess::Write, Some(&one.source)))),
+        );
         // By path, so that what lies in another comes after it.
-        let kept: Vec<Kept<'_>> = (1u32..)
+        let kept: Vec<MountedTree<'_>> = (1u32..)
             .zip(kept)
             .filter_map(|(slot, (path, (access, copy)))| {
                 let kind = match copy {
                     None => host.kind(&path)?,
-                    Some(copy) => copies::kind(copy, host)?,
+                    Some(copy) => overlays::kind(copy, host)?,
                 };
-                Some(Kept { kind, path, access, slot, copy })
+                Some(MountedTree { kind, path, access, slot, copy })
             })
             .collect();
         if kept.len() + DEVICES.len() + LAYERS >= SLOTS - 1 {
@@ -144,11 +149,11 @@ impl<'a, H: Host> Program<'a, H> {
         let mut masked = BTreeMap::new();
         let everywhere = HIDDEN_EVERYWHERE.map(PathBuf::from).into_iter();
         for path in
-            everywhere.filter(|path| host.kind(path) == Some(Kind::Directory)).chain(files.hidden.clone())
+            everywhere.filter(|path| host.kind(path) == Some(PathKind::Directory)).chain(files.hidden.clone())
         {
             match host.kind(&path) {
                 // What holds something that is kept is emptied around it.
-                Some(Kind::Directory) if kept.iter().any(|kept| kept.path.starts_with(&path)) => {
+                Some(PathKind::Directory) if kept.iter().any(|kept| kept.path.starts_with(&path)) => {
                     emptied.insert(path);
                 }
                 Some(kind) => {
@@ -157,14 +162,14 @@ impl<'a, H: Host> Program<'a, H> {
                 None => {}
             }
         }
-        emptied.retain(|path| host.kind(path) == Some(Kind::Directory));
+        emptied.retain(|path| host.kind(path) == Some(PathKind::Directory));
         Ok(Self { host, ops: Vec::new(), kept, copied: &files.copied, emptied, masked })
     }
 
     /// Refuses what a copy is made of where it would be seen inside: it could be changed past the copy.
-    fn hide_copies(&self, files: &Files) -> Result<(), PlanError> {
+    fn hide_copies(&self, files: &FileConfinement) -> Result<(), PlanError> {
         let shown = |part: &&PathBuf| {
-            copies::is_named(part, files)
+            overlays::is_named(part, files)
                 || (self.shown(part) && !part.ancestors().any(|above| self.masked.contains_key(above)))
         };
         match self.copied.iter().flat_map(|copied| copied.source.parts()).find(shown) {
@@ -173,13 +178,19 @@ impl<'a, H: Host> Program<'a, H> {
         }
     }
 
-    fn hold(&mut self, slot: u32, path: &Path, depth: Depth, access: Access) -> Result<(), PlanError> {
-        self.ops.push(Op::Hold { slot, path: path_text(path)?, depth, access });
+    fn hold(
+        &mut self,
+        slot: u32,
+        path: &Path,
+        depth: CloneDepth,
+        access: MountAccess,
+    ) -> Result<(), PlanError> {
+        self.ops.push(MountOp::Hold { slot, path: path_text(path)?, depth, access });
         Ok(())
     }
 
-    fn attach(&mut self, slot: u32, path: &Path, missing: Missing) -> Result<(), PlanError> {
-        self.ops.push(Op::Attach { slot, path: path_text(path)?, missing });
+    fn attach(&mut self, slot: u32, path: &Path, missing: OnMissing) -> Result<(), PlanError> {
+        self.ops.push(MountOp::Attach { slot, path: path_text(path)?, missing });
         Ok(())
     }
 
@@ -194,7 +205,7 @@ impl<'a, H: Host> Program<'a, H> {
 
     fn hold_devices(&mut self) -> Result<(), PlanError> {
         for (slot, device) in device_slots() {
-            self.hold(slot, &Path::new("/dev").join(device), Depth::One, Access::Device)?;
+            self.hold(slot, &Path::new("/dev").join(device), CloneDepth::One, MountAccess::Device)?;
         }
         Ok(())
     }
@@ -203,9 +214,11 @@ impl<'a, H: Host> Program<'a, H> {
         let kept: Vec<_> =
             self.kept.iter().map(|kept| (kept.slot, kept.path.clone(), kept.access, kept.copy)).collect();
         kept.iter().try_for_each(|(slot, path, access, copy)| match copy {
-            None => self.hold(*slot, path, Depth::All, *access),
-            Some(Source::Tree { at }) => self.hold(*slot, at, Depth::All, *access),
-            Some(Source::Overlay { lowers, upper, work }) => self.overlay(*slot, path, lowers, [upper, work]),
+            None => self.hold(*slot, path, CloneDepth::All, *access),
+            Some(CopySource::Tree { at }) => self.hold(*slot, at, CloneDepth::All, *access),
+            Some(CopySource::Overlay { lowers, upper, work }) => {
+                self.overlay(*slot, path, lowers, [upper, work])
+            }
         })
     }
 
@@ -222,35 +235,35 @@ impl<'a, H: Host> Program<'a, H> {
         let lowers: Vec<&Path> = lowers.iter().map(PathBuf::as_path).chain(itself).collect();
         let layers = written.into_iter().map(PathBuf::as_path).chain(lowers.iter().copied());
         for (slot, layer) in (first..).zip(layers) {
-            self.ops.push(Op::Layer { slot, path: path_text(layer)? });
+            self.ops.push(MountOp::Layer { slot, path: path_text(layer)? });
         }
         let lowers = u32::try_from(lowers.len()).unwrap_or(u32::MAX);
-        self.ops.push(Op::Overlay { slot, root: path_text(root)?, first, lowers });
+        self.ops.push(MountOp::Overlay { slot, root: path_text(root)?, first, lowers });
         Ok(())
     }
 
     /// Whether what is there outside need not be there inside, since it lies in a copy.
     fn may_be_gone(&self, path: &Path) -> bool {
-        self.copied.iter().any(|copied| path.starts_with(&copied.root) && !copies::is_fresh(&copied.source))
+        self.copied.iter().any(|copied| path.starts_with(&copied.root) && !overlays::is_fresh(&copied.source))
     }
 
     /// The two steps that follow are about this path.
     fn if_there(&mut self, path: &Path) -> Result<(), PlanError> {
         if self.may_be_gone(path) {
-            self.ops.push(Op::IfThere { path: path_text(path)? });
+            self.ops.push(MountOp::IfThere { path: path_text(path)? });
         }
         Ok(())
     }
 
-    fn empty(&mut self, path: &Path, bytes: u64, mode: u32, access: Access) -> Result<(), PlanError> {
-        self.ops.push(Op::Scratch { slot: 0, bytes, inodes: INODES, mode, access });
-        self.attach(0, path, Missing::MakeDirectory)
+    fn empty(&mut self, path: &Path, bytes: u64, mode: u32, access: MountAccess) -> Result<(), PlanError> {
+        self.ops.push(MountOp::Scratch { slot: 0, bytes, inodes: INODES, mode, access });
+        self.attach(0, path, OnMissing::MakeDirectory)
     }
 
     fn devices(&mut self) -> Result<(), PlanError> {
-        self.empty(Path::new("/dev"), 64 << 10, 0o755, Access::Device)?;
+        self.empty(Path::new("/dev"), 64 << 10, 0o755, MountAccess::Device)?;
         for (slot, device) in device_slots() {
-            self.attach(slot, &Path::new("/dev").join(device), Missing::MakeFile)?;
+            self.attach(slot, &Path::new("/dev").join(device), OnMissing::MakeFile)?;
         }
         for (path, to) in [
             ("/dev/fd", "/proc/self/fd"),
@@ -259,15 +272,15 @@ impl<'a, H: Host> Program<'a, H> {
             ("/dev/stderr", "/proc/self/fd/2"),
             ("/dev/ptmx", "pts/ptmx"),
         ] {
-            self.ops.push(Op::Link { path: text(path, "a path")?, to: text(to, "a path")? });
+            self.ops.push(MountOp::Link { path: text(path, "a path")?, to: text(to, "a path")? });
         }
-        self.empty(Path::new("/dev/shm"), 64 << 20, 0o1777, Access::Write)?;
-        self.ops.push(Op::Terminals { slot: 0 });
-        self.attach(0, Path::new("/dev/pts"), Missing::MakeDirectory)
+        self.empty(Path::new("/dev/shm"), 64 << 20, 0o1777, MountAccess::Write)?;
+        self.ops.push(MountOp::Terminals { slot: 0 });
+        self.attach(0, Path::new("/dev/pts"), OnMissing::MakeDirectory)
     }
 
     /// What is emptied, from the outside in. Both temporary directories are one, so that their limit is one.
-    fn scratch(&mut self, files: &Files, bytes: u64) -> Result<(), PlanError> {
+    fn scratch(&mut self, files: &FileConfinement, bytes: u64) -> Result<(), PlanError> {
         let (tmp, var_tmp) = (Path::new("/tmp"), Path::new("/var/tmp"));
         let emptied: Vec<PathBuf> = self.emptied.iter().cloned().collect();
         for path in emptied {
@@ -284,11 +297,11 @@ impl<'a, H: Host> Program<'a, H> {
             if self.emptied.iter().any(holder) && files.home.as_ref() != Some(&path) {
                 continue;
             }
-            self.empty(&path, bytes, mode, Access::Write)?;
+            self.empty(&path, bytes, mode, MountAccess::Write)?;
         }
         if self.emptied.contains(var_tmp) {
-            self.hold(0, tmp, Depth::One, Access::Write)?;
-            self.attach(0, var_tmp, Missing::Fault)?;
+            self.hold(0, tmp, CloneDepth::One, MountAccess::Write)?;
+            self.attach(0, var_tmp, OnMissing::Fault)?;
         }
         Ok(())
     }
@@ -310,19 +323,19 @@ impl<'a, H: Host> Program<'a, H> {
     fn attach_kept(&mut self) -> Result<(), PlanError> {
         let kept = self.kept.iter().map(|kept| (kept.path.clone(), Some((kept.slot, kept.kind))));
         let within = self.emptied_within().into_iter().map(|path| (path, None));
-        let places: BTreeMap<PathBuf, Option<(u32, Kind)>> = within.chain(kept).collect();
+        let places: BTreeMap<PathBuf, Option<(u32, PathKind)>> = within.chain(kept).collect();
         for (path, kept) in places {
             let Some((slot, kind)) = kept else {
                 self.if_there(&path)?;
-                self.empty(&path, 64 << 10, 0o755, Access::Write)?;
+                self.empty(&path, 64 << 10, 0o755, MountAccess::Write)?;
                 continue;
             };
             let in_scratch = path.parent().is_some_and(|parent| !self.shown(parent));
-            let in_copy = |copied: &Copied| path != copied.root && path.starts_with(&copied.root);
+            let in_copy = |copied: &CopiedPath| path != copied.root && path.starts_with(&copied.root);
             let missing = match kind {
-                _ if !in_scratch && !self.copied.iter().any(in_copy) => Missing::Fault,
-                Kind::Directory => Missing::MakeDirectory,
-                Kind::File | Kind::Link => Missing::MakeFile,
+                _ if !in_scratch && !self.copied.iter().any(in_copy) => OnMissing::Fault,
+                PathKind::Directory => OnMissing::MakeDirectory,
+                PathKind::File | PathKind::Link => OnMissing::MakeFile,
             };
             self.attach(slot, &path, missing)?;
         }
@@ -331,9 +344,9 @@ impl<'a, H: Host> Program<'a, H> {
 
     /// Protected paths and, writable as before, every directory between them and the writable path that they lie in. So with what is
     /// hidden: by another path no rule may know it the next time.
-    fn protect(&mut self, files: &Files) -> Result<(), PlanError> {
-        let mut points: BTreeMap<PathBuf, Access> = BTreeMap::new();
-        let protected = files.protected.iter().chain(copies::read_only(files)).map(|path| (path, true));
+    fn protect(&mut self, files: &FileConfinement) -> Result<(), PlanError> {
+        let mut points: BTreeMap<PathBuf, MountAccess> = BTreeMap::new();
+        let protected = files.protected.iter().chain(overlays::read_only(files)).map(|path| (path, true));
         let hidden = self.masked.keys().map(|path| (path, false));
         let shown =
             protected.chain(hidden).filter(|(path, _)| self.host.kind(path).is_some() && self.shown(path));
@@ -343,21 +356,21 @@ impl<'a, H: Host> Program<'a, H> {
                 continue;
             };
             if is_protected {
-                points.insert(path.clone(), Access::Read);
+                points.insert(path.clone(), MountAccess::Read);
             }
             for above in path.ancestors().skip(1).take_while(|above| above != root && above.starts_with(root))
             {
-                points.entry(above.to_path_buf()).or_insert(Access::Write);
+                points.entry(above.to_path_buf()).or_insert(MountAccess::Write);
             }
         }
         for (path, access) in &points {
-            let held = |above: &Path| points.get(above) == Some(&Access::Read);
+            let held = |above: &Path| points.get(above) == Some(&MountAccess::Read);
             if path.ancestors().skip(1).any(held) {
                 continue;
             }
             self.if_there(path)?;
-            self.hold(0, path, Depth::All, *access)?;
-            self.attach(0, path, Missing::Fault)?;
+            self.hold(0, path, CloneDepth::All, *access)?;
+            self.attach(0, path, OnMissing::Fault)?;
         }
         Ok(())
     }
@@ -367,28 +380,29 @@ impl<'a, H: Host> Program<'a, H> {
         let mut empty: Option<PathBuf> = None;
         let masked: Vec<_> = self.masked.iter().map(|(path, kind)| (path.clone(), *kind)).collect();
         for (path, kind) in masked {
-            let covered = |above: &Path| self.masked.get(above) == Some(&Kind::Directory);
+            let covered = |above: &Path| self.masked.get(above) == Some(&PathKind::Directory);
             if !self.shown(&path) || path.ancestors().skip(1).any(covered) {
                 continue;
             }
             self.if_there(&path)?;
-            let nothing = Op::Scratch { slot: 0, bytes: 4096, inodes: 1, mode: 0, access: Access::Mask };
+            let nothing =
+                MountOp::Scratch { slot: 0, bytes: 4096, inodes: 1, mode: 0, access: MountAccess::Mask };
             match (kind, &empty) {
                 // The others could not be had from where this is not.
-                (Kind::Directory, _) if self.may_be_gone(&path) => self.ops.push(nothing),
-                (Kind::Directory, None) => {
+                (PathKind::Directory, _) if self.may_be_gone(&path) => self.ops.push(nothing),
+                (PathKind::Directory, None) => {
                     self.ops.push(nothing);
                     empty = Some(path.clone());
                 }
-                (Kind::Directory, Some(first)) => {
+                (PathKind::Directory, Some(first)) => {
                     let first = first.clone();
-                    self.hold(0, &first, Depth::One, Access::Mask)?;
+                    self.hold(0, &first, CloneDepth::One, MountAccess::Mask)?;
                 }
-                (Kind::File | Kind::Link, _) => {
-                    self.hold(0, Path::new("/dev/null"), Depth::One, Access::Mask)?;
+                (PathKind::File | PathKind::Link, _) => {
+                    self.hold(0, Path::new("/dev/null"), CloneDepth::One, MountAccess::Mask)?;
                 }
             }
-            self.attach(0, &path, Missing::Fault)?;
+            self.attach(0, &path, OnMissing::Fault)?;
         }
         Ok(())
     }
@@ -398,12 +412,12 @@ impl<'a, H: Host> Program<'a, H> {
         // No namespaces within these, even if a way past the filter were found.
         for limit in ["user", "net"] {
             let path = text(format!("/proc/sys/user/max_{limit}_namespaces"), "a path")?;
-            self.ops.push(Op::Write { path, text: c"0".into() });
+            self.ops.push(MountOp::Write { path, text: c"0".into() });
         }
         if network_apart {
-            self.ops.push(Op::Loopback);
+            self.ops.push(MountOp::Loopback);
         }
-        self.ops.push(Op::Hostname { name: c"sandbox".into() });
+        self.ops.push(MountOp::Hostname { name: c"sandbox".into() });
         Ok(())
     }
 }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::mounts::HIDDEN_EVERYWHERE;
-use super::{Host, Kind, Plan, PlanError, path_text, text};
-use crate::confinement::Files;
-use crate::wire::{Access, Depth, Missing, Op, Socket};
+use super::{HostInfo, LaunchPlan, PathKind, PlanError, path_text, text};
+use crate::confinement::FileConfinement;
+use crate::plan_format::{CloneDepth, MountAccess, MountOp, OnMissing, SocketKind};
 
 /// The port of the proxy inside.
 pub(crate) const PROXY_PORT: u16 = 3128;
@@ -19,7 +19,7 @@ const RESOLVER: &str = "/etc/resolv.conf";
 
 /// What a network that is served by us has inside.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wiring {
+pub(crate) struct NetworkPlan {
     /// The ports on which connections to the addresses of names are taken.
     pub(crate) ports: Vec<u16>,
     /// The authorities that programs are to trust, in PEM: those of the machine and ours.
@@ -40,7 +40,7 @@ const AUTHORITIES: [&str; 10] = [
     "NIX_SSL_CERT_FILE",
 ];
 
-impl Wiring {
+impl NetworkPlan {
     /// The variables that lead programs to the proxy at this address, and to the authorities.
     pub(crate) fn variables(&self, proxy: &str) -> Vec<(&'static str, String)> {
         let mut variables = Vec::new();
@@ -58,86 +58,93 @@ impl Wiring {
     }
 }
 
-impl Plan {
+impl LaunchPlan {
     /// This plan with a network that is served by us.
     pub(crate) fn with_wiring(
         mut self,
-        wiring: &Wiring,
-        files: &Files,
-        host: &impl Host,
+        wiring: &NetworkPlan,
+        files: &FileConfinement,
+        host: &impl HostInfo,
     ) -> Result<Self, PlanError> {
         let resolver = format!("{OURS}/resolv.conf");
         let attach = |path: &Path, missing| {
-            Ok::<_, PlanError>(Op::Attach { slot: 0, path: path_text(path)?, missing })
+            Ok::<_, PlanError>(MountOp::Attach { slot: 0, path: path_text(path)?, missing })
         };
-        let scratch = |bytes| Op::Scratch { slot: 0, bytes, inodes: 64, mode: 0o755, access: Access::Write };
+        let scratch =
+            |bytes| MountOp::Scratch { slot: 0, bytes, inodes: 64, mode: 0o755, access: MountAccess::Write };
         let read_only = |path: &str| {
             let path = text(path, "a path")?;
-            Ok::<_, PlanError>(Op::Hold { slot: 0, path, depth: Depth::One, access: Access::Mask })
+            Ok::<_, PlanError>(MountOp::Hold {
+                slot: 0,
+                path,
+                depth: CloneDepth::One,
+                access: MountAccess::Mask,
+            })
         };
         self.mounts.push(scratch(4 << 20));
-        self.mounts.push(attach(Path::new(OURS), Missing::MakeDirectory)?);
+        self.mounts.push(attach(Path::new(OURS), OnMissing::MakeDirectory)?);
         self.mounts.push(file(&resolver, "nameserver 127.0.0.1\n")?);
         if let Some(authorities) = &wiring.authorities {
             self.mounts.push(file(&format!("{OURS}/authorities.pem"), authorities)?);
         }
         // The same again, over itself: from here on nobody can write to it.
-        self.mounts.extend([read_only(OURS)?, attach(Path::new(OURS), Missing::Fault)?]);
+        self.mounts.extend([read_only(OURS)?, attach(Path::new(OURS), OnMissing::Fault)?]);
         match place(files, host) {
             // Programs that find no such file ask 127.0.0.1 by themselves.
             None => {}
-            Some(Place::Shown(at)) => {
-                self.mounts.extend([read_only(&resolver)?, attach(&at, Missing::Fault)?]);
+            Some(ResolverFile::Shown(at)) => {
+                self.mounts.extend([read_only(&resolver)?, attach(&at, OnMissing::Fault)?]);
             }
-            Some(Place::Hidden { at, cover }) => {
+            Some(ResolverFile::Hidden { at, cover }) => {
                 if let Some(cover) = cover {
-                    self.mounts.extend([scratch(64 << 10), attach(cover, Missing::Fault)?]);
+                    self.mounts.extend([scratch(64 << 10), attach(cover, OnMissing::Fault)?]);
                 }
-                self.mounts.extend([read_only(&resolver)?, attach(&at, Missing::MakeFile)?]);
+                self.mounts.extend([read_only(&resolver)?, attach(&at, OnMissing::MakeFile)?]);
             }
         }
-        self.mounts.push(Op::Route);
-        self.mounts.push(Op::Offer { socket: Socket::Proxy, port: PROXY_PORT });
-        self.mounts.push(Op::Offer { socket: Socket::Lookups, port: 53 });
+        self.mounts.push(MountOp::Route);
+        self.mounts.push(MountOp::Offer { socket: SocketKind::Proxy, port: PROXY_PORT });
+        self.mounts.push(MountOp::Offer { socket: SocketKind::Lookups, port: 53 });
         let transparent = wiring.ports.iter();
-        self.mounts.extend(transparent.map(|port| Op::Offer { socket: Socket::Transparent, port: *port }));
-        self.mounts.push(Op::Await);
+        self.mounts
+            .extend(transparent.map(|port| MountOp::Offer { socket: SocketKind::Transparent, port: *port }));
+        self.mounts.push(MountOp::Await);
         Ok(self)
     }
 
     /// The sockets that are handed out, in order.
-    pub(crate) fn offers(&self) -> impl Iterator<Item = Socket> + '_ {
+    pub(crate) fn offers(&self) -> impl Iterator<Item = SocketKind> + '_ {
         self.mounts.iter().filter_map(|op| match op {
-            Op::Offer { socket, .. } => Some(*socket),
+            MountOp::Offer { socket, .. } => Some(*socket),
             _ => None,
         })
     }
 }
 
-fn file(path: &str, content: &str) -> Result<Op<CString>, PlanError> {
-    Ok(Op::File { path: text(path, "a path")?, text: text(content, "a file of the sandbox")? })
+fn file(path: &str, content: &str) -> Result<MountOp<CString>, PlanError> {
+    Ok(MountOp::File { path: text(path, "a path")?, text: text(content, "a file of the sandbox")? })
 }
 
 /// Where programs look for their resolver.
-enum Place {
+enum ResolverFile {
     /// A file that is seen inside.
     Shown(PathBuf),
     /// A file in something that is hidden: where it is, and what has to be uncovered for it.
     Hidden { at: PathBuf, cover: Option<&'static Path> },
 }
 
-fn place(files: &Files, host: &impl Host) -> Option<Place> {
+fn place(files: &FileConfinement, host: &impl HostInfo) -> Option<ResolverFile> {
     let at = match host.kind(Path::new(RESOLVER))? {
-        Kind::Link => host.target(Path::new(RESOLVER))?,
-        Kind::File | Kind::Directory => PathBuf::from(RESOLVER),
+        PathKind::Link => host.target(Path::new(RESOLVER))?,
+        PathKind::File | PathKind::Directory => PathBuf::from(RESOLVER),
     };
     let hidden = HIDDEN_EVERYWHERE.map(Path::new).into_iter().find(|hidden| at.starts_with(hidden));
     Some(match hidden {
-        None => Place::Shown(at),
+        None => ResolverFile::Shown(at),
         Some(hidden) => {
             let mut kept = files.writable.iter().chain(&files.home_readable);
             // What holds something that is kept is not covered but emptied.
-            Place::Hidden { at, cover: (!kept.any(|kept| kept.starts_with(hidden))).then_some(hidden) }
+            ResolverFile::Hidden { at, cover: (!kept.any(|kept| kept.starts_with(hidden))).then_some(hidden) }
         }
     })
 }

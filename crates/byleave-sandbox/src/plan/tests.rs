@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 
 use super::*;
-use crate::confinement::{Copied, Files, Source};
-use crate::wire::{Access, Missing, Reader};
+use crate::confinement::{CopiedPath, CopySource, FileConfinement};
+use crate::plan_format::{MountAccess, OnMissing, PlanReader};
 
-struct Told(BTreeMap<PathBuf, Kind>);
+struct FakeHost(BTreeMap<PathBuf, PathKind>);
 
-impl Host for Told {
-    fn kind(&self, path: &Path) -> Option<Kind> {
+impl HostInfo for FakeHost {
+    fn kind(&self, path: &Path) -> Option<PathKind> {
         self.0.get(path).copied()
     }
 
     fn target(&self, path: &Path) -> Option<PathBuf> {
-        (self.kind(path)? == Kind::Link).then(|| "/run/systemd/resolve/stub-resolv.conf".into())
+        (self.kind(path)? == PathKind::Link).then(|| "/run/systemd/resolve/stub-resolv.conf".into())
     }
 
     fn landlock(&self) -> u32 {
@@ -24,26 +24,26 @@ impl Host for Told {
 }
 
 /// A directory ends with a slash, a link with an at sign; those above are there as well.
-fn host(paths: &[&str]) -> Told {
+fn host(paths: &[&str]) -> FakeHost {
     let mut told = BTreeMap::new();
     for path in ["/dev/", "/tmp/", "/var/tmp/", "/run/", "/mnt/", "/proc/", "/var/log/"].iter().chain(paths) {
         let kind = match path.as_bytes().last() {
-            Some(b'/') => Kind::Directory,
-            Some(b'@') => Kind::Link,
-            _ => Kind::File,
+            Some(b'/') => PathKind::Directory,
+            Some(b'@') => PathKind::Link,
+            _ => PathKind::File,
         };
         let path = PathBuf::from(path.trim_end_matches(['/', '@']));
         for above in path.ancestors().skip(1) {
-            told.insert(above.to_path_buf(), Kind::Directory);
+            told.insert(above.to_path_buf(), PathKind::Directory);
         }
         told.insert(path, kind);
     }
-    Told(told)
+    FakeHost(told)
 }
 
-fn files() -> Files {
+fn files() -> FileConfinement {
     let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect();
-    Files {
+    FileConfinement {
         cwd: "/home/me/ws".into(),
         home: Some("/home/me".into()),
         home_readable: paths(&["/home/me/.cargo", "/home/me/.rustup"]),
@@ -55,11 +55,11 @@ fn files() -> Files {
             "/home/other",
         ]),
         protected: paths(&["/home/me/ws/.git/hooks", "/home/me/ws/.git/config", "/home/me/ws/.vscode"]),
-        ..Files::default()
+        ..FileConfinement::default()
     }
 }
 
-fn usual() -> Told {
+fn usual() -> FakeHost {
     host(&[
         "/home/me/.cargo/credentials.toml",
         "/home/me/.ssh/",
@@ -70,48 +70,49 @@ fn usual() -> Told {
     ])
 }
 
-fn confinement(files: Files) -> Confinement {
+fn confinement(files: FileConfinement) -> Confinement {
     Confinement {
         files,
         network: Network::Off,
         environment: BTreeMap::from([("PATH".into(), "/usr/bin:relative::/bin".into())]),
-        limits: Limits::default(),
+        limits: ResourceLimits::default(),
         waived: BTreeSet::new(),
         required: BTreeSet::new(),
     }
 }
 
-fn plan(files: Files, host: &Told) -> Result<Plan, PlanError> {
-    let command = Command { argv: vec!["bash".into(), "-c".into(), "true".into()], ..Command::default() };
-    Plan::new(&confinement(files), &command, Identity { uid: 1000, gid: 100 }, host)
+fn plan(files: FileConfinement, host: &FakeHost) -> Result<LaunchPlan, PlanError> {
+    let command =
+        CommandSpec { argv: vec!["bash".into(), "-c".into(), "true".into()], ..CommandSpec::default() };
+    LaunchPlan::new(&confinement(files), &command, UserIdentity { uid: 1000, gid: 100 }, host)
 }
 
-fn at(plan: &Plan, want: impl Fn(&Op<CString>) -> bool) -> usize {
+fn at(plan: &LaunchPlan, want: impl Fn(&MountOp<CString>) -> bool) -> usize {
     plan.mounts.iter().position(want).expect("a step")
 }
 
-fn last(plan: &Plan, want: impl Fn(&Op<CString>) -> bool) -> usize {
+fn last(plan: &LaunchPlan, want: impl Fn(&MountOp<CString>) -> bool) -> usize {
     plan.mounts.iter().rposition(want).expect("a step")
 }
 
-fn attached(path: &'static CStr) -> impl Fn(&Op<CString>) -> bool {
-    move |op| matches!(op, Op::Attach { path: at, .. } if at.as_c_str() == path)
+fn attached(path: &'static CStr) -> impl Fn(&MountOp<CString>) -> bool {
+    move |op| matches!(op, MountOp::Attach { path: at, .. } if at.as_c_str() == path)
 }
 
-fn held(want_path: &'static CStr, want: Access) -> impl Fn(&Op<CString>) -> bool {
-    move |op| matches!(op, Op::Hold { path, access, .. } if path.as_c_str() == want_path && *access == want)
+fn held(want_path: &'static CStr, want: MountAccess) -> impl Fn(&MountOp<CString>) -> bool {
+    move |op| matches!(op, MountOp::Hold { path, access, .. } if path.as_c_str() == want_path && *access == want)
 }
 
 // req: E2
 #[test]
 fn the_order_of_mounts_is_the_safety_of_it() {
     let plan = plan(files(), &usual()).unwrap();
-    let seal = at(&plan, |op| *op == Op::Seal);
-    assert_eq!(at(&plan, |op| *op == Op::Seclude), 0);
+    let seal = at(&plan, |op| *op == MountOp::Seal);
+    assert_eq!(at(&plan, |op| *op == MountOp::Seclude), 0);
     // What stays writable is in hand before everything is sealed.
-    assert!(at(&plan, held(c"/home/me/ws", Access::Write)) < seal);
-    assert!(at(&plan, held(c"/home/me/.cargo", Access::Read)) < seal);
-    assert!(at(&plan, held(c"/dev/null", Access::Device)) < seal);
+    assert!(at(&plan, held(c"/home/me/ws", MountAccess::Write)) < seal);
+    assert!(at(&plan, held(c"/home/me/.cargo", MountAccess::Read)) < seal);
+    assert!(at(&plan, held(c"/dev/null", MountAccess::Device)) < seal);
     // What is emptied comes before what lies in it.
     let (home, ws) = (at(&plan, attached(c"/home/me")), at(&plan, attached(c"/home/me/ws")));
     assert!(seal < home && home < ws);
@@ -119,8 +120,8 @@ fn the_order_of_mounts_is_the_safety_of_it() {
     let git = at(&plan, attached(c"/home/me/ws/.git"));
     assert!(ws < git && git < at(&plan, attached(c"/home/me/ws/.git/config")));
     assert!(git < at(&plan, attached(c"/home/me/ws/.git/hooks")));
-    assert!(at(&plan, held(c"/home/me/ws/.git", Access::Write)) < git);
-    assert!(at(&plan, held(c"/home/me/ws/.git/config", Access::Read)) > git);
+    assert!(at(&plan, held(c"/home/me/ws/.git", MountAccess::Write)) < git);
+    assert!(at(&plan, held(c"/home/me/ws/.git/config", MountAccess::Read)) > git);
     // Masks come after all of them, and the processes after the masks.
     let mask = at(&plan, attached(c"/home/me/ws/.env"));
     assert!(mask > last(&plan, attached(c"/home/me/ws/.git/hooks")));
@@ -129,7 +130,9 @@ fn the_order_of_mounts_is_the_safety_of_it() {
         let mask = at(&plan, attached(path));
         assert!(git < mask && mask < proc, "{path:?}");
     }
-    let mounts = |op: &Op<CString>| matches!(op, Op::Attach { .. } | Op::Hold { .. } | Op::Scratch { .. });
+    let mounts = |op: &MountOp<CString>| {
+        matches!(op, MountOp::Attach { .. } | MountOp::Hold { .. } | MountOp::Scratch { .. })
+    };
     assert_eq!(last(&plan, mounts), proc, "the processes come last");
 }
 
@@ -154,12 +157,12 @@ fn every_directory_between_the_writable_and_the_protected_is_a_mount_point() {
 #[test]
 fn what_is_not_there_is_not_mounted_and_what_has_to_be_there_is_an_error() {
     let plan_of_usual = plan(files(), &usual()).unwrap();
-    let names = |plan: &Plan, path: &CStr| plan.mounts.iter().any(|op| attached_any(op, path));
+    let names = |plan: &LaunchPlan, path: &CStr| plan.mounts.iter().any(|op| attached_any(op, path));
     // No `.rustup`, no `.vscode`; `.ssh` went with the home directory.
     for path in [c"/home/me/.rustup", c"/home/me/ws/.vscode", c"/home/me/.ssh"] {
         assert!(!names(&plan_of_usual, path), "{path:?}");
     }
-    let case = |change: &dyn Fn(&mut Files), host: &Told| {
+    let case = |change: &dyn Fn(&mut FileConfinement), host: &FakeHost| {
         let mut files = files();
         change(&mut files);
         plan(files, host).unwrap_err()
@@ -193,21 +196,27 @@ fn what_is_not_there_is_not_mounted_and_what_has_to_be_there_is_an_error() {
     assert_eq!(case(&|_| {}, &link), PlanError::Link("/home/me/ws/.env".into()));
 }
 
-fn attached_any(op: &Op<CString>, path: &CStr) -> bool {
-    matches!(op, Op::Attach { path: at, .. } if at.as_c_str() == path)
+fn attached_any(op: &MountOp<CString>, path: &CStr) -> bool {
+    matches!(op, MountOp::Attach { path: at, .. } if at.as_c_str() == path)
 }
 
 // req: E2
 #[test]
 fn a_workspace_in_a_place_that_is_emptied_gets_a_place_of_its_own_in_it() {
     for (workspace, emptied) in [("/tmp/ws", c"/tmp"), ("/run/user/ws", c"/run"), ("/mnt/disk/ws", c"/mnt")] {
-        let files = Files { cwd: workspace.into(), writable: vec![workspace.into()], ..Files::default() };
+        let files = FileConfinement {
+            cwd: workspace.into(),
+            writable: vec![workspace.into()],
+            ..FileConfinement::default()
+        };
         let plan = plan(files, &host(&[&format!("{workspace}/")])).unwrap();
         let place = plan.mounts.iter().find_map(|op| match op {
-            Op::Attach { path, missing, .. } if path.to_bytes() == workspace.as_bytes() => Some(*missing),
+            MountOp::Attach { path, missing, .. } if path.to_bytes() == workspace.as_bytes() => {
+                Some(*missing)
+            }
             _ => None,
         });
-        assert_eq!(place, Some(Missing::MakeDirectory), "{workspace}");
+        assert_eq!(place, Some(OnMissing::MakeDirectory), "{workspace}");
         let attached_at = at(&plan, |op| attached_any(op, &CString::new(workspace).unwrap()));
         assert!(last(&plan, attached(emptied)) < attached_at, "{workspace}: nothing covers it afterwards");
     }
@@ -225,12 +234,12 @@ fn a_program_is_never_looked_for_in_the_working_directory() {
 fn what_is_written_is_what_is_read() {
     let plan = plan(files(), &usual()).unwrap();
     let bytes = plan.encode();
-    let mut reader = Reader::new(&bytes);
-    assert_eq!((reader.part(), reader.number()), (Some(Part::Whole), Some(0)));
+    let mut reader = PlanReader::new(&bytes);
+    assert_eq!((reader.part(), reader.number()), (Some(PlanPart::Whole), Some(0)));
     assert_eq!(reader.bytes(), Some(&[][..]), "no session");
     assert_eq!((reader.number(), reader.number()), (Some(1000), Some(100)));
     let count = reader.small().unwrap();
-    let read: Vec<Op<&CStr>> = (0..count).map(|_| reader.op().unwrap()).collect();
+    let read: Vec<MountOp<&CStr>> = (0..count).map(|_| reader.op().unwrap()).collect();
     assert_eq!(read.len(), plan.mounts.len());
     for (read, written) in read.iter().zip(&plan.mounts) {
         assert_eq!(format!("{read:?}"), format!("{written:?}"));
@@ -238,7 +247,7 @@ fn what_is_written_is_what_is_read() {
     assert_eq!(reader.text(), Some(plan.cwd.as_c_str()));
     // Cut anywhere, it makes no sense, and nothing is read past the end.
     for length in 0..64 {
-        let mut cut = Reader::new(&bytes[..length]);
+        let mut cut = PlanReader::new(&bytes[..length]);
         while cut.number().is_some() {}
         assert_eq!(cut.text(), None);
     }
@@ -247,27 +256,31 @@ fn what_is_written_is_what_is_read() {
 // req: E7
 #[test]
 fn a_served_network_is_waited_for_last_and_its_files_cannot_be_written() {
-    let wiring = Wiring { ports: vec![80, 443], authorities: Some("PEM".into()) };
-    let with = |host: &Told, files: Files| {
+    let wiring = NetworkPlan { ports: vec![80, 443], authorities: Some("PEM".into()) };
+    let with = |host: &FakeHost, files: FileConfinement| {
         let plan = plan(files.clone(), host).unwrap();
         plan.with_wiring(&wiring, &files, host).unwrap()
     };
     let plan = with(&host(&["/home/me/ws/", "/etc/resolv.conf"]), files());
-    assert_eq!(plan.mounts.last(), Some(&Op::Await));
+    assert_eq!(plan.mounts.last(), Some(&MountOp::Await));
     assert_eq!(plan.offers().count(), 4);
-    let written = last(&plan, |op| matches!(op, Op::File { .. }));
-    let sealed = at(&plan, held(c"/dev/byleave", Access::Mask));
+    let written = last(&plan, |op| matches!(op, MountOp::File { .. }));
+    let sealed = at(&plan, held(c"/dev/byleave", MountAccess::Mask));
     assert!(at(&plan, attached(c"/dev/byleave")) < written && written < sealed);
     assert_eq!(last(&plan, attached(c"/dev/byleave")), sealed + 1);
     let resolver = at(&plan, attached(c"/etc/resolv.conf"));
-    assert_eq!(at(&plan, held(c"/dev/byleave/resolv.conf", Access::Mask)) + 1, resolver);
+    assert_eq!(at(&plan, held(c"/dev/byleave/resolv.conf", MountAccess::Mask)) + 1, resolver);
     // Where it leads into something hidden, that is uncovered for it, unless it holds something that is kept.
     let linked = ["/home/me/ws/", "/run/ws/", "/etc/resolv.conf@"];
     let stub = c"/run/systemd/resolve/stub-resolv.conf";
     let plan = with(&host(&linked), files());
     assert_eq!(plan.mounts.iter().filter(|op| attached_any(op, c"/run")).count(), 2);
     assert!(last(&plan, attached(c"/run")) < at(&plan, attached(stub)));
-    let kept = Files { cwd: "/run/ws".into(), writable: vec!["/run/ws".into()], ..Files::default() };
+    let kept = FileConfinement {
+        cwd: "/run/ws".into(),
+        writable: vec!["/run/ws".into()],
+        ..FileConfinement::default()
+    };
     let plan = with(&host(&linked), kept);
     assert!(at(&plan, attached(c"/run")) < at(&plan, attached(c"/run/ws")));
     assert_eq!(last(&plan, attached(c"/run")), at(&plan, attached(c"/run")), "nothing covers the workspace");
@@ -281,9 +294,9 @@ fn a_served_network_is_waited_for_last_and_its_files_cannot_be_written() {
 // req: E5
 #[test]
 fn a_copy_is_in_hand_before_anything_covers_what_it_is_of_and_masks_come_on_top() {
-    let overlay = |root: &str, name: &str, lowers: &[&str]| Copied {
+    let overlay = |root: &str, name: &str, lowers: &[&str]| CopiedPath {
         root: root.into(),
-        source: Source::Overlay {
+        source: CopySource::Overlay {
             lowers: lowers.iter().map(PathBuf::from).collect(),
             upper: format!("/home/me/state/{name}/upper").into(),
             work: format!("/home/me/state/{name}/work").into(),
@@ -306,13 +319,13 @@ fn a_copy_is_in_hand_before_anything_covers_what_it_is_of_and_masks_come_on_top(
     ];
     told.0.extend(host(&more).0);
     let made_for = plan(files.clone(), &told).unwrap();
-    let made = |path: &'static CStr| move |op: &Op<CString>| matches!(op, Op::Overlay { root, .. } if root.as_c_str() == path);
+    let made = |path: &'static CStr| move |op: &MountOp<CString>| matches!(op, MountOp::Overlay { root, .. } if root.as_c_str() == path);
     let (outer, inner) = (at(&made_for, made(c"/home/me/ws")), at(&made_for, made(c"/home/me/ws/target")));
-    let seal = at(&made_for, |op| *op == Op::Seal);
+    let seal = at(&made_for, |op| *op == MountOp::Seal);
     assert!(outer < seal && inner < seal, "what is written stays so");
     let layers = |before: usize| -> Vec<&CStr> {
         let taken = made_for.mounts[..before].iter().rev().map_while(|op| match op {
-            Op::Layer { path, .. } => Some(path.as_c_str()),
+            MountOp::Layer { path, .. } => Some(path.as_c_str()),
             _ => None,
         });
         let mut taken: Vec<&CStr> = taken.collect();
@@ -325,17 +338,17 @@ fn a_copy_is_in_hand_before_anything_covers_what_it_is_of_and_masks_come_on_top(
     let attach = [at(&made_for, attached(c"/home/me/ws")), at(&made_for, attached(c"/home/me/ws/target"))];
     let [ws, target] = attach;
     assert!(seal < ws && ws < target);
-    let itself = held(c"/home/me/ws", Access::Write);
+    let itself = held(c"/home/me/ws", MountAccess::Write);
     assert!(!made_for.mounts.iter().any(itself), "the directory itself is not there");
     // What is hidden comes on top; where earlier commands may have removed it, if it is there.
     let env = at(&made_for, attached(c"/home/me/ws/.env"));
     let keys = at(&made_for, attached(c"/home/me/ws/target/keys"));
     assert!(target < env && target < keys);
-    let if_there = |op: &Op<CString>| matches!(op, Op::IfThere { .. });
+    let if_there = |op: &MountOp<CString>| matches!(op, MountOp::IfThere { .. });
     assert!(if_there(&made_for.mounts[keys - 2]) && !if_there(&made_for.mounts[env - 2]));
     // As the first process reads it.
     let encoded = made_for.encode();
-    let mut read = Reader::new(&encoded);
+    let mut read = PlanReader::new(&encoded);
     read.part().unwrap();
     read.number().unwrap();
     read.bytes().unwrap();

@@ -8,9 +8,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use byleave_sandbox::cgroup;
-use byleave_sandbox::guarantee::{Given, Guarantee};
-use byleave_sandbox::launch::{self, Status};
-use byleave_sandbox::limits::Limit;
+use byleave_sandbox::guarantee::{Enforcement, Guarantee};
+use byleave_sandbox::launch::{self, CommandStatus};
+use byleave_sandbox::limits::LimitKind;
 
 use crate::launch::{confinement, text};
 use crate::user::{UID, passes};
@@ -27,7 +27,7 @@ fn delegated(test: &str) -> bool {
     let top = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new);
     let top = top.into_iter().find(|top| top.join("cgroup.subtree_control").exists()).expect("cgroup v2");
     fs::write(top.join("cgroup.subtree_control"), "+memory +pids").expect("the memory and pids controllers");
-    let tree = Tree(top.join(format!("byleave-test-{}", std::process::id())));
+    let tree = CgroupTree(top.join(format!("byleave-test-{}", std::process::id())));
     fs::create_dir(&tree.0).unwrap();
     for name in ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
         std::os::unix::fs::chown(tree.0.join(name), Some(UID), Some(UID)).unwrap();
@@ -42,9 +42,9 @@ fn delegated(test: &str) -> bool {
     false
 }
 
-struct Tree(PathBuf);
+struct CgroupTree(PathBuf);
 
-impl Drop for Tree {
+impl Drop for CgroupTree {
     fn drop(&mut self) {
         let beneath = fs::read_dir(&self.0).unwrap().flatten().filter(|entry| entry.path().is_dir());
         let left: Vec<_> = beneath.map(|entry| entry.file_name()).collect();
@@ -66,7 +66,7 @@ fn every_command_is_limited_as_a_whole_and_says_so() {
         return;
     }
     cgroup::here().unwrap_or_else(|absent| panic!("{absent}"));
-    assert_eq!(launch::given(Guarantee::MemoryLimited), Given::Fully);
+    assert_eq!(launch::given(Guarantee::MemoryLimited), Enforcement::Fully);
     let workspace = tempfile::tempdir().unwrap();
     let mut confinement = confinement(workspace.path());
     confinement.waived.clear();
@@ -77,11 +77,15 @@ fn every_command_is_limited_as_a_whole_and_says_so() {
         // Each holds less than the limit; together they hold more.
         let many = "for i in 1 2 3 4; do head -c 60M /dev/zero | tail -c 60M | sleep 1000 & done; wait";
         let outcome = run(many);
-        assert_eq!((outcome.status, outcome.ended_by), (Status::Signalled(9), Some(Limit::Memory)), "{name}");
+        assert_eq!(
+            (outcome.status, outcome.ended_by),
+            (CommandStatus::Signalled(9), Some(LimitKind::Memory)),
+            "{name}"
+        );
         let outcome = run("for i in $(seq 50); do sleep 1000 & done 2>/dev/null; echo unreachable");
-        assert_eq!((outcome.ended_by, outcome.reached), (None, vec![Limit::Pids]), "{name}");
+        assert_eq!((outcome.ended_by, outcome.reached), (None, vec![LimitKind::Pids]), "{name}");
         let outcome = run("for i in 1 2 3; do sleep 0 & done; wait; cat /proc/self/cgroup; echo fine");
-        assert_eq!((outcome.status, outcome.ended_by), (Status::Exited(0), None), "{name}");
+        assert_eq!((outcome.status, outcome.ended_by), (CommandStatus::Exited(0), None), "{name}");
         assert!(text(&outcome.stdout).contains("/byleave-run-"), "{name}: {}", text(&outcome.stdout));
         assert!(outcome.reached.is_empty() && outcome.cpu > Duration::ZERO, "{name}: {outcome:?}");
         // Nobody inside can leave it, or lift its limit.

@@ -8,11 +8,13 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use byleave_sandbox::confinement::{Confinement, Copied, Source};
-use byleave_sandbox::ladder::{self, Rung};
-use byleave_sandbox::launch::{self, LaunchError, Oci, Outcome, RunAs, Session, Status};
-use byleave_sandbox::limits::Limit;
-use byleave_sandbox::plan::{Identity, PlanError};
+use byleave_sandbox::backend::{self, Backend};
+use byleave_sandbox::confinement::{Confinement, CopiedPath, CopySource};
+use byleave_sandbox::launch::{
+    self, CommandOutcome, CommandStatus, LaunchError, OciEngine, RunAs, SandboxSession,
+};
+use byleave_sandbox::limits::LimitKind;
+use byleave_sandbox::plan::{PlanError, UserIdentity};
 use byleave_sandbox::probe;
 
 use crate::forms::unprivileged_on_own_disk;
@@ -20,11 +22,11 @@ use crate::launch::{bash, confinement, text};
 use crate::user::{UID, passes, unprivileged};
 
 /// A workspace, and where copies of it are kept.
-struct World {
+struct CopyFixture {
     folder: tempfile::TempDir,
 }
 
-impl World {
+impl CopyFixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for directory in ["w/sub", "w/target", "store"] {
@@ -41,15 +43,15 @@ impl World {
     }
 
     /// A fresh overlay of something in the workspace, over these layers.
-    fn overlay(&self, root: &str, name: &str, lowers: &[&str]) -> Copied {
+    fn overlay(&self, root: &str, name: &str, lowers: &[&str]) -> CopiedPath {
         let [upper, work] = ["upper", "work"].map(|kind| self.at(&format!("store/{name}-{kind}")));
         fs::create_dir(&upper).unwrap();
         fs::create_dir(&work).unwrap();
         let lowers = lowers.iter().map(|lower| self.at(&format!("store/{lower}-upper"))).collect();
-        Copied { root: self.at(root), source: Source::Overlay { lowers, upper, work } }
+        CopiedPath { root: self.at(root), source: CopySource::Overlay { lowers, upper, work } }
     }
 
-    fn confined(&self, copied: Vec<Copied>) -> Confinement {
+    fn confined(&self, copied: Vec<CopiedPath>) -> Confinement {
         let mut confinement = confinement(&self.at("w"));
         confinement.files.copied = copied;
         confinement.files.hidden = vec![self.at("w/.env")];
@@ -57,7 +59,7 @@ impl World {
         confinement
     }
 
-    fn run(&self, copied: Vec<Copied>, script: &str) -> Outcome {
+    fn run(&self, copied: Vec<CopiedPath>, script: &str) -> CommandOutcome {
         run(&self.confined(copied), script)
     }
 
@@ -81,7 +83,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for CopyFixture {
     fn drop(&mut self) {
         // What the kernel prepares layers in cannot be looked into by anybody, and so not be removed with the rest.
         open_all(self.folder.path());
@@ -98,7 +100,7 @@ pub(crate) fn open_all(directory: &Path) {
     }
 }
 
-fn run(confinement: &Confinement, script: &str) -> Outcome {
+fn run(confinement: &Confinement, script: &str) -> CommandOutcome {
     launch::run(confinement, &bash(script)).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -109,7 +111,7 @@ fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-fn said(outcome: &Outcome) -> String {
+fn said(outcome: &CommandOutcome) -> String {
     text(&outcome.stdout) + &text(&outcome.stderr)
 }
 
@@ -119,7 +121,7 @@ fn what_a_command_changes_it_changes_in_the_copy() {
     if !unprivileged("copied::what_a_command_changes_it_changes_in_the_copy") {
         return;
     }
-    let world = World::new();
+    let world = CopyFixture::new();
     let flags = rustix::fs::XattrFlags::empty();
     rustix::fs::setxattr(world.at("w/a"), "user.kept", b"before", flags).unwrap();
     let before = world.state();
@@ -132,7 +134,7 @@ fn what_a_command_changes_it_changes_in_the_copy() {
         python3 -c 'import os; os.mknod(\"whiteout\", 0o20600, 0)' 2>/dev/null
         cat moved new; ls";
     let outcome = world.run(vec![world.overlay("w", "one", &[])], script);
-    assert_eq!(outcome.status, Status::Exited(0), "{}", said(&outcome));
+    assert_eq!(outcome.status, CommandStatus::Exited(0), "{}", said(&outcome));
     assert_eq!(said(&outcome), "w/a\nmore\nnew\nd\nforged\nheld\nl\nmoved\nnew\nsub\ntarget\n");
     assert_eq!(world.state(), before, "the directory itself");
     assert_eq!(fs::read_to_string(world.at("store/one-upper/moved")).unwrap(), "w/a\nmore\n");
@@ -146,7 +148,7 @@ fn what_a_command_changes_it_changes_in_the_copy() {
     // In a whole copy likewise.
     fs::create_dir(world.at("store/tree")).unwrap();
     fs::write(world.at("store/tree/a"), "copied\n").unwrap();
-    let tree = Copied { root: world.at("w"), source: Source::Tree { at: world.at("store/tree") } };
+    let tree = CopiedPath { root: world.at("w"), source: CopySource::Tree { at: world.at("store/tree") } };
     let outcome = world.run(vec![tree], "cat a; echo x > a; ls");
     assert_eq!(said(&outcome), "copied\na\n");
     assert_eq!(world.state(), before);
@@ -159,7 +161,7 @@ fn layers_of_earlier_commands_lie_beneath_and_are_not_changed() {
     if !unprivileged("copied::layers_of_earlier_commands_lie_beneath_and_are_not_changed") {
         return;
     }
-    let world = World::new();
+    let world = CopyFixture::new();
     let before = world.state();
     let first = vec![world.overlay("w", "w1", &[]), world.overlay("w/target", "t1", &[])];
     let outcome = world.run(first, "echo 1 > target/built; echo 1 > src; rm target/old; ls target");
@@ -194,7 +196,7 @@ fn what_is_hidden_or_held_is_so_on_top_of_the_copy() {
     if !unprivileged("copied::what_is_hidden_or_held_is_so_on_top_of_the_copy") {
         return;
     }
-    let world = World::new();
+    let world = CopyFixture::new();
     fs::create_dir_all(world.at("w/deep/er")).unwrap();
     fs::write(world.at("w/deep/er/.env"), "S3CRET-7f").unwrap();
     fs::write(world.at("w/.env"), "S3CRET-7f").unwrap();
@@ -242,14 +244,16 @@ fn copies_that_could_be_reached_or_cannot_be_had_are_refused() {
     if !unprivileged("copied::copies_that_could_be_reached_or_cannot_be_had_are_refused") {
         return;
     }
-    let world = World::new();
-    let refused = |copied: Vec<Copied>, change: &dyn Fn(&mut Confinement)| {
+    let world = CopyFixture::new();
+    let refused = |copied: Vec<CopiedPath>, change: &dyn Fn(&mut Confinement)| {
         let mut confined = world.confined(copied);
         change(&mut confined);
         launch::run(&confined, &bash("true")).unwrap_err()
     };
-    let tree =
-        |root: &str, at: &str| Copied { root: world.at(root), source: Source::Tree { at: world.at(at) } };
+    let tree = |root: &str, at: &str| CopiedPath {
+        root: world.at(root),
+        source: CopySource::Tree { at: world.at(at) },
+    };
     for directory in ["w/inside", "elsewhere", "store/tree"] {
         fs::create_dir(world.at(directory)).unwrap();
     }
@@ -275,7 +279,7 @@ fn copies_that_could_be_reached_or_cannot_be_had_are_refused() {
     // The kernel takes no upper that lies on another file system than where it is prepared.
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut overlay = world.overlay("w", "apart", &[]);
-    if let Source::Overlay { work, .. } = &mut overlay.source {
+    if let CopySource::Overlay { work, .. } = &mut overlay.source {
         *work = memory.path().to_path_buf();
     }
     let error = refused(vec![overlay], &nothing);
@@ -283,13 +287,13 @@ fn copies_that_could_be_reached_or_cannot_be_had_are_refused() {
     // Nobody else can mount them.
     let confined = world.confined(vec![tree("w", "store/tree")]);
     let is_refused = |error: LaunchError| assert!(matches!(error, LaunchError::NoCopies(_)), "{error}");
-    is_refused(Session::open(confined.clone(), RunAs::Caller, 0).err().unwrap());
-    for rung in [Rung::Bwrap, Rung::Landlock] {
+    is_refused(SandboxSession::open(confined.clone(), RunAs::Caller, 0).err().unwrap());
+    for rung in [Backend::Bwrap, Backend::Landlock] {
         let mut waived = confined.clone();
         waived.waived.extend(byleave_sandbox::guarantee::Guarantee::ALL);
-        is_refused(ladder::start_on(rung, &waived, &bash("true"), RunAs::Caller).err().unwrap());
+        is_refused(backend::start_on(rung, &waived, &bash("true"), RunAs::Caller).err().unwrap());
     }
-    let engine = Oci { engine: "podman".into(), options: Vec::new(), image: "none".into() };
+    let engine = OciEngine { engine: "podman".into(), options: Vec::new(), image: "none".into() };
     let mut waived = confined;
     waived.waived.extend(byleave_sandbox::guarantee::Guarantee::ALL);
     is_refused(engine.run(&waived, &bash("true"), RunAs::Caller).unwrap_err());
@@ -301,18 +305,22 @@ fn a_copy_does_not_fill_the_disk() {
     if !unprivileged_on_own_disk("copied::a_copy_does_not_fill_the_disk") {
         return;
     }
-    let world = World::new();
+    let world = CopyFixture::new();
     fs::write(world.at("w/large"), vec![1; 20 << 20]).unwrap();
     fs::create_dir(world.at("store/tree")).unwrap();
-    let tree = Copied { root: world.at("w"), source: Source::Tree { at: world.at("store/tree") } };
+    let tree = CopiedPath { root: world.at("w"), source: CopySource::Tree { at: world.at("store/tree") } };
     for (at, (script, ended_by, reached)) in [
-        ("for i in $(seq 20); do head -c 1M /dev/zero > $i; done; sleep 1000", Some(Limit::Copy), &[][..]),
+        (
+            "for i in $(seq 20); do head -c 1M /dev/zero > $i; done; sleep 1000",
+            Some(LimitKind::Copy),
+            &[][..],
+        ),
         // Of a large file a single byte.
-        ("echo >> large; sleep 1000", Some(Limit::Copy), &[]),
-        ("exec 7>x; rm x; head -c 20M /dev/zero >&7; sleep 1000", Some(Limit::Copy), &[]),
-        ("mkdir d; head -c 20M /dev/zero > d/x; chmod 0 d; sleep 1000", Some(Limit::Copy), &[]),
-        ("head -c 20M /dev/zero > target/x; sleep 1000", Some(Limit::Copy), &[]),
-        ("fallocate -l 20M quick", None, &[Limit::Copy]),
+        ("echo >> large; sleep 1000", Some(LimitKind::Copy), &[]),
+        ("exec 7>x; rm x; head -c 20M /dev/zero >&7; sleep 1000", Some(LimitKind::Copy), &[]),
+        ("mkdir d; head -c 20M /dev/zero > d/x; chmod 0 d; sleep 1000", Some(LimitKind::Copy), &[]),
+        ("head -c 20M /dev/zero > target/x; sleep 1000", Some(LimitKind::Copy), &[]),
+        ("fallocate -l 20M quick", None, &[LimitKind::Copy]),
         ("head -c 2M /dev/zero > small; rm large; head -c 20M /dev/zero > /tmp/other; sleep 0.3", None, &[]),
     ]
     .into_iter()
@@ -347,7 +355,7 @@ fn a_copy_does_not_fill_the_disk() {
     confined.limits.reserve = (told.f_bavail * told.f_frsize).saturating_sub(64 << 20);
     confined.limits.wall = Duration::from_secs(300);
     let outcome = run(&confined, "for i in 1 2 3; do fallocate -l 50M $i; done; sleep 1000");
-    assert_eq!(outcome.ended_by, Some(Limit::Reserve), "{outcome:?}");
+    assert_eq!(outcome.ended_by, Some(LimitKind::Reserve), "{outcome:?}");
 }
 
 // req: E5
@@ -356,12 +364,12 @@ fn whether_copies_can_be_had_is_found_by_trying() {
     if !unprivileged("copied::whether_copies_can_be_had_is_found_by_trying") {
         return;
     }
-    let world = World::new();
-    assert_eq!(probe::copies(&world.at("store"), RunAs::Caller), Ok(()));
-    assert_eq!(probe::copies(&world.at("store/not/yet"), RunAs::Caller), Ok(()));
+    let world = CopyFixture::new();
+    assert_eq!(probe::probe_overlays(&world.at("store"), RunAs::Caller), Ok(()));
+    assert_eq!(probe::probe_overlays(&world.at("store/not/yet"), RunAs::Caller), Ok(()));
     assert_eq!(fs::read_dir(world.at("store")).unwrap().count(), 0, "nothing is left");
     // Only root makes anything there.
-    assert!(probe::copies(Path::new("/usr"), RunAs::Caller).is_err());
+    assert!(probe::probe_overlays(Path::new("/usr"), RunAs::Caller).is_err());
 }
 
 /// What is in the workspace and leads out of it: a socket that somebody serves, one for messages, a pipe with a name.
@@ -371,7 +379,7 @@ fn nobody_outside_is_talked_to_through_what_lies_in_the_copy() {
     if !unprivileged("copied::nobody_outside_is_talked_to_through_what_lies_in_the_copy") {
         return;
     }
-    let world = World::new();
+    let world = CopyFixture::new();
     let listener = UnixListener::bind(world.at("w/stream")).unwrap();
     listener.set_nonblocking(true).unwrap();
     let messages = UnixDatagram::bind(world.at("w/messages")).unwrap();
@@ -429,14 +437,14 @@ fn a_directory_of_copies_that_is_on_an_overlay_is_told() {
     const ON: &str = "BYLEAVE_TEST_ON_OVERLAY";
     let test = "copied::a_directory_of_copies_that_is_on_an_overlay_is_told";
     if let Some(on) = std::env::var_os(ON) {
-        let told = probe::copies(Path::new(&on), RunAs::Caller).unwrap_err();
+        let told = probe::probe_overlays(Path::new(&on), RunAs::Caller).unwrap_err();
         assert!(told.contains("on an overlay itself") && told.contains("--state"), "{told}");
         return;
     }
     if !unprivileged(test) {
         return;
     }
-    let world = World::new();
+    let world = CopyFixture::new();
     for directory in ["l", "u", "work", "m"] {
         fs::create_dir(world.at(directory)).unwrap();
     }
@@ -459,8 +467,8 @@ fn what_belongs_to_others_is_in_the_copy_as_theirs() {
     if rustix::process::geteuid().as_raw() != 0 {
         return;
     }
-    let world = World::new();
-    let identity = Identity { uid: UID, gid: UID };
+    let world = CopyFixture::new();
+    let identity = UserIdentity { uid: UID, gid: UID };
     let copied = world.overlay("w", "one", &[]);
     for path in ["", "w", "w/sub", "w/target", "w/a", "store", "store/one-upper", "store/one-work"] {
         std::os::unix::fs::chown(world.at(path), Some(UID), Some(UID)).unwrap();

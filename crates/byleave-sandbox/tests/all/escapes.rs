@@ -20,19 +20,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use byleave_core::effect::{Effect, Plan};
-use byleave_core::policy::{Places, Policy};
-use byleave_sandbox::confinement::{Confinement, Copied, Network, Readable, Source};
-use byleave_sandbox::granted::{self, Place};
+use byleave_core::policy::{PathVariables, Policy};
+use byleave_sandbox::backend::{self, Backend};
+use byleave_sandbox::confinement::{Confinement, CopiedPath, CopySource, Network, ReadScope};
+use byleave_sandbox::from_plan::{self, RunEnvironment};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::ladder::{self, Rung};
-use byleave_sandbox::launch::{self, Outcome, RunAs, Session, Uplink};
-use byleave_sandbox::limits::Limit;
-use byleave_sandbox::net::policy::Door;
-use byleave_sandbox::plan::{Command as Confined, Identity};
-use byleave_sandbox::probe::Probe;
+use byleave_sandbox::launch::{self, CommandOutcome, NetworkBridge, RunAs, SandboxSession};
+use byleave_sandbox::limits::LimitKind;
+use byleave_sandbox::net::egress::Egress;
+use byleave_sandbox::plan::{CommandSpec as Confined, UserIdentity};
+use byleave_sandbox::probe::ProbeReport;
 
 use crate::forms::{long, own_uid};
-use crate::net::world::{Keeper, door};
+use crate::net::world::{FakeHostPolicy, door};
 use crate::scores::{CASES, NOT_ALWAYS_BY_BWRAP, NOT_BY_BWRAP, NOT_BY_LANDLOCK};
 use crate::user::passes;
 
@@ -49,7 +49,7 @@ const SCRIPT: &str = include_str!("escapes.sh");
 const CORPUS: &str = include_str!("../../../../tests/corpus/escapes.jsonl");
 
 #[derive(serde::Deserialize)]
-pub(crate) struct Case {
+pub(crate) struct EscapeCase {
     pub(crate) id: String,
     class: String,
     command: String,
@@ -61,14 +61,16 @@ pub(crate) struct Case {
     pub(crate) results: BTreeMap<String, String>,
 }
 
-impl Case {
+impl EscapeCase {
     /// What the attempt is about.
-    fn aim(&self) -> Aim {
+    fn aim(&self) -> EscapeCategory {
         match self.class.as_str() {
-            "fs-read" | "fs-write" | "fd" | "env" | "persistence" | "confused-deputy" => Aim::Files,
-            "proc" | "ipc" | "net" | "tty" => Aim::Processes,
-            "priv" | "kernel" => Aim::Privileges,
-            "resource" | "lifecycle" | "fs-race" => Aim::Resources,
+            "fs-read" | "fs-write" | "fd" | "env" | "persistence" | "confused-deputy" => {
+                EscapeCategory::Files
+            }
+            "proc" | "ipc" | "net" | "tty" => EscapeCategory::Processes,
+            "priv" | "kernel" => EscapeCategory::Privileges,
+            "resource" | "lifecycle" | "fs-race" => EscapeCategory::Resources,
             other => panic!("{}: `{other}` is about nothing that is known here", self.id),
         }
     }
@@ -103,7 +105,7 @@ impl Case {
 
 /// What attempts are about: each is a test of its own for each of the means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Aim {
+enum EscapeCategory {
     Files,
     /// Processes, sockets, terminals and the network.
     Processes,
@@ -115,18 +117,18 @@ enum Aim {
 
 /// What a supervisor is asked to run.
 #[derive(serde::Deserialize, serde::Serialize)]
-struct Attempt {
+struct SupervisedRun {
     command: String,
     wall: Duration,
 }
 
-pub(crate) fn corpus() -> Vec<Case> {
+pub(crate) fn corpus() -> Vec<EscapeCase> {
     CORPUS.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// What stands between a case and the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Means {
+enum ConfinementMethod {
     OneShot,
     Session,
     /// A session with a first process that waits ready.
@@ -145,7 +147,7 @@ enum Means {
     Nothing,
 }
 
-impl Means {
+impl ConfinementMethod {
     const ALL: [Self; 10] = [
         Self::OneShot,
         Self::Session,
@@ -168,7 +170,7 @@ macro_rules! attempts {
         #[test]
         fn $name() {
             on_a_machine(concat!("escapes::", stringify!($name)), || {
-                attempts_are_held_but(Aim::$aim, Means::$means, $known);
+                attempts_are_held_but(EscapeCategory::$aim, ConfinementMethod::$means, $known);
             });
         }
     )*};
@@ -239,23 +241,29 @@ const CORE_OF_LOWER: usize = 6;
 #[ignore = "for other kernels: scripts/kernels"]
 fn a_core_of_attempts_is_held() {
     on_a_machine("escapes::a_core_of_attempts_is_held", || {
-        let machine = Machine::new();
-        let probe = Probe::here(run_as_user());
+        let machine = EscapeFixture::new();
+        let probe = ProbeReport::here(run_as_user());
         let scoped = probe.landlock >= 6;
-        let rungs: Vec<Rung> = probe.standing().filter(|rung| *rung != Rung::Landlock || scoped).collect();
-        assert!(rungs.contains(&Rung::Native), "{probe:?}");
+        let rungs: Vec<Backend> =
+            probe.standing().filter(|rung| *rung != Backend::Landlock || scoped).collect();
+        assert!(rungs.contains(&Backend::Native), "{probe:?}");
         let held = |means, among: &[&str]| -> (Vec<String>, Vec<String>) {
             let cases = corpus().into_iter().filter(|case| among.contains(&case.id.as_str()));
-            let (held, escaped): (Vec<Case>, Vec<Case>) = cases.partition(|case| machine.holds(case, means));
-            let ids = |cases: Vec<Case>| cases.into_iter().map(|case| case.id).collect();
+            let (held, escaped): (Vec<EscapeCase>, Vec<EscapeCase>) =
+                cases.partition(|case| machine.holds(case, means));
+            let ids = |cases: Vec<EscapeCase>| cases.into_iter().map(|case| case.id).collect();
             (ids(held), ids(escaped))
         };
         // With nothing in between they succeed: what they need is there.
-        assert!(held(Means::Nothing, &["fs-read-ssh", "ipc-home-socket", "net-loopback"]).0.is_empty());
+        assert!(
+            held(ConfinementMethod::Nothing, &["fs-read-ssh", "ipc-home-socket", "net-loopback"])
+                .0
+                .is_empty()
+        );
         let store = tempfile::tempdir().unwrap();
-        match byleave_sandbox::probe::copies(store.path(), run_as_user()) {
+        match byleave_sandbox::probe::probe_overlays(store.path(), run_as_user()) {
             Ok(()) => {
-                let (held, escaped) = held(Means::Copied, &CORE);
+                let (held, escaped) = held(ConfinementMethod::Copied, &CORE);
                 assert_eq!(escaped, [""; 0], "on a copy");
                 println!("on a copy: {} of {} held", held.len(), CORE.len());
             }
@@ -264,9 +272,9 @@ fn a_core_of_attempts_is_held() {
         for rung in rungs {
             let (lower, _) = CORE.split_at(CORE_OF_LOWER);
             let (means, core, known) = match rung {
-                Rung::Native => (Means::OneShot, &CORE[..], &[][..]),
-                Rung::Bwrap => (Means::Bwrap, lower, NOT_BY_BWRAP),
-                Rung::Landlock => (Means::Landlock, lower, NOT_BY_LANDLOCK),
+                Backend::Native => (ConfinementMethod::OneShot, &CORE[..], &[][..]),
+                Backend::Bwrap => (ConfinementMethod::Bwrap, lower, NOT_BY_BWRAP),
+                Backend::Landlock => (ConfinementMethod::Landlock, lower, NOT_BY_LANDLOCK),
             };
             let (held, escaped) = held(means, core);
             let known: Vec<&str> = known.iter().map(|(id, _)| *id).filter(|id| core.contains(id)).collect();
@@ -277,13 +285,13 @@ fn a_core_of_attempts_is_held() {
 }
 
 /// Exactly those: one that is held after all would make the guarantees say less than is true.
-fn attempts_are_held_but(aim: Aim, means: Means, known: &[(&str, Guarantee)]) {
+fn attempts_are_held_but(aim: EscapeCategory, means: ConfinementMethod, known: &[(&str, Guarantee)]) {
     let cases = corpus();
     assert_eq!(cases.len(), CASES);
-    let machine = Machine::new();
-    let cases: Vec<&Case> = cases.iter().filter(|case| case.aim() == aim).collect();
+    let machine = EscapeFixture::new();
+    let cases: Vec<&EscapeCase> = cases.iter().filter(|case| case.aim() == aim).collect();
     // What is held on some machines and not on others is run in the long form only, for what it prints.
-    let always = |id: &&str| means != Means::Bwrap || !NOT_ALWAYS_BY_BWRAP.contains(id);
+    let always = |id: &&str| means != ConfinementMethod::Bwrap || !NOT_ALWAYS_BY_BWRAP.contains(id);
     let run = cases.iter().filter(|case| long() || always(&case.id.as_str()));
     let escaped = run.filter(|case| !machine.holds(case, means)).map(|case| case.id.as_str());
     let escaped: Vec<&str> = escaped.filter(always).collect();
@@ -298,7 +306,7 @@ fn attempts_are_held_but(aim: Aim, means: Means, known: &[(&str, Guarantee)]) {
 #[test]
 fn without_a_sandbox_or_a_layer_of_it_attempts_succeed() {
     on_a_machine("escapes::without_a_sandbox_or_a_layer_of_it_attempts_succeed", || {
-        let machine = Machine::new();
+        let machine = EscapeFixture::new();
         let escaped = |means, among: &[&str]| -> Vec<String> {
             let cases = corpus().into_iter().filter(|case| among.contains(&case.id.as_str()));
             cases.filter(|case| !machine.holds(case, means)).map(|case| case.id).collect()
@@ -306,16 +314,16 @@ fn without_a_sandbox_or_a_layer_of_it_attempts_succeed() {
         // In the order of the corpus. A planted hook is held by the tripwire as well.
         let masks =
             ["fs-read-ssh", "fs-read-dotenv", "git-fsmonitor", "git-rename-dotgit", "ipc-home-socket"];
-        assert_eq!(escaped(Means::NoMasks, &masks), masks);
-        assert_eq!(escaped(Means::HostNetwork, &["net-loopback", "net-vsock"]), ["net-loopback"]);
+        assert_eq!(escaped(ConfinementMethod::NoMasks, &masks), masks);
+        assert_eq!(escaped(ConfinementMethod::HostNetwork, &["net-loopback", "net-vsock"]), ["net-loopback"]);
         // Left out: what attacks the processes of this very test, what uses the machine up, what takes long.
-        let left_out = |case: &Case| {
+        let left_out = |case: &EscapeCase| {
             case.as_root || ["proc", "resource", "lifecycle", "fs-race"].contains(&case.class.as_str())
         };
         let cases = corpus().into_iter().filter(|case| !left_out(case));
         let open = cases.filter(|case| case.results.get("none").is_some_and(|none| none == "ESCAPED"));
-        let (held, escaped): (Vec<Case>, Vec<Case>) =
-            open.partition(|case| machine.holds(case, Means::Nothing));
+        let (held, escaped): (Vec<EscapeCase>, Vec<EscapeCase>) =
+            open.partition(|case| machine.holds(case, ConfinementMethod::Nothing));
         let held: Vec<&str> = held.iter().map(|case| case.id.as_str()).collect();
         println!("{} succeed without a sandbox; not here: {held:?}", escaped.len());
         // For want of `keyctl` on most machines, and of any network but the loopback on this one.
@@ -332,17 +340,20 @@ fn without_a_sandbox_or_a_layer_of_it_attempts_succeed() {
 #[test]
 fn supervise() {
     let Ok(role) = std::env::var(ROLE) else { return };
-    let Some(means) = Means::ALL.into_iter().find(|means| format!("{means:?}") == role) else { return };
+    let Some(means) = ConfinementMethod::ALL.into_iter().find(|means| format!("{means:?}") == role) else {
+        return;
+    };
     let workspace = std::env::current_dir().unwrap();
     // What goes to the terminal from here on begins on a line of its own.
     println!();
-    let only = std::env::var(ATTEMPT).ok().map(|attempt| serde_json::from_str::<Attempt>(&attempt).unwrap());
-    if means == Means::Nothing {
+    let only =
+        std::env::var(ATTEMPT).ok().map(|attempt| serde_json::from_str::<SupervisedRun>(&attempt).unwrap());
+    if means == ConfinementMethod::Nothing {
         return unconfined(&only.unwrap().command);
     }
     // Made once, which takes most of the time of an attempt.
     let policy = policy(&workspace);
-    let run = |attempt: Attempt| {
+    let run = |attempt: SupervisedRun| {
         // The one before was removed, and with it where this process was.
         std::env::set_current_dir(&workspace).unwrap();
         let ended_by = confined(means, &workspace, &policy, attempt);
@@ -365,29 +376,37 @@ fn unconfined(command: &str) {
     bare.status().unwrap();
 }
 
-fn confined(means: Means, workspace: &Path, policy: &Arc<Policy>, attempt: Attempt) -> Option<Limit> {
+fn confined(
+    means: ConfinementMethod,
+    workspace: &Path,
+    policy: &Arc<Policy>,
+    attempt: SupervisedRun,
+) -> Option<LimitKind> {
     let mut out = fs::File::create(OUT).unwrap();
-    let mut confinement = confinement(workspace, policy, means == Means::Copied);
+    let mut confinement = confinement(workspace, policy, means == ConfinementMethod::Copied);
     confinement.limits.wall = attempt.wall;
     let store = tempfile::tempdir().unwrap();
     match means {
-        Means::NoMasks => {
+        ConfinementMethod::NoMasks => {
             confinement.files.home = None;
-            confinement.files.readable = Readable::Everything;
+            confinement.files.readable = ReadScope::Everything;
             confinement.files.hidden.clear();
             confinement.files.protected.clear();
             confinement.files.asked = None;
         }
-        Means::HostNetwork => confinement.network = Network::Host,
-        Means::Served => confinement.network = Network::Proxied,
-        Means::Copied => {
+        ConfinementMethod::HostNetwork => confinement.network = Network::Host,
+        ConfinementMethod::Served => confinement.network = Network::Proxied,
+        ConfinementMethod::Copied => {
             confinement.files.copied = copies(&confinement, store.path());
             // What stands in for a disk here is small.
             confinement.limits.reserve = 0;
         }
         // What they cannot give is what the test is about.
-        Means::Bwrap | Means::Landlock => confinement.waived.extend(Guarantee::ALL),
-        Means::OneShot | Means::Session | Means::Pool | Means::Nothing => {}
+        ConfinementMethod::Bwrap | ConfinementMethod::Landlock => confinement.waived.extend(Guarantee::ALL),
+        ConfinementMethod::OneShot
+        | ConfinementMethod::Session
+        | ConfinementMethod::Pool
+        | ConfinementMethod::Nothing => {}
     }
     let confined = Confined {
         argv: vec!["/bin/bash".into(), "-c".into(), attempt.command.into()],
@@ -398,25 +417,31 @@ fn confined(means: Means, workspace: &Path, policy: &Arc<Policy>, attempt: Attem
         _ => RunAs::Caller,
     };
     let parked = match means {
-        Means::Session => Some(0),
-        Means::Pool | Means::Served => Some(2),
+        ConfinementMethod::Session => Some(0),
+        ConfinementMethod::Pool | ConfinementMethod::Served => Some(2),
         _ => None,
     };
     let session = parked.map(|parked| {
-        Session::open_through(confinement.clone(), run_as, parked, Uplink::new().unwrap()).unwrap()
+        SandboxSession::open_through(confinement.clone(), run_as, parked, NetworkBridge::new().unwrap())
+            .unwrap()
     });
     let running = match (&session, means) {
-        (Some(session), _) => session.start_through(&confined, door(Keeper::default())),
-        (None, Means::Bwrap) => ladder::start_on(Rung::Bwrap, &confinement, &confined, run_as),
-        (None, Means::Landlock) => ladder::start_on(Rung::Landlock, &confinement, &confined, run_as),
-        (None, Means::Copied) => {
-            let uplink = Uplink::new().unwrap();
-            launch::start_through(&confinement, &confined, run_as, &uplink, Door::closed())
+        (Some(session), _) => session.start_through(&confined, door(FakeHostPolicy::default())),
+        (None, ConfinementMethod::Bwrap) => {
+            backend::start_on(Backend::Bwrap, &confinement, &confined, run_as)
+        }
+        (None, ConfinementMethod::Landlock) => {
+            backend::start_on(Backend::Landlock, &confinement, &confined, run_as)
+        }
+        (None, ConfinementMethod::Copied) => {
+            let uplink = NetworkBridge::new().unwrap();
+            launch::start_through(&confinement, &confined, run_as, &uplink, Egress::closed())
         }
         (None, _) => launch::start(&confinement, &confined, run_as),
     };
     let running = running.unwrap_or_else(|error| panic!("{error}"));
-    let Outcome { stdout, stderr, ended_by, .. } = running.finish().unwrap_or_else(|error| panic!("{error}"));
+    let CommandOutcome { stdout, stderr, ended_by, .. } =
+        running.finish().unwrap_or_else(|error| panic!("{error}"));
     out.write_all(&stdout.bytes).unwrap();
     out.write_all(&stderr.bytes).unwrap();
     crate::copied::open_all(store.path());
@@ -428,18 +453,18 @@ fn user() -> u32 {
 }
 
 fn run_as_user() -> RunAs {
-    RunAs::User(Identity { uid: user(), gid: user() })
+    RunAs::User(UserIdentity { uid: user(), gid: user() })
 }
 
 /// An overlay of everything that is writable.
-fn copies(confinement: &Confinement, store: &Path) -> Vec<Copied> {
+fn copies(confinement: &Confinement, store: &Path) -> Vec<CopiedPath> {
     let copied = confinement.files.writable.iter().enumerate().map(|(at, root)| {
         let [upper, work] = ["upper", "work"].map(|kind| store.join(format!("{kind}{at}")));
         for directory in [&upper, &work] {
             fs::create_dir(directory).unwrap();
             std::os::unix::fs::chown(directory, Some(user()), Some(user())).unwrap();
         }
-        Copied { root: root.clone(), source: Source::Overlay { lowers: Vec::new(), upper, work } }
+        CopiedPath { root: root.clone(), source: CopySource::Overlay { lowers: Vec::new(), upper, work } }
     });
     // Nobody else looks into it, and who does not is not in the way of whom the command runs as.
     fs::set_permissions(store, fs::Permissions::from_mode(0o711)).unwrap();
@@ -448,12 +473,13 @@ fn copies(confinement: &Confinement, store: &Path) -> Vec<Copied> {
 
 fn policy(workspace: &Path) -> Arc<Policy> {
     let home = std::env::var("HOME").unwrap();
-    let places = Places { workspace: workspace.to_str(), home: Some(&home), ..Places::default() };
+    let places =
+        PathVariables { workspace: workspace.to_str(), home: Some(&home), ..PathVariables::default() };
     Arc::new(Policy::builtin(&places).unwrap())
 }
 
 fn confinement(workspace: &Path, policy: &Arc<Policy>, rehearsing: bool) -> Confinement {
-    let place = Place {
+    let place = RunEnvironment {
         workspace: workspace.to_path_buf(),
         cwd: workspace.to_path_buf(),
         home: std::env::var_os("HOME").map(Into::into),
@@ -466,7 +492,7 @@ fn confinement(workspace: &Path, policy: &Arc<Policy>, rehearsing: bool) -> Conf
     // What somebody granted is that bash may run; everything else is up to the rules that come with us.
     let run = Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] };
     let plan = Plan { effects: vec![run], ..Plan::default() };
-    let mut confinement = granted::confinement(&plan, policy, &place).unwrap();
+    let mut confinement = from_plan::confinement(&plan, policy, &place).unwrap();
     confinement.waived.insert(Guarantee::MemoryLimited);
     let limits = &mut confinement.limits;
     (limits.pids, limits.memory, limits.file, limits.tmp) = (200, 512 << 20, 100 << 20, 64 << 20);
@@ -502,7 +528,7 @@ fn on_a_machine(test: &str, rest: impl FnOnce()) {
 }
 
 /// The fixture, and those whom nothing may happen to.
-struct Machine {
+struct EscapeFixture {
     victim: Child,
     /// Those that run one attempt after the other, by what they confine with and whether they are root.
     supervisors: RefCell<BTreeMap<String, Supervisor>>,
@@ -517,7 +543,7 @@ struct Supervisor {
 
 impl Supervisor {
     /// What it said while it ran an attempt, and why that ended.
-    fn run(&mut self, attempt: &Attempt) -> (String, String) {
+    fn run(&mut self, attempt: &SupervisedRun) -> (String, String) {
         writeln!(self.asked, "{}", serde_json::to_string(attempt).unwrap()).unwrap();
         let mut told = String::new();
         for line in &mut self.said {
@@ -532,7 +558,7 @@ impl Supervisor {
     }
 }
 
-impl Machine {
+impl EscapeFixture {
     fn new() -> Self {
         let exe = std::env::current_exe().unwrap();
         let made = Command::new("bash").args(["-c", SCRIPT, "escapes.sh"]).arg(exe).output().unwrap();
@@ -558,7 +584,7 @@ impl Machine {
     }
 
     /// Runs a case, and whether what it says holds afterwards.
-    fn holds(&self, case: &Case, means: Means) -> bool {
+    fn holds(&self, case: &EscapeCase, means: ConfinementMethod) -> bool {
         let victim = self.victim.id().to_string();
         let home = if case.as_root { "/root" } else { HOME };
         let workspace = if case.as_root { "/home/sbxroot/ws" } else { "/home/sbxuser/ws" };
@@ -566,8 +592,8 @@ impl Machine {
         fs::write(OUT, "").unwrap();
         std::os::unix::fs::chown(OUT, Some(user()), Some(user())).unwrap();
         let began = Instant::now();
-        let attempt = Attempt { command: case.command(&victim), wall: case.wall() };
-        let begin = |only: Option<&Attempt>| {
+        let attempt = SupervisedRun { command: case.command(&victim), wall: case.wall() };
+        let begin = |only: Option<&SupervisedRun>| {
             let mut supervisor = self.supervisor(case, means, home, workspace);
             supervisor.envs(only.map(|only| (ATTEMPT, serde_json::to_string(only).unwrap())));
             supervisor
@@ -577,11 +603,11 @@ impl Machine {
             until("the command runs", || running("sleep\u{0}7779"));
             supervisor.kill().unwrap();
             supervisor.wait().unwrap();
-            if means != Means::Nothing {
+            if means != ConfinementMethod::Nothing {
                 until("the command is gone", || !running("sleep\u{0}7779"));
             }
             None
-        } else if means == Means::Nothing || case.needs_own_supervisor() {
+        } else if means == ConfinementMethod::Nothing || case.needs_own_supervisor() {
             let ended = begin(Some(&attempt)).stderr(Stdio::piped()).output().unwrap();
             let told = String::from_utf8_lossy(&ended.stdout).into_owned();
             let said_why = String::from_utf8_lossy(&ended.stderr).into_owned();
@@ -602,7 +628,7 @@ impl Machine {
             let mut out = fs::File::options().append(true).open(OUT).unwrap();
             out.write_all(told.replace('\r', "").as_bytes()).unwrap();
             // Whom the limit ended has taken as long as that, however long the machine took.
-            if ended_by == format!("{:?}", Some(Limit::Wall)) {
+            if ended_by == format!("{:?}", Some(LimitKind::Wall)) {
                 took = attempt.wall;
             }
         }
@@ -613,7 +639,10 @@ impl Machine {
         let held = verify.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success();
         let word = if held { "held" } else { "ESCAPED" };
         println!("{:28} {word:8} {:?} {} ms", case.id, means, began.elapsed().as_millis());
-        let bare = matches!(means, Means::NoMasks | Means::HostNetwork | Means::Nothing);
+        let bare = matches!(
+            means,
+            ConfinementMethod::NoMasks | ConfinementMethod::HostNetwork | ConfinementMethod::Nothing
+        );
         if !held && !bare {
             println!(
                 "{}",
@@ -624,7 +653,13 @@ impl Machine {
     }
 
     /// The command that begins one. Its errors are shown with those of this test.
-    fn supervisor(&self, case: &Case, means: Means, home: &str, workspace: &str) -> Command {
+    fn supervisor(
+        &self,
+        case: &EscapeCase,
+        means: ConfinementMethod,
+        home: &str,
+        workspace: &str,
+    ) -> Command {
         let begin = "/usr/local/bin/supervisor --exact escapes::supervise --nocapture --test-threads=1";
         let leak = format!("exec 8<{HOME} 9<{HOME}/.ssh/id_rsa;");
         let begin = match () {

@@ -11,18 +11,18 @@ use std::net::{IpAddr, TcpListener};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use byleave_sandbox::launch::{Outcome, Status, Uplink};
-use byleave_sandbox::net::address::Reachable;
-use byleave_sandbox::net::credential::{Credential, Over};
-use byleave_sandbox::net::intercept::Interception;
-use byleave_sandbox::net::policy::Door;
-use byleave_sandbox::plan::Command;
+use byleave_sandbox::launch::{CommandOutcome, CommandStatus, NetworkBridge};
+use byleave_sandbox::net::address::AddressPolicy;
+use byleave_sandbox::net::credential::{Credential, CredentialTransport};
+use byleave_sandbox::net::egress::Egress;
+use byleave_sandbox::net::tls_intercept::TlsInterceptor;
+use byleave_sandbox::plan::CommandSpec;
 use tokio::runtime::Runtime;
 
 use crate::launch::text;
-use crate::net::tls::Secure;
-use crate::net::world::{Keeper, Names, Server};
-use crate::online::{ALL, Means, Online, runtime};
+use crate::net::tls::FakeHttpsServer;
+use crate::net::world::{FakeHostPolicy, FakeHttpServer, FakeResolver};
+use crate::online::{ALL, LaunchMethod, NetworkedSandbox, runtime};
 use crate::user::unprivileged;
 
 /// What the attempts in Python begin with: a way to say anything to the proxy, with the pass of the call.
@@ -58,50 +58,60 @@ def lookup(name, kind=1, at=("127.0.0.1", 53), wait=120):
 "#;
 
 /// The world outside: a host that is granted, another that never is, and who looks names up.
-struct World {
+struct NetworkFixture {
     runtime: Runtime,
-    granted: Server,
+    granted: FakeHttpServer,
     /// What listens on this machine and trusts whoever can connect.
-    trusting: Server,
-    names: Arc<Names>,
+    trusting: FakeHttpServer,
+    names: Arc<FakeResolver>,
 }
 
-impl World {
+impl NetworkFixture {
     fn new() -> Self {
         let runtime = runtime();
-        let (granted, trusting) = runtime.block_on(async { (Server::hello().await, Server::hello().await) });
+        let (granted, trusting) =
+            runtime.block_on(async { (FakeHttpServer::hello().await, FakeHttpServer::hello().await) });
         let public: IpAddr = "192.0.2.7".parse().unwrap();
         let loopback: IpAddr = "127.0.0.1".parse().unwrap();
         let answers = HashMap::from([("rebinding.example", vec![vec![loopback], vec![public, loopback]])]);
-        Self { runtime, granted, trusting, names: Arc::new(Names { answers, ..Names::default() }) }
+        Self {
+            runtime,
+            granted,
+            trusting,
+            names: Arc::new(FakeResolver { answers, ..FakeResolver::default() }),
+        }
     }
 
-    fn online(&self, means: Means) -> Online {
+    fn online(&self, means: LaunchMethod) -> NetworkedSandbox {
         let ports = [80, 443, self.granted.port, self.trusting.port];
-        Online::new(means, Uplink::on(self.runtime.handle().clone()).unwrap().with_ports(ports))
+        NetworkedSandbox::new(
+            means,
+            NetworkBridge::on(self.runtime.handle().clone()).unwrap().with_ports(ports),
+        )
     }
 
-    fn door(&self, granted: &[&'static str]) -> Door {
-        let door = Door::new(Arc::new(Keeper::granting(granted)));
-        door.with_resolver(Arc::<Names>::clone(&self.names)).with_reachable(Reachable::and_loopback())
+    fn door(&self, granted: &[&'static str]) -> Egress {
+        let door = Egress::new(Arc::new(FakeHostPolicy::granting(granted)));
+        door.with_resolver(Arc::<FakeResolver>::clone(&self.names))
+            .with_reachable(AddressPolicy::and_loopback())
     }
 
     /// The attempt with the ports that it needs written in.
-    fn python(&self, attempt: &str) -> Command {
+    fn python(&self, attempt: &str) -> CommandSpec {
         let attempt = attempt.replace("GRANTED", &self.granted.port.to_string());
         let attempt = attempt.replace("TRUSTING", &self.trusting.port.to_string());
         // As an argument: what is read from the standard input is given by who waits for the end.
         let argv = vec!["python3".into(), "-c".into(), (PRELUDE.to_owned() + &attempt).into()];
-        Command { argv, ..Command::default() }
+        CommandSpec { argv, ..CommandSpec::default() }
     }
 
-    fn tried(&self, online: &Online, attempt: &str, door: Door) -> Outcome {
+    fn tried(&self, online: &NetworkedSandbox, attempt: &str, door: Egress) -> CommandOutcome {
         online.begin(&self.python(attempt), door).finish().unwrap_or_else(|error| panic!("{error}"))
     }
 }
 
 /// An attempt that leaves a trace if it succeeds: it prints `SUCCEEDED`, or somebody outside was reached.
-struct Attempt {
+struct EscapeAttempt {
     name: &'static str,
     tries: &'static str,
     code: &'static str,
@@ -124,8 +134,8 @@ open("flooded", "w").close()
 while not os.path.exists("counted"): time.sleep(0.01)
 "#;
 
-const ATTEMPTS: &[Attempt] = &[
-    Attempt {
+const ATTEMPTS: &[EscapeAttempt] = &[
+    EscapeAttempt {
         name: "proxy-odd-address",
         tries: "this machine by addresses that a resolver would read otherwise than a rule, by each protocol of the proxy",
         code: r#"
@@ -142,7 +152,7 @@ for host in ["127.0.0.1", "127.1", "0x7f.1", "2130706433", "0177.0.0.1", "[::fff
     if "hello" in everything(s): print("SUCCEEDED by socks", host)
 "#,
     },
-    Attempt {
+    EscapeAttempt {
         name: "proxy-smuggled-request",
         tries: "a request for another host in what one reader takes for the body of the first and another does not",
         code: r#"
@@ -159,7 +169,7 @@ for framing in [f"Content-Length: {len(hidden)}\r\nTransfer-Encoding: chunked\r\
     s.sendall(f"POST http://a.example:GRANTED/ HTTP/1.1\r\n{PASS}{framing}".encode()); everything(s)
 "#,
     },
-    Attempt {
+    EscapeAttempt {
         name: "proxy-other-host-inside",
         tries: "another host by its name inside a tunnel that was granted: in the request, in a second one, as an absolute form",
         code: r#"
@@ -171,7 +181,7 @@ for request in ["GET / HTTP/1.1\r\nHost: b.example\r\n\r\n", "GET http://b.examp
     if "403" not in answer and "400" not in answer: print("SUCCEEDED", request, answer)
 "#,
     },
-    Attempt {
+    EscapeAttempt {
         name: "proxy-second-request",
         tries: "another host by an absolute form on a connection whose first request was granted",
         code: r#"
@@ -182,7 +192,7 @@ answer = everything(s)
 if answer.count("hello") != 1: print("SUCCEEDED", answer)
 "#,
     },
-    Attempt {
+    EscapeAttempt {
         name: "proxy-upgrade",
         tries: "to leave HTTP/1 by an upgrade to h2c or websocket, or by HTTP/2 outright, where requests are no longer read",
         code: r#"
@@ -194,7 +204,7 @@ for opening in ["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]:
     everything(s)
 "#,
     },
-    Attempt {
+    EscapeAttempt {
         name: "dns-tunnel",
         tries: "to tell somebody outside something in the names that are looked up",
         code: r#"
@@ -206,7 +216,7 @@ for name in ["data.a.example", "a.example.b.example", "a.example\\.b", "xn--a.ex
     if lookup(name)[1]: print("SUCCEEDED", name)
 "#,
     },
-    Attempt {
+    EscapeAttempt {
         name: "dns-other-records",
         tries: "records that could carry something in, or lead elsewhere: TXT, MX, SRV, HTTPS, ANY, a zone, an update",
         code: r#"
@@ -215,7 +225,7 @@ for kind in [2, 5, 6, 10, 12, 15, 16, 28, 33, 35, 64, 65, 251, 252, 255, 65535]:
         if lookup(name, kind)[1]: print("SUCCEEDED", kind, name)
 "#,
     },
-    Attempt {
+    EscapeAttempt {
         name: "dns-second-resolver",
         tries: "a resolver elsewhere, and one of its own that leads names to addresses of its choice",
         code: r#"
@@ -236,7 +246,7 @@ for at in ["198.18.0.17", "198.19.255.254", "198.18.0.0", "127.0.0.1", "10.0.0.1
     except OSError: pass
 "#,
     },
-    Attempt {
+    EscapeAttempt {
         name: "listener-squat",
         tries: "to listen in place of the proxy, the resolver or an address that stands for a name",
         code: r#"
@@ -255,7 +265,7 @@ for port in [3128, 53, 80, 443, GRANTED, TRUSTING]:
             except OSError: pass
 "#,
     },
-    Attempt {
+    EscapeAttempt {
         name: "network-reconfigure",
         tries: "to change the network that it is in: routes, addresses, the loopback, another namespace",
         code: r#"
@@ -273,7 +283,7 @@ for family, kind in [(2, 3), (17, 3), (40, 1), (16, 2)]:
     refused(socket.socket, family, kind, 12 if family == 16 else 255)
 "#,
     },
-    Attempt {
+    EscapeAttempt {
         name: "first-process-descriptors",
         tries: "the leash and whatever else the first process holds, through its files, by its descriptor, by tracing",
         code: r#"
@@ -299,7 +309,7 @@ for known in open("/proc/net/unix").read().splitlines()[1:]:
     if path: print("SUCCEEDED a local socket is there:", known)
 "#,
     },
-    Attempt {
+    EscapeAttempt {
         name: "first-process-rewrite",
         tries: "to change the program, the memory or the variables of the first process, or read them",
         code: r#"
@@ -320,7 +330,7 @@ for resource in range(16):
     if libc.prlimit(1, resource, struct.pack("QQ", 0, 0), None) == 0: print("SUCCEEDED prlimit", resource)
 "#,
     },
-    Attempt {
+    EscapeAttempt {
         name: "our-files-rewrite",
         tries: "to put an authority or a resolver of its own in place of ours, for the commands that come after it",
         code: r#"
@@ -336,7 +346,7 @@ for args in [(b"x", b"/dev/byleave", b"tmpfs", 0, None), (None, b"/dev/byleave",
 if libc.umount2(b"/dev/byleave", 2) == 0 or libc.umount2(b"/etc/resolv.conf", 2) == 0: print("SUCCEEDED umount")
 "#,
     },
-    Attempt {
+    EscapeAttempt {
         name: "first-process-signals",
         tries: "to end or stop the first process by every signal there is, in every way to send one",
         code: r#"
@@ -363,29 +373,29 @@ if os.getppid() != 1: print("SUCCEEDED")
 // req: E7
 #[test]
 fn every_attempt_of_our_own_is_held_by_a_one_shot_sandbox() {
-    every_attempt_of_our_own_is_held("by_a_one_shot_sandbox", Means::OneShot);
+    every_attempt_of_our_own_is_held("by_a_one_shot_sandbox", LaunchMethod::OneShot);
 }
 
 // req: E7
 #[test]
 fn every_attempt_of_our_own_is_held_by_a_session() {
-    every_attempt_of_our_own_is_held("by_a_session", Means::Session);
+    every_attempt_of_our_own_is_held("by_a_session", LaunchMethod::Session);
 }
 
 // req: E7
 #[test]
 fn every_attempt_of_our_own_is_held_by_a_pool() {
-    every_attempt_of_our_own_is_held("by_a_pool", Means::Pool);
+    every_attempt_of_our_own_is_held("by_a_pool", LaunchMethod::Pool);
 }
 
-fn every_attempt_of_our_own_is_held(by: &str, means: Means) {
+fn every_attempt_of_our_own_is_held(by: &str, means: LaunchMethod) {
     if !unprivileged(&format!("escapes_own::every_attempt_of_our_own_is_held_{by}")) {
         return;
     }
     let names: std::collections::BTreeSet<_> = ATTEMPTS.iter().map(|attempt| attempt.name).collect();
     assert_eq!(names.len(), ATTEMPTS.len());
     let mut escaped = Vec::new();
-    let world = World::new();
+    let world = NetworkFixture::new();
     let online = world.online(means);
     for attempt in ATTEMPTS {
         let began = std::time::Instant::now();
@@ -398,7 +408,7 @@ fn every_attempt_of_our_own_is_held(by: &str, means: Means) {
                 .iter()
                 .any(|word| seen.contains(word));
         // An attempt that fell over has shown nothing.
-        let held = !reached && !told.contains("SUCCEEDED") && outcome.status == Status::Exited(0);
+        let held = !reached && !told.contains("SUCCEEDED") && outcome.status == CommandStatus::Exited(0);
         println!(
             "{:28} {} {means:?} {} ms: {}",
             attempt.name,
@@ -424,9 +434,9 @@ fn a_name_that_changes_where_it_leads_does_not_lead_to_this_machine() {
         return;
     }
     for means in ALL {
-        let world = World::new();
+        let world = NetworkFixture::new();
         let online = world.online(means);
-        let door = Door::new(Arc::new(Keeper::granting(&["rebinding.example"])));
+        let door = Egress::new(Arc::new(FakeHostPolicy::granting(&["rebinding.example"])));
         let attempt = r#"
 for n in range(4):
     ask("GET http://rebinding.example:TRUSTING/")
@@ -435,8 +445,9 @@ for at in [lookup("rebinding.example")[2]] * 4:
     s = socket.create_connection((at, TRUSTING)); s.settimeout(120)
     s.sendall(b"GET / HTTP/1.1\r\nHost: rebinding.example\r\n\r\n"); everything(s)
 "#;
-        let outcome = world.tried(&online, attempt, door.with_resolver(Arc::<Names>::clone(&world.names)));
-        assert_eq!(outcome.status, Status::Exited(0), "{outcome:?}");
+        let outcome =
+            world.tried(&online, attempt, door.with_resolver(Arc::<FakeResolver>::clone(&world.names)));
+        assert_eq!(outcome.status, CommandStatus::Exited(0), "{outcome:?}");
         assert_eq!(
             (world.trusting.connections(), outcome.network.decisions.iter().any(|one| one.given)),
             (0, false)
@@ -465,8 +476,8 @@ fn a_connection_handed_to_another_command_ends_with_the_call_that_it_was_granted
     ) {
         return;
     }
-    for means in [Means::Session, Means::Pool] {
-        let world = World::new();
+    for means in [LaunchMethod::Session, LaunchMethod::Pool] {
+        let world = NetworkFixture::new();
         let online = world.online(means);
         let taker = r#"
 meeting = socket.socket(socket.AF_UNIX); meeting.bind("/tmp/meeting"); meeting.listen(); open("listening", "w").close()
@@ -493,10 +504,10 @@ fds = array.array("i", [s.fileno() for s in [proxied, lost] + waiting])
 meeting.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)]); meeting.recv(1)
 "#;
         let outcome = world.tried(&online, giver, world.door(&["a.example"]));
-        assert_eq!(outcome.status, Status::Exited(0), "{outcome:?}");
+        assert_eq!(outcome.status, CommandStatus::Exited(0), "{outcome:?}");
         fs::write(online.path().join("over"), "").unwrap();
         let taker = taker.finish().unwrap();
-        assert_eq!((taker.status, text(&taker.stdout).as_str()), (Status::Exited(0), ""), "{taker:?}");
+        assert_eq!((taker.status, text(&taker.stdout).as_str()), (CommandStatus::Exited(0), ""), "{taker:?}");
         let seen = world.granted.seen();
         assert!(seen.contains("/first") && !seen.contains("/later"), "{means:?} {seen}");
         assert!(taker.network.decisions.iter().all(|one| !one.given), "{:?}", taker.network);
@@ -509,8 +520,8 @@ fn a_connection_that_a_dead_call_left_waiting_is_not_the_next_ones() {
     if !unprivileged("escapes_own::a_connection_that_a_dead_call_left_waiting_is_not_the_next_ones") {
         return;
     }
-    for means in [Means::Session, Means::Pool] {
-        let world = World::new();
+    for means in [LaunchMethod::Session, LaunchMethod::Pool] {
+        let world = NetworkFixture::new();
         let online = world.online(means);
         // What a name stands for is known to the whole session.
         let address = world.tried(&online, "print(lookup('b.example')[2])", world.door(&["b.example"]));
@@ -543,8 +554,8 @@ fn a_flood_of_connections_takes_neither_descriptors_nor_the_other_sessions() {
         return;
     }
     for means in ALL {
-        let world = World::new();
-        let (online, other) = (world.online(means), world.online(Means::Session));
+        let world = NetworkFixture::new();
+        let (online, other) = (world.online(means), world.online(LaunchMethod::Session));
         let open = || fs::read_dir("/proc/self/fd").unwrap().count();
         let before = open();
         let flood = online.begin(&world.python(FLOOD), world.door(&["a.example"]));
@@ -555,7 +566,7 @@ fn a_flood_of_connections_takes_neither_descriptors_nor_the_other_sessions() {
         assert!(open() < before + 700, "{means:?}: {} descriptors, before {before}", open());
         fs::write(online.path().join("counted"), "").unwrap();
         let flood = flood.finish().unwrap();
-        assert_eq!(flood.status, Status::Exited(0), "{flood:?}");
+        assert_eq!(flood.status, CommandStatus::Exited(0), "{flood:?}");
         assert!(flood.network.decisions.len() <= 1024, "{}", flood.network.decisions.len());
     }
 }
@@ -607,14 +618,15 @@ fn a_credential_goes_to_its_host_and_nowhere_else() {
         return;
     }
     for means in ALL {
-        let world = World::new();
+        let world = NetworkFixture::new();
         let (echo, seen) = echoing(world.granted.port);
         let (plain, plain_seen) = echoing(world.granted.port);
-        let secure = world.runtime.block_on(Secure::start());
-        let interception = Arc::new(Interception::towards(secure.trusting()).unwrap());
-        let uplink =
-            Uplink::on(world.runtime.handle().clone()).unwrap().intercepting(Arc::clone(&interception));
-        let online = Online::new(means, uplink);
+        let secure = world.runtime.block_on(FakeHttpsServer::start());
+        let interception = Arc::new(TlsInterceptor::towards(secure.trusting()).unwrap());
+        let uplink = NetworkBridge::on(world.runtime.handle().clone())
+            .unwrap()
+            .intercepting(Arc::clone(&interception));
+        let online = NetworkedSandbox::new(means, uplink);
         let forged = rcgen::generate_simple_self_signed(["b.example".to_owned()]).unwrap();
         fs::write(online.path().join("c.pem"), forged.cert.pem()).unwrap();
         fs::write(online.path().join("k.pem"), forged.signing_key.serialize_pem()).unwrap();
@@ -623,9 +635,9 @@ fn a_credential_goes_to_its_host_and_nowhere_else() {
             let credential =
                 |host, port, over| Credential::new(host, port, over, "Authorization", value.clone()).unwrap();
             let credentials = vec![
-                credential("echo.example", echo, Over::Plain),
-                credential("echo.example", plain, Over::Tls),
-                credential("a.example", secure.port, Over::Tls),
+                credential("echo.example", echo, CredentialTransport::Plain),
+                credential("echo.example", plain, CredentialTransport::Tls),
+                credential("a.example", secure.port, CredentialTransport::Tls),
             ];
             let door = world.door(&["echo.example", "a.example", "b.example"]);
             door.with_credentials(credentials, Some(Arc::clone(&interception))).unwrap()
@@ -675,7 +687,7 @@ print("TOLD", told, os.environ, open("/proc/self/environ").read())
             .fold(attempt.to_owned(), |attempt, (name, port)| attempt.replace(name, &port.to_string()));
         let outcome = world.tried(&online, &attempt, door());
         let told = text(&outcome.stdout) + &text(&outcome.stderr);
-        assert_eq!(outcome.status, Status::Exited(0), "{means:?} {told}");
+        assert_eq!(outcome.status, CommandStatus::Exited(0), "{means:?} {told}");
         assert!(told.contains("TOLD") && !told.contains("SUCCEEDED"), "{means:?} {told}");
         assert!(!told.contains("the right name is refused"), "{means:?} {told}");
         let at = told.find(SECRET).unwrap_or(0);

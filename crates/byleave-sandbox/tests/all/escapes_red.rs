@@ -15,14 +15,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use byleave_core::effect::{Effect, Plan};
-use byleave_core::policy::{Places, Policy};
+use byleave_core::policy::{PathVariables, Policy};
+use byleave_sandbox::backend::{self, Backend};
 use byleave_sandbox::confinement::Confinement;
-use byleave_sandbox::granted::{self, Place};
+use byleave_sandbox::from_plan::{self, RunEnvironment};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::ladder::{self, Rung};
-use byleave_sandbox::launch::{self, LaunchError, Outcome, RunAs, Session, Status};
-use byleave_sandbox::limits::Limit;
-use byleave_sandbox::plan::{Command, Identity};
+use byleave_sandbox::launch::{self, CommandOutcome, CommandStatus, LaunchError, RunAs, SandboxSession};
+use byleave_sandbox::limits::LimitKind;
+use byleave_sandbox::plan::{CommandSpec, UserIdentity};
 
 use crate::forms::long;
 use crate::launch::{bash, text};
@@ -31,13 +31,13 @@ use crate::user::{UID, unprivileged};
 const SECRET: &str = "hunter2";
 
 /// A home with a workspace in it.
-struct World {
+struct HomeFixture {
     folder: tempfile::TempDir,
     /// Read once: that takes longer than a command does.
     policy: OnceLock<Arc<Policy>>,
 }
 
-impl World {
+impl HomeFixture {
     fn new() -> Self {
         Self::with(tempfile::tempdir().unwrap())
     }
@@ -67,49 +67,54 @@ impl World {
     fn policy(&self) -> &Arc<Policy> {
         self.policy.get_or_init(|| {
             let (workspace, home) = (self.work(), self.at("home"));
-            let places = Places { workspace: workspace.to_str(), home: home.to_str(), ..Places::default() };
+            let places = PathVariables {
+                workspace: workspace.to_str(),
+                home: home.to_str(),
+                ..PathVariables::default()
+            };
             Arc::new(Policy::builtin(&places).unwrap())
         })
     }
 
     /// What somebody granted is that a program may run; everything else is up to the rules that come with us.
     fn confinement(&self) -> Confinement {
-        self.confinement_for(Access::All)
+        self.confinement_for(CallAccess::All)
     }
 
-    fn confinement_for(&self, access: Access) -> Confinement {
-        let place = Place {
+    fn confinement_for(&self, access: CallAccess) -> Confinement {
+        let place = RunEnvironment {
             workspace: self.work(),
             cwd: self.work(),
             home: Some(self.at("home")),
             ours: Vec::new(),
             unfinished: None,
             environment: BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]),
-            read_only: matches!(access, Access::Reading),
+            read_only: matches!(access, CallAccess::Reading),
             rehearsing: false,
         };
         let run = Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] };
         let plan = Plan { effects: vec![run], ..Plan::default() };
-        let mut confinement = granted::confinement(&plan, self.policy(), &place).unwrap();
+        let mut confinement = from_plan::confinement(&plan, self.policy(), &place).unwrap();
         confinement.waived.insert(Guarantee::MemoryLimited);
         (confinement.limits.wall, confinement.limits.tmp) = (Duration::from_secs(120), 64 << 20);
         confinement
     }
 
-    fn session(&self, parked: u32) -> Session {
-        Session::open(self.confinement(), RunAs::Caller, parked).unwrap_or_else(|error| panic!("{error}"))
+    fn session(&self, parked: u32) -> SandboxSession {
+        SandboxSession::open(self.confinement(), RunAs::Caller, parked)
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// One of the ways to run commands: begun only now, since each costs as much as some commands.
-    fn way(&self, name: &'static str) -> Way<'_> {
-        let run: Run<'_> = match name {
+    fn way(&self, name: &'static str) -> RunMethod<'_> {
+        let run: CommandRunner<'_> = match name {
             "one-shot" => Box::new(|script| launch::run(&self.confinement(), &bash(script))),
             _ => {
                 let session = self.session(if name == "pool" { 2 } else { 0 });
                 Box::new(move |script| session.start(&bash(script))?.finish())
             }
         };
-        Way { name, run }
+        RunMethod { name, run }
     }
 }
 
@@ -117,21 +122,21 @@ const WAYS: [&str; 3] = ["one-shot", "session", "pool"];
 
 /// What the mode of a call lets it do.
 #[derive(Clone, Copy, Debug)]
-enum Access {
+enum CallAccess {
     All,
     Reading,
 }
 
-type Run<'a> = Box<dyn Fn(&str) -> Result<Outcome, LaunchError> + 'a>;
+type CommandRunner<'a> = Box<dyn Fn(&str) -> Result<CommandOutcome, LaunchError> + 'a>;
 
 /// A way to run commands one after the other.
-struct Way<'a> {
+struct RunMethod<'a> {
     name: &'static str,
-    run: Run<'a>,
+    run: CommandRunner<'a>,
 }
 
-impl Way<'_> {
-    fn outcome(&self, script: &str) -> Outcome {
+impl RunMethod<'_> {
+    fn outcome(&self, script: &str) -> CommandOutcome {
         (self.run)(script).unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
@@ -152,7 +157,7 @@ fn a_secret_is_not_read_by_renaming_what_it_lies_in() {
         return;
     }
     for way in WAYS {
-        let world = World::new();
+        let world = HomeFixture::new();
         world.file("home/w/.docker/config.json", SECRET);
         world.file("home/w/a/deep/.env", SECRET);
         let way = world.way(way);
@@ -170,7 +175,7 @@ fn a_second_name_that_was_made_beforehand_does_not_show_a_secret() {
     }
     let links = ["ln .env notes", "mkdir d; mv .env d/notes; ln -s d/notes .env"];
     for (way, link) in WAYS.into_iter().flat_map(|way| links.map(|link| (way, link))) {
-        let world = World::new();
+        let world = HomeFixture::new();
         let way = world.way(way);
         assert_eq!(way.told(&format!("touch .env && {link}")), "");
         // A person fills it in.
@@ -189,7 +194,7 @@ fn a_secret_that_is_removed_and_made_anew_is_hidden_though_it_has_the_same_numbe
         return;
     }
     for way in WAYS {
-        let world = World::new();
+        let world = HomeFixture::new();
         let env = world.work().join(".env");
         fs::write(&env, SECRET).unwrap();
         let way = world.way(way);
@@ -215,7 +220,7 @@ fn a_secret_is_not_shown_while_another_command_swaps_what_it_lies_in() {
     if !unprivileged("escapes_red::a_secret_is_not_shown_while_another_command_swaps_what_it_lies_in") {
         return;
     }
-    let world = World::new();
+    let world = HomeFixture::new();
     world.file("home/w/a/.env", SECRET);
     let swap = r#"
 import ctypes, os
@@ -249,7 +254,7 @@ fn until(path: &Path) {
 }
 
 /// Whether something is found where a person's programs would run it.
-fn in_action(world: &World, planted: &[&str]) -> Vec<String> {
+fn in_action(world: &HomeFixture, planted: &[&str]) -> Vec<String> {
     let there =
         |path: &&&str| world.work().join(OsStr::from_bytes(path.as_bytes())).symlink_metadata().is_ok();
     planted.iter().filter(there).map(|path| (*path).to_owned()).collect()
@@ -310,7 +315,7 @@ fn what_is_planted_is_found(way: &'static str) {
         ),
     ];
     for (script, planted) in attempts {
-        let world = World::new();
+        let world = HomeFixture::new();
         let way = world.way(way);
         let outcome = (way.run)(script);
         println!("{:12} {:?} {script}", way.name, outcome.as_ref().map(|outcome| outcome.planted.len()));
@@ -327,7 +332,7 @@ fn what_is_planted_where_nobody_can_look_is_said() {
     }
     // Where something is locked altogether, nothing runs any more until a person has looked.
     for way in WAYS {
-        let world = World::new();
+        let world = HomeFixture::new();
         let way = world.way(way);
         assert!(way.outcome("mkdir d; echo x > d/.envrc; chmod 000 d").planted.is_empty());
         let refused = (way.run)("chmod 700 d").unwrap_err().to_string();
@@ -339,7 +344,7 @@ fn what_is_planted_where_nobody_can_look_is_said() {
         "mkdir -p s/.git/hooks; echo x > s/.git/hooks/pre-commit; chmod 311 s/.git s",
     ] {
         for way in WAYS {
-            let world = World::new();
+            let world = HomeFixture::new();
             let way = world.way(way);
             let outcome = (way.run)(script);
             fs::set_permissions(world.work().join("src"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -358,7 +363,7 @@ fn what_a_person_makes_meanwhile_is_no_less_a_secret_for_being_put_out_of_action
         return;
     }
     for parked in [0, 2] {
-        let world = World::new();
+        let world = HomeFixture::new();
         let session = world.session(parked);
         let waiting = session.start(&bash("until [ -e over ]; do sleep 0.01; done")).unwrap();
         fs::write(world.work().join(".envrc"), SECRET).unwrap();
@@ -385,7 +390,7 @@ fn a_link_where_something_is_run_from_is_not_led_elsewhere() {
         "mkdir evil; ln -sfn evil .vscode",
     ] {
         for way in WAYS {
-            let world = World::new();
+            let world = HomeFixture::new();
             world.file("home/w/tools/hooks/x", "");
             world.file("home/w/tools/vscode/x", "");
             symlink("../tools/hooks", world.work().join(".git/hooks")).unwrap();
@@ -405,7 +410,7 @@ fn output_that_is_handed_to_another_command_does_not_hold_up_its_end() {
         return;
     }
     for parked in [0, 2] {
-        let world = World::new();
+        let world = HomeFixture::new();
         let session = world.session(parked);
         let taker = r#"
 import array, os, socket
@@ -426,7 +431,7 @@ meeting.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i",
         std::thread::spawn(move || sender.send(giver.finish().map(|outcome| outcome.status)));
         let ended = receiver.recv_timeout(Duration::from_secs(120));
         fs::write(world.work().join("over"), "").unwrap();
-        assert_eq!(ended.unwrap().unwrap(), Status::Exited(0), "parked {parked}");
+        assert_eq!(ended.unwrap().unwrap(), CommandStatus::Exited(0), "parked {parked}");
         drop(taker);
     }
 }
@@ -438,7 +443,7 @@ fn what_rules_deny_is_not_read_among_toolchains() {
         return;
     }
     for way in WAYS {
-        let world = World::new();
+        let world = HomeFixture::new();
         world.file("home/go/src/project/.env", SECRET);
         world.file("home/go/pkg/mod/x/x.go", "package x");
         let way = world.way(way);
@@ -453,7 +458,7 @@ fn thousands_of_secrets_are_hidden_or_nothing_runs() {
     if !unprivileged("escapes_red::thousands_of_secrets_are_hidden_or_nothing_runs") {
         return;
     }
-    let world = World::new();
+    let world = HomeFixture::new();
     // Each is a mount, which the kernel takes time to make and to undo.
     for n in 0..if long() { 3000 } else { 1000 } {
         world.file(&format!("home/w/p/{n}/.env"), SECRET);
@@ -471,7 +476,7 @@ fn the_next_command_of_a_session_starts_whatever_the_one_before_has_used_up() {
     {
         return;
     }
-    let world = World::new();
+    let world = HomeFixture::new();
     for way in ["session", "pool"].map(|way| world.way(way)) {
         for script in [
             "cat /dev/zero > /dev/shm/x 2>/dev/null; true",
@@ -542,14 +547,14 @@ fn what_else_the_kernel_offers_leads_to_nothing() {
         return;
     }
     for way in WAYS {
-        let world = World::new();
+        let world = HomeFixture::new();
         world.file("home/w/a/.env", SECRET);
         world.file("home/notes", SECRET);
         let way = world.way(way);
         let outcome = way.outcome(&python(KERNEL));
         let told = text(&outcome.stdout) + &text(&outcome.stderr);
         let held = !told.contains("SUCCEEDED") && !told.contains(SECRET);
-        assert!(held && outcome.status == Status::Exited(0), "{}: {told}", way.name);
+        assert!(held && outcome.status == CommandStatus::Exited(0), "{}: {told}", way.name);
     }
 }
 
@@ -560,7 +565,7 @@ fn sockets_of_the_machine_are_out_of_reach() {
         rustix::process::geteuid().is_root(),
         "needs root, to listen where the machine's own programs do"
     );
-    let world = World::with(tempfile::tempdir_in("/var/lib").unwrap());
+    let world = HomeFixture::with(tempfile::tempdir_in("/var/lib").unwrap());
     world.file("other/file", "");
     let everybody = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     everybody(world.folder.path(), 0o755);
@@ -577,17 +582,22 @@ fn sockets_of_the_machine_are_out_of_reach() {
     let script = format!(
         "import socket\nfor path in {paths:?}:\n  try: socket.socket(socket.AF_UNIX).connect(path); print('SUCCEEDED', path)\n  except OSError: pass"
     );
-    let command = Command { argv: vec!["python3".into(), "-c".into(), script.into()], ..Command::default() };
-    let run_as = RunAs::User(Identity { uid: UID, gid: UID });
+    let command =
+        CommandSpec { argv: vec!["python3".into(), "-c".into(), script.into()], ..CommandSpec::default() };
+    let run_as = RunAs::User(UserIdentity { uid: UID, gid: UID });
     for parked in [None, Some(0), Some(2)] {
         let outcome = match parked {
             None => launch::start(&world.confinement(), &command, run_as).unwrap().finish().unwrap(),
             Some(parked) => {
-                let session = Session::open(world.confinement(), run_as, parked).unwrap();
+                let session = SandboxSession::open(world.confinement(), run_as, parked).unwrap();
                 session.start(&command).unwrap().finish().unwrap()
             }
         };
-        assert_eq!((outcome.status, text(&outcome.stdout)), (Status::Exited(0), String::new()), "{parked:?}");
+        assert_eq!(
+            (outcome.status, text(&outcome.stdout)),
+            (CommandStatus::Exited(0), String::new()),
+            "{parked:?}"
+        );
     }
     assert!(listeners.iter().all(|listener| listener.accept().is_err()));
 }
@@ -598,7 +608,7 @@ fn without_a_network_of_its_own_a_pair_of_sockets_leads_to_nobody() {
     if !unprivileged("escapes_red::without_a_network_of_its_own_a_pair_of_sockets_leads_to_nobody") {
         return;
     }
-    let world = World::new();
+    let world = HomeFixture::new();
     let outside = tempfile::tempdir().unwrap();
     let path = outside.path().join("log");
     let receiver = UnixDatagram::bind(&path).unwrap();
@@ -614,8 +624,9 @@ fn without_a_network_of_its_own_a_pair_of_sockets_leads_to_nobody() {
     except OSError: pass
 one, other = socket.socketpair(); one.send(b'works'); print(other.recv(9).decode())"
     );
-    let command = Command { argv: vec!["python3".into(), "-c".into(), script.into()], ..Command::default() };
-    let running = ladder::start_on(Rung::Landlock, &confinement, &command, RunAs::Caller).unwrap();
+    let command =
+        CommandSpec { argv: vec!["python3".into(), "-c".into(), script.into()], ..CommandSpec::default() };
+    let running = backend::start_on(Backend::Landlock, &confinement, &command, RunAs::Caller).unwrap();
     let outcome = running.finish().unwrap();
     assert!(receiver.recv(&mut [0; 9]).is_err(), "{outcome:?}");
     assert!(text(&outcome.stdout).ends_with("works\n"), "{outcome:?}");
@@ -627,7 +638,7 @@ fn nothing_that_a_command_does_keeps_it_past_its_time() {
     if !unprivileged("escapes_red::nothing_that_a_command_does_keeps_it_past_its_time") {
         return;
     }
-    let world = World::new();
+    let world = HomeFixture::new();
     // All at once: most of the time is spent waiting for the limit.
     std::thread::scope(|scope| {
         for script in [
@@ -642,11 +653,11 @@ fn nothing_that_a_command_does_keeps_it_past_its_time() {
             (confinement.limits.wall, confinement.limits.pids) = (Duration::from_secs(1), 200);
             scope.spawn(move || {
                 let alone = launch::run(&confinement, &bash(script)).unwrap();
-                let session = Session::open(confinement, RunAs::Caller, 1).unwrap();
+                let session = SandboxSession::open(confinement, RunAs::Caller, 1).unwrap();
                 let in_session = session.start(&bash(script)).unwrap().finish().unwrap();
                 // None of them ends by itself within ten minutes.
                 let ended_by = (alone.ended_by, in_session.ended_by);
-                assert_eq!(ended_by, (Some(Limit::Wall), Some(Limit::Wall)), "{script}");
+                assert_eq!(ended_by, (Some(LimitKind::Wall), Some(LimitKind::Wall)), "{script}");
                 assert!(alone.wall.max(in_session.wall) < Duration::from_secs(300), "{script}");
             });
         }
@@ -659,10 +670,10 @@ fn a_call_that_only_reads_sees_its_workspace_and_changes_nothing() {
     if !unprivileged("escapes_red::a_call_that_only_reads_sees_its_workspace_and_changes_nothing") {
         return;
     }
-    let world = World::new();
+    let world = HomeFixture::new();
     world.file("home/w/.env", SECRET);
     world.file("home/w/src/main.rs", "fn main");
-    let confinement = world.confinement_for(Access::Reading);
+    let confinement = world.confinement_for(CallAccess::Reading);
     for parked in [None, Some(0), Some(2)] {
         let script = bash(
             "cat src/main.rs .env; echo x > new; mv src other; rm -rf .git; chmod 777 src; touch ~/x /tmp/x",
@@ -670,7 +681,7 @@ fn a_call_that_only_reads_sees_its_workspace_and_changes_nothing() {
         let outcome = match parked {
             None => launch::run(&confinement, &script).unwrap(),
             Some(parked) => {
-                let session = Session::open(confinement.clone(), RunAs::Caller, parked).unwrap();
+                let session = SandboxSession::open(confinement.clone(), RunAs::Caller, parked).unwrap();
                 session.start(&script).unwrap().finish().unwrap()
             }
         };

@@ -6,23 +6,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use byleave_core::effect::{Effect, Plan};
-use byleave_core::policy::{self, Layer, NotRead, Places, Policy, RuleFile};
+use byleave_core::policy::{self, Layer, PathVariables, Policy, RuleFile, SkipExamples};
 use byleave_sandbox::confinement::{Confinement, Network};
-use byleave_sandbox::granted::{GrantFault, Keeper, Place, confinement};
+use byleave_sandbox::from_plan::{CallHostPolicy, GrantError, RunEnvironment, confinement};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::launch::{self, RunAs, Warm};
-use byleave_sandbox::marked::look;
-use byleave_sandbox::net::policy::{Doorkeeper, Judgement};
+use byleave_sandbox::launch::{self, IndexCache, RunAs};
+use byleave_sandbox::net::egress::{HostDecision, HostPolicy};
+use byleave_sandbox::protected_paths::look;
 
 use crate::launch::{bash, text};
 use crate::user::unprivileged;
 
 /// A directory with a home, a workspace in it, and something outside.
-struct World {
+struct GrantFixture {
     folder: tempfile::TempDir,
 }
 
-impl World {
+impl GrantFixture {
     fn new() -> Self {
         let folder = tempfile::tempdir_in("/var/lib").or_else(|_| tempfile::tempdir()).unwrap();
         for file in [
@@ -59,22 +59,23 @@ impl World {
 
     fn policy(&self, rules: &str) -> Arc<Policy> {
         let (workspace, home) = (self.text("home/w"), self.text("home"));
-        let places = Places { workspace: Some(&workspace), home: Some(&home), ..Places::default() };
+        let places =
+            PathVariables { workspace: Some(&workspace), home: Some(&home), ..PathVariables::default() };
         let mut all = policy::builtin(&places).unwrap();
         let file = RuleFile { name: "test", text: rules, layer: Layer::User };
-        all.extend(policy::read(&file, &places, &NotRead).unwrap().rules);
+        all.extend(policy::read(&file, &places, &SkipExamples).unwrap().rules);
         Arc::new(Policy::new(all).unwrap())
     }
 
-    fn confined(&self, effects: Vec<Effect>, rules: &str) -> Result<Confinement, GrantFault> {
+    fn confined(&self, effects: Vec<Effect>, rules: &str) -> Result<Confinement, GrantError> {
         Ok(looked_through(self.plainly_confined(effects, rules)?))
     }
 
-    fn plainly_confined(&self, effects: Vec<Effect>, rules: &str) -> Result<Confinement, GrantFault> {
+    fn plainly_confined(&self, effects: Vec<Effect>, rules: &str) -> Result<Confinement, GrantError> {
         self.placed(effects, rules, false)
     }
 
-    fn placed(&self, effects: Vec<Effect>, rules: &str, rehearsing: bool) -> Result<Confinement, GrantFault> {
+    fn placed(&self, effects: Vec<Effect>, rules: &str, rehearsing: bool) -> Result<Confinement, GrantError> {
         self.by(&self.policy(rules), effects, rehearsing)
     }
 
@@ -83,9 +84,9 @@ impl World {
         policy: &Arc<Policy>,
         effects: Vec<Effect>,
         rehearsing: bool,
-    ) -> Result<Confinement, GrantFault> {
+    ) -> Result<Confinement, GrantError> {
         let plan = Plan { effects, ..Plan::default() };
-        let place = Place {
+        let place = RunEnvironment {
             workspace: self.at("home/w"),
             cwd: self.at("home/w"),
             home: Some(self.at("home")),
@@ -137,7 +138,7 @@ fn run() -> Effect {
 // req: E7
 #[test]
 fn a_program_that_may_run_may_work_in_the_workspace_and_see_no_secrets() {
-    let world = World::new();
+    let world = GrantFixture::new();
     let confined = world.confined(vec![run()], "").unwrap();
     let files = &confined.files;
     assert_eq!(world.told(&files.writable), ["home/w"]);
@@ -160,7 +161,7 @@ fn a_program_that_may_run_may_work_in_the_workspace_and_see_no_secrets() {
 // req: E7
 #[test]
 fn what_only_reads_writes_nothing_and_what_was_granted_can_be_read_and_written() {
-    let world = World::new();
+    let world = GrantFixture::new();
     let looks = world.confined(vec![world.read("home/w/src/main.rs")], "").unwrap();
     assert!(looks.files.writable.is_empty());
     let granted = vec![run(), world.read("home/notes.txt"), world.write("home/w/.github/workflows/ci.yml")];
@@ -176,7 +177,7 @@ fn what_only_reads_writes_nothing_and_what_was_granted_can_be_read_and_written()
 // req: E7
 #[test]
 fn a_command_keeps_its_own_temporary_directory_where_a_rule_allows_to_read_everyones() {
-    let world = World::new();
+    let world = GrantFixture::new();
     let allowed = "[[rule]]\nverdict = \"allow\"\nread = [\"/tmp/\", \"/var/tmp/\"]";
     let confined = world.confined(vec![run()], allowed).unwrap();
     let shown = &confined.files.home_readable;
@@ -186,7 +187,7 @@ fn a_command_keeps_its_own_temporary_directory_where_a_rule_allows_to_read_every
 // req: E7
 #[test]
 fn what_is_granted_outside_is_possible_and_nothing_beside_it() {
-    let world = World::new();
+    let world = GrantFixture::new();
     let in_place = world.confined(vec![run(), world.write("outside/a.txt")], "").unwrap();
     assert_eq!(world.told(&in_place.files.writable), ["home/w", "outside/a.txt"]);
     let made = world.confined(vec![run(), world.write("outside/new.txt")], "").unwrap();
@@ -195,14 +196,14 @@ fn what_is_granted_outside_is_possible_and_nothing_beside_it() {
     assert!(protected.contains(&"outside/a.txt".into()) && protected.contains(&"outside/b.txt".into()));
     // A file in the home directory itself would need the whole of it.
     let wide = world.confined(vec![run(), world.write("home/new.txt")], "").unwrap_err();
-    assert!(matches!(wide, GrantFault::TooWide { .. }), "{wide}");
+    assert!(matches!(wide, GrantError::TooWide { .. }), "{wide}");
     assert!(wide.to_string().contains("home/new.txt"), "{wide}");
 }
 
 // req: E7
 #[test]
 fn what_rules_deny_is_impossible_by_mount_or_not_writable_at_all() {
-    let world = World::new();
+    let world = GrantFixture::new();
     let rules = r#"
         [[rule]]
         id = "src"
@@ -235,7 +236,7 @@ fn a_link_is_not_covered_but_what_it_leads_to_is_and_what_is_planted_is_found() 
     if !unprivileged("granted::a_link_is_not_covered_but_what_it_leads_to_is_and_what_is_planted_is_found") {
         return;
     }
-    let world = World::new();
+    let world = GrantFixture::new();
     fs::write(world.at("home/w/prod.txt"), "SECRET").unwrap();
     fs::remove_file(world.at("home/w/.env")).unwrap();
     std::os::unix::fs::symlink("prod.txt", world.at("home/w/.env")).unwrap();
@@ -255,19 +256,19 @@ fn a_link_is_not_covered_but_what_it_leads_to_is_and_what_is_planted_is_found() 
 // req: E7
 #[test]
 fn what_is_given_up_is_waived_by_name() {
-    let world = World::new();
+    let world = GrantFixture::new();
     let unconfined = |name: &str| Effect::Unconfined { guarantee: name.into() };
     let confined = world.confined(vec![run(), unconfined("network-confined")], "").unwrap();
     assert_eq!(confined.network, Network::Host);
     assert!(confined.waived.contains(&Guarantee::NetworkConfined));
     let unheard_of = world.confined(vec![run(), unconfined("everything")], "").unwrap_err();
-    assert!(matches!(unheard_of, GrantFault::NoSuchGuarantee(_)), "{unheard_of}");
+    assert!(matches!(unheard_of, GrantError::NoSuchGuarantee(_)), "{unheard_of}");
 }
 
 // req: E7
 #[test]
 fn hosts_are_judged_by_the_rules_and_by_what_was_granted() {
-    let world = World::new();
+    let world = GrantFixture::new();
     let rules = r#"
         [[rule]]
         id = "hosts"
@@ -282,13 +283,13 @@ fn hosts_are_judged_by_the_rules_and_by_what_was_granted() {
     "#;
     let reach = Effect::Reach { host: "granted.test".into(), port: 443 };
     let plan = Plan { effects: vec![reach.clone()], ..Plan::default() };
-    let keeper = Keeper::new(world.policy(rules), &plan, "s".parse().unwrap(), "a".parse().unwrap());
-    assert_eq!(keeper.judge("a.example.org", 443), Judgement::Granted);
-    assert_eq!(keeper.judge("bad.example.org", 443), Judgement::Refused("not there".into()));
-    assert_eq!(keeper.judge("granted.test", 443), Judgement::Granted);
-    assert_eq!(keeper.judge("granted.test", 22), Judgement::Ask, "another port is another effect");
-    assert_eq!(keeper.judge("other.test", 443), Judgement::Ask);
-    assert!(matches!(keeper.judge("169.254.169.254", 80), Judgement::Refused(_)));
+    let keeper = CallHostPolicy::new(world.policy(rules), &plan, "s".parse().unwrap(), "a".parse().unwrap());
+    assert_eq!(keeper.judge("a.example.org", 443), HostDecision::Granted);
+    assert_eq!(keeper.judge("bad.example.org", 443), HostDecision::Refused("not there".into()));
+    assert_eq!(keeper.judge("granted.test", 443), HostDecision::Granted);
+    assert_eq!(keeper.judge("granted.test", 22), HostDecision::Ask, "another port is another effect");
+    assert_eq!(keeper.judge("other.test", 443), HostDecision::Ask);
+    assert!(matches!(keeper.judge("169.254.169.254", 80), HostDecision::Refused(_)));
     assert_eq!(world.confined(vec![run(), reach], "").unwrap().network, Network::Proxied);
     assert_eq!(world.confined(vec![run()], rules).unwrap().network, Network::Proxied);
 }
@@ -296,7 +297,7 @@ fn hosts_are_judged_by_the_rules_and_by_what_was_granted() {
 // req: E5
 #[test]
 fn in_a_rehearsal_what_is_asked_about_can_be_written_and_what_is_denied_cannot() {
-    let world = World::new();
+    let world = GrantFixture::new();
     let rules = r#"
         [[rule]]
         id = "asked"
@@ -347,10 +348,10 @@ fn what_is_known_already_is_known_of_every_command_and_grants_are_not() {
     if !unprivileged("granted::what_is_known_already_is_known_of_every_command_and_grants_are_not") {
         return;
     }
-    let world = World::new();
+    let world = GrantFixture::new();
     let policy = world.policy("");
     fs::write(world.at("home/w/.env"), "first").unwrap();
-    let warm = Warm::new();
+    let warm = IndexCache::new();
     let told = |policy: &Arc<Policy>, effects: Vec<Effect>, script: &str| {
         let mut confined = world.by(policy, effects, false).unwrap();
         confined.waived.insert(Guarantee::MemoryLimited);

@@ -5,18 +5,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byleave_sandbox::confinement::Asked;
-use byleave_sandbox::index::Index;
-use byleave_sandbox::launch::{RunAs, Session};
-use byleave_sandbox::marked::{MarkFault, Marker};
+use byleave_sandbox::confinement::PathPolicyScope;
+use byleave_sandbox::launch::{RunAs, SandboxSession};
+use byleave_sandbox::protected_paths::{IndexError, PathPolicy};
+use byleave_sandbox::workspace_index::DirectoryIndex;
 
 use crate::launch::{bash, confinement, text};
 use crate::user::unprivileged;
 use crate::ways::ways;
 
-struct Dotenv;
+struct DotenvPathPolicy;
 
-impl Marker for Dotenv {
+impl PathPolicy for DotenvPathPolicy {
     fn hides(&self, path: &str) -> bool {
         path.ends_with("/.env")
     }
@@ -26,14 +26,14 @@ impl Marker for Dotenv {
     }
 }
 
-fn marking(root: &Path) -> Index<Dotenv> {
-    Index::new(vec![root.to_path_buf()], Some(Dotenv))
+fn marking(root: &Path) -> DirectoryIndex<DotenvPathPolicy> {
+    DirectoryIndex::new(vec![root.to_path_buf()], Some(DotenvPathPolicy))
 }
 
 /// A sequence of numbers that is the same every time.
-struct Numbers(u64);
+struct SeededRng(u64);
 
-impl Numbers {
+impl SeededRng {
     fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % end
@@ -47,7 +47,7 @@ fn a_warm_index_answers_as_a_fresh_look_does_whatever_was_done() {
     let root = folder.path().canonicalize().unwrap();
     let mut warm = marking(&root);
     assert!(warm.is_warm(), "the kernel does not tell of changes in {}", root.display());
-    let mut numbers = Numbers(7);
+    let mut numbers = SeededRng(7);
     let names = ["a", "b", ".git", "hooks", "config", ".env", ".vscode", ".envrc"];
     for step in 0..3000 {
         // Anything may fail: what is not there cannot be renamed.
@@ -66,7 +66,7 @@ fn a_warm_index_answers_as_a_fresh_look_does_whatever_was_done() {
         };
         // Sometimes after every change, sometimes after many: numbers of files are used again.
         if (done.is_ok() && step % 100 < 50) || step % 20 == 0 {
-            let mut cold = Index::cold(vec![root.clone()], Some(Dotenv));
+            let mut cold = DirectoryIndex::cold(vec![root.clone()], Some(DotenvPathPolicy));
             assert_eq!(warm.marked().unwrap(), cold.marked().unwrap(), "step {step}");
             assert_eq!(warm.places().unwrap(), cold.places().unwrap(), "step {step}");
         }
@@ -149,7 +149,7 @@ fn what_cannot_be_read_is_an_error_until_it_can() {
     fs::write(inner.join(".env"), "").unwrap();
     let mode = |mode| fs::set_permissions(&inner, fs::Permissions::from_mode(mode)).unwrap();
     mode(0);
-    assert!(matches!(index.marked(), Err(MarkFault::Unreadable { .. })));
+    assert!(matches!(index.marked(), Err(IndexError::Unreadable { .. })));
     assert!(index.places().unwrap().is_empty());
     mode(0o700);
     assert_eq!(index.marked().unwrap().hidden, [inner.join(".env")]);
@@ -203,8 +203,9 @@ fn what_appears_between_two_commands_is_hidden_in_the_next() {
     let root = workspace.path().canonicalize().unwrap();
     for parked in [0, 2] {
         let mut confinement = confinement(&root);
-        confinement.files.asked = Some(Asked { roots: vec![root.clone()], marker: Arc::new(Dotenv) });
-        let session = Session::open(confinement, RunAs::Caller, parked).unwrap();
+        confinement.files.asked =
+            Some(PathPolicyScope { roots: vec![root.clone()], marker: Arc::new(DotenvPathPolicy) });
+        let session = SandboxSession::open(confinement, RunAs::Caller, parked).unwrap();
         let seen = |script: &str| text(&session.start(&bash(script)).unwrap().finish().unwrap().stdout);
         assert_eq!(seen("mkdir -p deep/er; echo ok"), "ok\n");
         fs::write(root.join("deep/er/.env"), "SECRET").unwrap();

@@ -1,9 +1,9 @@
 //! What holds on whichever kernel this runs: begun by `scripts/kernels` on others than the machine's.
 
+use byleave_sandbox::backend::{self, Backend};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::ladder::{self, Rung};
-use byleave_sandbox::launch::{RunAs, Status};
-use byleave_sandbox::probe::Probe;
+use byleave_sandbox::launch::{CommandStatus, RunAs};
+use byleave_sandbox::probe::ProbeReport;
 
 use crate::ladder::anything_runs;
 use crate::launch::{bash, confinement, text};
@@ -16,22 +16,26 @@ fn every_rung_that_stands_confines_and_leaves_nothing() {
     if !unprivileged("kernels::every_rung_that_stands_confines_and_leaves_nothing") {
         return;
     }
-    let probe = Probe::here(RunAs::Caller);
+    let probe = ProbeReport::here(RunAs::Caller);
     println!("Linux {}, Landlock {}", probe.kernel, probe.landlock);
     for tried in &probe.rungs {
         println!("{}: {:?}", tried.rung, tried.took);
     }
-    let standing: Vec<Rung> = probe.standing().collect();
-    assert!(standing.contains(&Rung::Native), "{standing:?}");
-    assert_eq!(standing.contains(&Rung::Landlock), probe.landlock > 0, "{standing:?}");
+    let standing: Vec<Backend> = probe.standing().collect();
+    assert!(standing.contains(&Backend::Native), "{standing:?}");
+    assert_eq!(standing.contains(&Backend::Landlock), probe.landlock > 0, "{standing:?}");
     for rung in standing {
         let workspace = tempfile::tempdir().unwrap();
         let mut asked = confinement(workspace.path());
         asked.waived.extend(Guarantee::ALL);
         let script = "for i in 1 2 3 4 5; do setsid sleep 4949 & done; (setsid sleep 4949 &); touch here; touch /etc/x || echo on";
-        let running = ladder::start_on(rung, &asked, &bash(script), RunAs::Caller);
+        let running = backend::start_on(rung, &asked, &bash(script), RunAs::Caller);
         let outcome = running.unwrap_or_else(|error| panic!("{rung}: {error}")).finish().unwrap();
-        assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (Status::Exited(0), "on\n"), "{rung}");
+        assert_eq!(
+            (outcome.status, text(&outcome.stdout).as_str()),
+            (CommandStatus::Exited(0), "on\n"),
+            "{rung}"
+        );
         assert!(workspace.path().join("here").exists(), "{rung}");
         assert!(!anything_runs("sleep\u{0}4949"), "{rung}");
         println!("{rung}: confines, and leaves nothing");

@@ -6,13 +6,13 @@ use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
 
+use byleave_sandbox::backend::{self, Backend};
 use byleave_sandbox::confinement::{Confinement, Network};
-use byleave_sandbox::guarantee::{Given, Guarantee};
-use byleave_sandbox::ladder::{self, Rung};
-use byleave_sandbox::launch::{LaunchError, Outcome, RunAs, Status};
-use byleave_sandbox::limits::Limit;
-use byleave_sandbox::plan::Command;
-use byleave_sandbox::probe::{Obstacle, Probe};
+use byleave_sandbox::guarantee::{Enforcement, Guarantee};
+use byleave_sandbox::launch::{CommandOutcome, CommandStatus, LaunchError, RunAs};
+use byleave_sandbox::limits::LimitKind;
+use byleave_sandbox::plan::CommandSpec;
+use byleave_sandbox::probe::{BackendError, ProbeReport};
 
 use crate::forms::unprivileged_as_own_user;
 use crate::launch::{bash, confinement, text};
@@ -23,11 +23,11 @@ fn waiving_all(workspace: &std::path::Path) -> Confinement {
     confinement
 }
 
-fn run(rung: Rung, script: &str, change: impl Fn(&mut Confinement)) -> Outcome {
+fn run(rung: Backend, script: &str, change: impl Fn(&mut Confinement)) -> CommandOutcome {
     let workspace = tempfile::tempdir().unwrap();
     let mut confinement = waiving_all(workspace.path());
     change(&mut confinement);
-    let running = ladder::start_on(rung, &confinement, &bash(script), RunAs::Caller);
+    let running = backend::start_on(rung, &confinement, &bash(script), RunAs::Caller);
     let running = running.unwrap_or_else(|error| panic!("{rung}: {error}"));
     running.finish().unwrap_or_else(|error| panic!("{rung}: {error}"))
 }
@@ -38,15 +38,16 @@ fn every_rung_stands_here_and_says_what_it_is_worth() {
     if !unprivileged_as_own_user("ladder::every_rung_stands_here_and_says_what_it_is_worth") {
         return;
     }
-    let probe = Probe::here(RunAs::Caller);
+    let probe = ProbeReport::here(RunAs::Caller);
     for tried in &probe.rungs {
         println!("{} {:?}", tried.rung, tried.took);
         tried.given.iter().for_each(|(guarantee, given)| println!("    {guarantee} {given:?}"));
         assert!(tried.took.is_ok(), "{tried:?}");
         assert_eq!(tried.given.len(), Guarantee::ALL.len());
     }
-    let fully =
-        |rung: usize| probe.rungs[rung].given.iter().filter(|(_, given)| *given == Given::Fully).count();
+    let fully = |rung: usize| {
+        probe.rungs[rung].given.iter().filter(|(_, given)| *given == Enforcement::Fully).count()
+    };
     assert!(fully(0) >= fully(1) && fully(1) > fully(2), "the strongest first");
 }
 
@@ -56,27 +57,32 @@ fn every_rung_ends_commands_alike() {
     if !unprivileged_as_own_user("ladder::every_rung_ends_commands_alike") {
         return;
     }
-    for rung in Rung::ALL {
+    for rung in Backend::ALL {
         let outcome = run(rung, "echo out; echo err >&2; exit 7", |_| {});
-        assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (Status::Exited(7), "out\n"), "{rung}");
+        assert_eq!(
+            (outcome.status, text(&outcome.stdout).as_str()),
+            (CommandStatus::Exited(7), "out\n"),
+            "{rung}"
+        );
         assert_eq!((text(&outcome.stderr).as_str(), outcome.ended_by), ("err\n", None), "{rung}");
-        assert_eq!(run(rung, "kill -SEGV $$", |_| {}).status, Status::Signalled(11), "{rung}");
-        assert_eq!(run(rung, "kill $$; sleep 5", |_| {}).status, Status::Signalled(15), "{rung}");
+        assert_eq!(run(rung, "kill -SEGV $$", |_| {}).status, CommandStatus::Signalled(11), "{rung}");
+        assert_eq!(run(rung, "kill $$; sleep 5", |_| {}).status, CommandStatus::Signalled(15), "{rung}");
         let flood = run(rung, "head -c 3000000 /dev/zero", |confinement| confinement.limits.output = 1000);
         assert_eq!((flood.stdout.bytes.len(), flood.stdout.dropped), (1000, 2_999_000), "{rung}");
         let spin = run(rung, "exec bash -c 'while :; do :; done'", |confinement| {
             confinement.limits.cpu = Duration::from_secs(1);
         });
         // By the kernel, for one process, or by us, for all of them together: whoever is first.
-        assert_eq!(spin.ended_by, Some(Limit::Cpu), "{rung}: {:?}", spin.status);
+        assert_eq!(spin.ended_by, Some(LimitKind::Cpu), "{rung}: {:?}", spin.status);
         let workspace = tempfile::tempdir().unwrap();
-        let start = |command: &Command| {
-            let running = ladder::start_on(rung, &waiving_all(workspace.path()), command, RunAs::Caller);
+        let start = |command: &CommandSpec| {
+            let running = backend::start_on(rung, &waiving_all(workspace.path()), command, RunAs::Caller);
             running.unwrap_or_else(|error| panic!("{rung}: {error}"))
         };
-        let nothing = Command { argv: vec!["no-such-program".into()], ..Command::default() };
-        assert_eq!(start(&nothing).finish().unwrap().status, Status::NotStarted(2), "{rung}");
-        let cat = Command { argv: vec!["cat".into()], stdin: vec![b'x'; 300_000], ..Command::default() };
+        let nothing = CommandSpec { argv: vec!["no-such-program".into()], ..CommandSpec::default() };
+        assert_eq!(start(&nothing).finish().unwrap().status, CommandStatus::NotStarted(2), "{rung}");
+        let cat =
+            CommandSpec { argv: vec!["cat".into()], stdin: vec![b'x'; 300_000], ..CommandSpec::default() };
         assert_eq!(start(&cat).finish().unwrap().stdout.bytes, cat.stdin, "{rung}");
         let seen = |script: &str| text(&run(rung, script, |_| {}).stdout);
         assert_eq!(seen("ls /proc/self/fd"), "0\n1\n2\n3\n", "{rung}: 3 is `ls` looking");
@@ -96,9 +102,9 @@ fn every_rung_ends_commands_alike() {
 }
 
 /// A process that has nothing to do with all this.
-struct Bystander(std::process::Child);
+struct UnrelatedProcess(std::process::Child);
 
-impl Bystander {
+impl UnrelatedProcess {
     fn new() -> Self {
         let mut sleep = std::process::Command::new("sleep");
         sleep.arg("4747").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -106,7 +112,7 @@ impl Bystander {
     }
 }
 
-impl Drop for Bystander {
+impl Drop for UnrelatedProcess {
     fn drop(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
@@ -127,34 +133,45 @@ fn nothing_outlives_a_command_on_any_rung() {
         return;
     }
     // Somebody else's, of the same user: it has to live on.
-    let mut bystander = Bystander::new();
-    for rung in Rung::ALL {
+    let mut bystander = UnrelatedProcess::new();
+    for rung in Backend::ALL {
         let workspace = tempfile::tempdir().unwrap();
         let script = "trap '' TERM; for i in $(seq 50); do setsid sleep 45451 & done; (setsid sleep 45451 &); echo on; ";
         let outcome = run(rung, script, |_| {});
-        assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (Status::Exited(0), "on\n"), "{rung}");
+        assert_eq!(
+            (outcome.status, text(&outcome.stdout).as_str()),
+            (CommandStatus::Exited(0), "on\n"),
+            "{rung}"
+        );
         assert!(!anything_runs("sleep\u{0}45451"), "{rung}: after its end");
         let late = run(rung, &format!("{script} wait"), |confinement| {
             confinement.limits.wall = Duration::from_secs(1)
         });
-        assert_eq!((late.status, late.ended_by), (Status::Signalled(9), Some(Limit::Wall)), "{rung}");
+        assert_eq!(
+            (late.status, late.ended_by),
+            (CommandStatus::Signalled(9), Some(LimitKind::Wall)),
+            "{rung}"
+        );
         assert!(!anything_runs("sleep\u{0}45451"), "{rung}: after its time");
         // It cannot get rid of who watches it.
         let parent = run(rung, "kill -9 $PPID; kill -STOP $PPID; kill -9 -1; sleep 46461 & echo on", |_| {});
-        assert!(matches!(parent.status, Status::Exited(0) | Status::Signalled(9)), "{rung}: {parent:?}");
+        assert!(
+            matches!(parent.status, CommandStatus::Exited(0) | CommandStatus::Signalled(9)),
+            "{rung}: {parent:?}"
+        );
         assert!(!anything_runs("sleep\u{0}46461"), "{rung}");
         let confined = waiving_all(workspace.path());
-        let start = || ladder::start_on(rung, &confined, &bash("sleep 48481"), RunAs::Caller).unwrap();
+        let start = || backend::start_on(rung, &confined, &bash("sleep 48481"), RunAs::Caller).unwrap();
         drop(start());
         assert!(!anything_runs("sleep\u{0}48481"), "{rung}: dropped");
         let running = start();
         let stopper = running.stopper().unwrap();
         let ender = std::thread::spawn(move || stopper.stop());
-        assert_eq!(running.finish().unwrap().status, Status::Signalled(9), "{rung}");
+        assert_eq!(running.finish().unwrap().status, CommandStatus::Signalled(9), "{rung}");
         ender.join().unwrap().unwrap();
     }
     assert!(bystander.0.try_wait().unwrap().is_none(), "somebody else was killed");
-    let printed = text(&run(Rung::Landlock, "mkdir -m 0 $TMPDIR/locked; echo $TMPDIR", |_| {}).stdout);
+    let printed = text(&run(Backend::Landlock, "mkdir -m 0 $TMPDIR/locked; echo $TMPDIR", |_| {}).stdout);
     assert!(
         printed.starts_with("/tmp/byleave-") && !std::path::Path::new(printed.trim()).exists(),
         "{printed}"
@@ -168,18 +185,18 @@ fn the_highest_rung_that_gives_everything_is_taken_or_none() {
         return;
     }
     let workspace = tempfile::tempdir().unwrap();
-    let mut probe = Probe::here(RunAs::Caller);
+    let mut probe = ProbeReport::here(RunAs::Caller);
     let mut asked = confinement(workspace.path());
-    let chosen = |probe: &Probe, asked: &Confinement| probe.choose(asked);
-    assert_eq!(chosen(&probe, &asked).unwrap(), Rung::Native);
-    let fall = |probe: &mut Probe, at: usize| {
-        probe.rungs[at].took = Err(Obstacle { why: "not today".into(), remedies: Vec::new() });
+    let chosen = |probe: &ProbeReport, asked: &Confinement| probe.choose(asked);
+    assert_eq!(chosen(&probe, &asked).unwrap(), Backend::Native);
+    let fall = |probe: &mut ProbeReport, at: usize| {
+        probe.rungs[at].took = Err(BackendError { why: "not today".into(), remedies: Vec::new() });
     };
     fall(&mut probe, 0);
     let refused = chosen(&probe, &asked).unwrap_err().to_string();
     assert!(refused.contains("`tmp-limited`") && !refused.contains("writes"), "{refused}");
     asked.waived.insert(Guarantee::TmpLimited);
-    assert_eq!(chosen(&probe, &asked).unwrap(), Rung::Bwrap);
+    assert_eq!(chosen(&probe, &asked).unwrap(), Backend::Bwrap);
     asked.network = Network::Proxied;
     let refused = chosen(&probe, &asked).unwrap_err().to_string();
     assert!(refused.contains("`network-confined`") && !refused.contains("writes"), "{refused}");
@@ -191,7 +208,7 @@ fn the_highest_rung_that_gives_everything_is_taken_or_none() {
     let expected = ["writes-confined", "writes-locked-twice", "processes-apart", "privileges-dropped"];
     assert_eq!(names, expected);
     asked.waived.extend(lacking.missing.iter().map(|(guarantee, _)| *guarantee));
-    assert_eq!(probe.run(&asked, &bash("exit 3")).unwrap().status, Status::Exited(3));
+    assert_eq!(probe.run(&asked, &bash("exit 3")).unwrap().status, CommandStatus::Exited(3));
     fall(&mut probe, 2);
     let refused = probe.run(&asked, &bash("true")).unwrap_err();
     assert!(
@@ -207,11 +224,11 @@ fn root_is_refused_on_every_rung() {
         return;
     }
     let workspace = tempfile::tempdir().unwrap();
-    for rung in Rung::ALL {
-        let refused = ladder::start_on(rung, &waiving_all(workspace.path()), &bash("true"), RunAs::Caller);
+    for rung in Backend::ALL {
+        let refused = backend::start_on(rung, &waiving_all(workspace.path()), &bash("true"), RunAs::Caller);
         assert!(matches!(refused, Err(LaunchError::Root)), "{rung}");
     }
-    let probe = Probe::here(RunAs::Caller);
+    let probe = ProbeReport::here(RunAs::Caller);
     assert_eq!(probe.standing().count(), 0);
     let advice = &probe.rungs[0].took.as_ref().unwrap_err().remedies;
     assert!(advice.join("").contains("another user"), "{advice:?}");

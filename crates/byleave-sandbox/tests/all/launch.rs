@@ -3,38 +3,42 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use byleave_sandbox::confinement::{Confinement, Files, Network};
+use byleave_sandbox::confinement::{Confinement, FileConfinement, Network};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::launch::{self, LaunchError, Outcome, RunAs, Status};
-use byleave_sandbox::limits::{Limit, Limits};
-use byleave_sandbox::plan::Command;
+use byleave_sandbox::launch::{self, CommandOutcome, CommandStatus, LaunchError, RunAs};
+use byleave_sandbox::limits::{LimitKind, ResourceLimits};
+use byleave_sandbox::plan::CommandSpec;
 
 use crate::user::unprivileged;
 
 pub(crate) fn confinement(workspace: &std::path::Path) -> Confinement {
     let workspace = workspace.canonicalize().unwrap();
     Confinement {
-        files: Files { cwd: workspace.clone(), writable: vec![workspace], ..Files::default() },
+        files: FileConfinement {
+            cwd: workspace.clone(),
+            writable: vec![workspace],
+            ..FileConfinement::default()
+        },
         network: Network::Off,
         environment: BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]),
-        limits: Limits::default(),
+        limits: ResourceLimits::default(),
         waived: BTreeSet::from([Guarantee::MemoryLimited]),
         required: BTreeSet::new(),
     }
 }
 
-pub(crate) fn bash(script: &str) -> Command {
-    Command { argv: vec!["bash".into(), "-c".into(), script.into()], ..Command::default() }
+pub(crate) fn bash(script: &str) -> CommandSpec {
+    CommandSpec { argv: vec!["bash".into(), "-c".into(), script.into()], ..CommandSpec::default() }
 }
 
-fn run(script: &str, change: impl Fn(&mut Confinement)) -> Outcome {
+fn run(script: &str, change: impl Fn(&mut Confinement)) -> CommandOutcome {
     let workspace = tempfile::tempdir().unwrap();
     let mut confinement = confinement(workspace.path());
     change(&mut confinement);
     launch::run(&confinement, &bash(script)).unwrap_or_else(|error| panic!("{error}"))
 }
 
-pub(crate) fn text(printed: &launch::Printed) -> String {
+pub(crate) fn text(printed: &launch::CapturedOutput) -> String {
     String::from_utf8_lossy(&printed.bytes).into_owned()
 }
 
@@ -47,7 +51,7 @@ fn root_is_refused_unless_told_whom_to_run_as() {
     let workspace = tempfile::tempdir().unwrap();
     let refused = launch::run(&confinement(workspace.path()), &bash("true")).unwrap_err();
     assert!(matches!(refused, LaunchError::Root), "{refused}");
-    let identity = byleave_sandbox::plan::Identity { uid: crate::user::UID, gid: crate::user::UID };
+    let identity = byleave_sandbox::plan::UserIdentity { uid: crate::user::UID, gid: crate::user::UID };
     std::os::unix::fs::chown(workspace.path(), Some(identity.uid), Some(identity.gid)).unwrap();
     let running =
         launch::start(&confinement(workspace.path()), &bash("id -u; touch here"), RunAs::User(identity));
@@ -66,10 +70,10 @@ fn what_is_required_and_not_given_in_full_is_refused_before_anything_runs() {
     let mut confinement = confinement(workspace.path());
     // Without a cgroup each process is limited by itself, which is enough where nobody requires more.
     confinement.waived.clear();
-    assert_eq!(launch::run(&confinement, &bash("true")).unwrap().status, Status::Exited(0));
+    assert_eq!(launch::run(&confinement, &bash("true")).unwrap().status, CommandStatus::Exited(0));
     confinement.required.insert(Guarantee::MemoryLimited);
     match (byleave_sandbox::cgroup::here(), launch::run(&confinement, &bash("true"))) {
-        (Ok(_), ran) => assert_eq!(ran.unwrap().status, Status::Exited(0)),
+        (Ok(_), ran) => assert_eq!(ran.unwrap().status, CommandStatus::Exited(0)),
         (Err(absent), ran) => {
             let refused = ran.unwrap_err().to_string();
             assert!(refused.contains("memory-limited"), "{refused}");
@@ -85,18 +89,18 @@ fn a_command_ends_as_it_ends_and_its_output_is_kept_up_to_the_limit() {
         return;
     }
     let outcome = run("echo out; echo err >&2; exit 7", |_| {});
-    assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (Status::Exited(7), "out\n"));
+    assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (CommandStatus::Exited(7), "out\n"));
     assert_eq!((text(&outcome.stderr).as_str(), outcome.ended_by), ("err\n", None));
-    assert_eq!(run("kill -SEGV $$", |_| {}).status, Status::Signalled(11));
+    assert_eq!(run("kill -SEGV $$", |_| {}).status, CommandStatus::Signalled(11));
     // A program that is its own process one would ignore its own SIGTERM.
-    assert_eq!(run("kill $$; sleep 5", |_| {}).status, Status::Signalled(15));
+    assert_eq!(run("kill $$; sleep 5", |_| {}).status, CommandStatus::Signalled(15));
     let flood = run("head -c 3000000 /dev/zero", |confinement| confinement.limits.output = 1000);
     assert_eq!((flood.stdout.bytes.len(), flood.stdout.dropped), (1000, 2_999_000));
     let workspace = tempfile::tempdir().unwrap();
-    let nothing = Command { argv: vec!["no-such-program".into()], ..Command::default() };
+    let nothing = CommandSpec { argv: vec!["no-such-program".into()], ..CommandSpec::default() };
     let outcome = launch::run(&confinement(workspace.path()), &nothing).unwrap();
-    assert_eq!(outcome.status, Status::NotStarted(2));
-    let cat = Command { argv: vec!["cat".into()], stdin: vec![b'x'; 300_000], ..Command::default() };
+    assert_eq!(outcome.status, CommandStatus::NotStarted(2));
+    let cat = CommandSpec { argv: vec!["cat".into()], stdin: vec![b'x'; 300_000], ..CommandSpec::default() };
     let outcome = launch::run(&confinement(workspace.path()), &cat).unwrap();
     assert_eq!(outcome.stdout.bytes, cat.stdin);
     // Ignored signals are not passed on: a Rust program ignores SIGPIPE.
@@ -113,7 +117,7 @@ fn what_takes_too_long_is_killed_with_everything_it_started() {
     // More time where the machine is too slow to start them all.
     for seconds in [2, 10, 60] {
         let outcome = run(many, |confinement| confinement.limits.wall = Duration::from_secs(seconds));
-        assert_eq!((outcome.status, outcome.ended_by), (Status::Signalled(9), Some(Limit::Wall)));
+        assert_eq!((outcome.status, outcome.ended_by), (CommandStatus::Signalled(9), Some(LimitKind::Wall)));
         assert!(!crate::ladder::anything_runs("sleep\u{0}4242"), "something survived");
         if text(&outcome.stdout) == "started\n" {
             break;
@@ -124,7 +128,7 @@ fn what_takes_too_long_is_killed_with_everything_it_started() {
         confinement.limits.cpu = Duration::from_secs(1);
         confinement.limits.wall = Duration::from_secs(300);
     });
-    assert_eq!((spin.status, spin.ended_by), (Status::Signalled(9), Some(Limit::Cpu)));
+    assert_eq!((spin.status, spin.ended_by), (CommandStatus::Signalled(9), Some(LimitKind::Cpu)));
     assert!(spin.cpu >= Duration::from_secs(1), "{:?}", spin.cpu);
 }
 
@@ -160,7 +164,7 @@ fn a_dropped_command_leaves_nothing_running() {
     let ender = std::thread::spawn(move || stopper.stop());
     let outcome = running.finish().unwrap();
     ender.join().unwrap().unwrap();
-    assert_eq!((outcome.status, outcome.ended_by), (Status::Signalled(9), None));
+    assert_eq!((outcome.status, outcome.ended_by), (CommandStatus::Signalled(9), None));
 }
 
 // req: E2
@@ -194,7 +198,7 @@ fn output_and_errors_can_be_one_in_the_order_printed() {
     let confinement = confinement(workspace.path());
     let script = "for i in 1 2 3 4 5; do echo out $i; echo err $i >&2; done";
     let wanted: String = (1..=5).map(|i| format!("out {i}\nerr {i}\n")).collect();
-    let together = Command { together: true, ..bash(script) };
+    let together = CommandSpec { together: true, ..bash(script) };
     for _ in 0..20 {
         let outcome = launch::run(&confinement, &together).unwrap();
         assert_eq!((text(&outcome.stdout), text(&outcome.stderr)), (wanted.clone(), String::new()));
@@ -217,7 +221,7 @@ fn what_is_passed_on_comes_while_the_command_runs_and_is_not_kept() {
     confinement.limits.output = 1;
     // It goes on only when what it said has come.
     let script = "echo first; until [ -e heard ]; do sleep 0.01; done; echo last >&2";
-    let command = Command { together: true, ..bash(script) };
+    let command = CommandSpec { together: true, ..bash(script) };
     let mut running = launch::start(&confinement, &command, RunAs::Caller).unwrap();
     let (said, hear) = std::sync::mpsc::channel::<Vec<u8>>();
     running.pass_on(move |bytes| said.send(bytes.to_vec()).unwrap());

@@ -2,52 +2,52 @@
 
 use std::time::Duration;
 
-use byleave_sandbox::launch::{Outcome, Status};
-use byleave_sandbox::limits::{Limit, Limits};
+use byleave_sandbox::launch::{CommandOutcome, CommandStatus};
+use byleave_sandbox::limits::{LimitKind, ResourceLimits};
 
 use crate::forms::unprivileged_on_own_disk;
 use crate::launch::{confinement, text};
 use crate::user::unprivileged;
 use crate::ways::ways;
 
-struct Case {
+struct LimitCase {
     name: &'static str,
-    limit: fn(&mut Limits),
+    limit: fn(&mut ResourceLimits),
     script: &'static str,
-    ended_by: Option<Limit>,
-    reached: &'static [Limit],
+    ended_by: Option<LimitKind>,
+    reached: &'static [LimitKind],
     /// What else has to hold.
-    holds: fn(&Outcome) -> bool,
+    holds: fn(&CommandOutcome) -> bool,
 }
 
 const SEEN_AFTERWARDS: &str = "growth, seen when it is over";
 
-const CASES: &[Case] = &[
-    Case {
+const CASES: &[LimitCase] = &[
+    LimitCase {
         name: "wall",
         limit: |limits| limits.wall = Duration::from_millis(300),
         script: "sleep 1000",
-        ended_by: Some(Limit::Wall),
+        ended_by: Some(LimitKind::Wall),
         reached: &[],
-        holds: |outcome| outcome.status == Status::Signalled(9),
+        holds: |outcome| outcome.status == CommandStatus::Signalled(9),
     },
-    Case {
+    LimitCase {
         name: "cpu, of two processes together",
         limit: |limits| limits.cpu = Duration::from_secs(1),
         script: "spin() { while :; do :; done; }; spin & spin",
-        ended_by: Some(Limit::Cpu),
+        ended_by: Some(LimitKind::Cpu),
         reached: &[],
         holds: |outcome| outcome.cpu >= Duration::from_secs(1) && outcome.cpu < Duration::from_secs(3),
     },
-    Case {
+    LimitCase {
         name: "a signal that anybody can send",
         limit: |limits| limits.cpu = Duration::from_secs(1),
         script: "kill -XCPU $$",
         ended_by: None,
         reached: &[],
-        holds: |outcome| outcome.status == Status::Signalled(24),
+        holds: |outcome| outcome.status == CommandStatus::Signalled(24),
     },
-    Case {
+    LimitCase {
         name: "memory of one process",
         limit: |limits| limits.memory = 64 << 20,
         script: "head -c 200M /dev/zero | tail -c 200M | wc -c",
@@ -55,7 +55,7 @@ const CASES: &[Case] = &[
         reached: &[],
         holds: |outcome| text(&outcome.stdout) == "0\n",
     },
-    Case {
+    LimitCase {
         name: "pids",
         limit: |limits| limits.pids = 20,
         script: "exec perl -e 'for (1..100) { $pid = fork; last unless defined $pid; sleep 1000 unless $pid; $n++ } print $n'",
@@ -63,7 +63,7 @@ const CASES: &[Case] = &[
         reached: &[],
         holds: |outcome| text(&outcome.stdout).parse().is_ok_and(|count: u32| count > 10 && count <= 20),
     },
-    Case {
+    LimitCase {
         name: "a file",
         limit: |limits| limits.file = 1 << 20,
         script: "head -c 3M /dev/zero > file; stat -c %s file; rm file",
@@ -71,7 +71,7 @@ const CASES: &[Case] = &[
         reached: &[],
         holds: |outcome| text(&outcome.stdout) == "1048576\n",
     },
-    Case {
+    LimitCase {
         name: "the temporary directory",
         limit: |limits| limits.tmp = 1 << 20,
         script: "head -c 3M /dev/zero > /tmp/file; stat -c %s /tmp/file; rm /tmp/file",
@@ -79,47 +79,47 @@ const CASES: &[Case] = &[
         reached: &[],
         holds: |outcome| text(&outcome.stdout) == "1048576\n",
     },
-    Case {
+    LimitCase {
         name: "output",
         limit: |limits| limits.output = 1000,
         script: "head -c 3000 /dev/zero",
         ended_by: None,
-        reached: &[Limit::Output],
+        reached: &[LimitKind::Output],
         holds: |outcome| outcome.stdout.bytes.len() == 1000 && outcome.stdout.dropped == 2000,
     },
-    Case {
+    LimitCase {
         name: "growth, by many files",
         limit: |limits| limits.growth = 8 << 20,
         script: "for i in $(seq 20); do head -c 1M /dev/zero > $i; done; sleep 1000",
-        ended_by: Some(Limit::Growth),
+        ended_by: Some(LimitKind::Growth),
         reached: &[],
-        holds: |outcome| outcome.status == Status::Signalled(9),
+        holds: |outcome| outcome.status == CommandStatus::Signalled(9),
     },
-    Case {
+    LimitCase {
         name: "growth, by a file without a name",
         limit: |limits| limits.growth = 8 << 20,
         script: "rm -f *; exec 7>x; rm x; head -c 20M /dev/zero >&7; sleep 1000",
-        ended_by: Some(Limit::Growth),
+        ended_by: Some(LimitKind::Growth),
         reached: &[],
-        holds: |outcome| outcome.status == Status::Signalled(9),
+        holds: |outcome| outcome.status == CommandStatus::Signalled(9),
     },
-    Case {
+    LimitCase {
         name: "growth, by what cannot be looked into",
         limit: |limits| limits.growth = 8 << 20,
         script: "mkdir d; head -c 20M /dev/zero > d/x; chmod 0 d; sleep 1000",
-        ended_by: Some(Limit::Growth),
+        ended_by: Some(LimitKind::Growth),
         reached: &[],
-        holds: |outcome| outcome.status == Status::Signalled(9),
+        holds: |outcome| outcome.status == CommandStatus::Signalled(9),
     },
-    Case {
+    LimitCase {
         name: SEEN_AFTERWARDS,
         limit: |limits| limits.growth = 8 << 20,
         script: "fallocate -l 20M quick",
         ended_by: None,
-        reached: &[Limit::Growth],
-        holds: |outcome| outcome.status == Status::Exited(0),
+        reached: &[LimitKind::Growth],
+        holds: |outcome| outcome.status == CommandStatus::Exited(0),
     },
-    Case {
+    LimitCase {
         name: "nothing",
         limit: |_| {},
         script: "echo fine",
@@ -145,7 +145,7 @@ fn each_limit_on_growth_holds_and_is_told() {
     }
 }
 
-fn limits_hold(cases: impl Iterator<Item = &'static Case>) {
+fn limits_hold(cases: impl Iterator<Item = &'static LimitCase>) {
     for case in cases {
         let workspace = tempfile::tempdir().unwrap();
         let mut confinement = confinement(workspace.path());
@@ -155,7 +155,7 @@ fn limits_hold(cases: impl Iterator<Item = &'static Case>) {
             let outcome = run(case.script);
             let told = (outcome.ended_by, outcome.reached.as_slice());
             // On a busy machine it is looked at before the command is over, although that is quick.
-            let is_seen_sooner = case.name == SEEN_AFTERWARDS && told == (Some(Limit::Growth), &[][..]);
+            let is_seen_sooner = case.name == SEEN_AFTERWARDS && told == (Some(LimitKind::Growth), &[][..]);
             if !is_seen_sooner {
                 assert_eq!(told, (case.ended_by, case.reached), "{}, {way}: {outcome:?}", case.name);
             }

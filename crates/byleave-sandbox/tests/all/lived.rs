@@ -8,19 +8,19 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use byleave_sandbox::confinement::Network;
-use byleave_sandbox::launch::{Outcome, RunAs, Session, Status, Uplink};
-use byleave_sandbox::plan::{Command, Identity, Terminal};
+use byleave_sandbox::launch::{CommandOutcome, CommandStatus, NetworkBridge, RunAs, SandboxSession};
+use byleave_sandbox::plan::{CommandSpec, TerminalSize, UserIdentity};
 
 use crate::launch::{bash, confinement, text};
-use crate::net::world::{Keeper, Server, door};
+use crate::net::world::{FakeHostPolicy, FakeHttpServer, door};
 use crate::online::runtime;
 use crate::user::{UID, passes, unprivileged};
 
-fn finished(session: &Session, script: &str) -> Outcome {
+fn finished(session: &SandboxSession, script: &str) -> CommandOutcome {
     session.start(&bash(script)).unwrap().finish().unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn told(session: &Session, script: &str) -> String {
+fn told(session: &SandboxSession, script: &str) -> String {
     let outcome = finished(session, script);
     text(&outcome.stdout) + &text(&outcome.stderr)
 }
@@ -33,7 +33,7 @@ fn what_a_command_shares_with_its_processes_is_gone_with_it() {
     }
     for parked in [0, 2] {
         let workspace = tempfile::tempdir().unwrap();
-        let session = Session::open(confinement(workspace.path()), RunAs::Caller, parked).unwrap();
+        let session = SandboxSession::open(confinement(workspace.path()), RunAs::Caller, parked).unwrap();
         let share = |flags| {
             let get = format!(
                 "c.shmget(77, 1 << 20, {flags}) >= 0, c.semget(77, 1, {flags}) >= 0, c.msgget(77, {flags}) >= 0"
@@ -58,7 +58,7 @@ fn two_sessions_in_one_workspace_share_its_files_and_nothing_else() {
         return;
     }
     let workspace = tempfile::tempdir().unwrap();
-    let open = |parked| Session::open(confinement(workspace.path()), RunAs::Caller, parked).unwrap();
+    let open = |parked| SandboxSession::open(confinement(workspace.path()), RunAs::Caller, parked).unwrap();
     let (one, other) = (open(0), open(2));
     // At the same time, in the same files.
     std::thread::scope(|scope| {
@@ -78,7 +78,7 @@ fn two_sessions_in_one_workspace_share_its_files_and_nothing_else() {
     assert_eq!(told(&other, "cat /tmp/mine /dev/shm/mine 2>/dev/null | wc -l"), "0\n");
     let server = one.start(&bash(SERVER)).unwrap();
     assert_eq!(told(&one, CLIENT), "served");
-    assert_ne!(finished(&other, CLIENT).status, Status::Exited(0));
+    assert_ne!(finished(&other, CLIENT).status, CommandStatus::Exited(0));
     let listen =
         "python3 -c 'import socket,time\ns = socket.socket(socket.AF_UNIX)\ns.bind(\"\\0name\"); s.listen()
 open(\"named\", \"w\").close(); time.sleep(60)'";
@@ -99,14 +99,16 @@ fn background_jobs_end_with_their_command_and_a_server_of_its_own_goes_on() {
         return;
     }
     let runtime = runtime();
-    let host = runtime.block_on(Server::hello());
+    let host = runtime.block_on(FakeHttpServer::hello());
     for parked in [0, 2] {
         let workspace = tempfile::tempdir().unwrap();
         let mut served = confinement(workspace.path());
         served.network = Network::Proxied;
-        let session = Session::open_through(served, RunAs::Caller, parked, Uplink::new().unwrap()).unwrap();
+        let session =
+            SandboxSession::open_through(served, RunAs::Caller, parked, NetworkBridge::new().unwrap())
+                .unwrap();
         let start = |script: &str| {
-            session.start_through(&bash(script), door(Keeper::granting(&["a.example"]))).unwrap()
+            session.start_through(&bash(script), door(FakeHostPolicy::granting(&["a.example"]))).unwrap()
         };
         let told = |script: &str| text(&start(script).finish().unwrap().stdout);
         // In the background of a command, however well hidden: gone with it, and nobody waits for it.
@@ -124,14 +126,14 @@ fn background_jobs_end_with_their_command_and_a_server_of_its_own_goes_on() {
         }
         let stopper = server.stopper().unwrap();
         stopper.stop().unwrap();
-        assert_eq!(server.finish().unwrap().status, Status::Signalled(9));
+        assert_eq!(server.finish().unwrap().status, CommandStatus::Signalled(9));
         assert_eq!(told("exec 3<>/dev/tcp/127.0.0.1/7001 && echo there"), "", "parked {parked}");
     }
 }
 
 /// What this process holds, and what is beneath it.
 #[derive(Debug, PartialEq, Eq)]
-struct Held {
+struct HeldResources {
     descriptors: BTreeMap<String, usize>,
     threads: usize,
     processes: BTreeMap<String, usize>,
@@ -141,7 +143,7 @@ struct Held {
     files: usize,
 }
 
-impl Held {
+impl HeldResources {
     fn now(workspace: &Path) -> Self {
         let beneath = beneath();
         let mut processes = BTreeMap::new();
@@ -232,14 +234,14 @@ fn beneath() -> BTreeSet<u32> {
 /// So many calls one after the other, of every kind there is, and then everything is as it was.
 fn live(calls: usize) {
     let runtime = runtime();
-    let host = runtime.block_on(Server::hello());
+    let host = runtime.block_on(FakeHttpServer::hello());
     let workspace = tempfile::tempdir().unwrap();
     std::os::unix::fs::chown(workspace.path(), Some(UID), Some(UID)).unwrap();
-    let run_as = RunAs::User(Identity { uid: UID, gid: UID });
+    let run_as = RunAs::User(UserIdentity { uid: UID, gid: UID });
     let mut served = confinement(workspace.path());
     served.network = Network::Proxied;
     served.limits.wall = Duration::from_secs(120);
-    let uplink = Uplink::on(runtime.handle().clone()).unwrap().with_ports([host.port]);
+    let uplink = NetworkBridge::on(runtime.handle().clone()).unwrap().with_ports([host.port]);
     let curl = format!("curl -sS http://a.example:{}/", host.port);
     let transparent = format!("curl -sS --noproxy '*' http://a.example:{}/", host.port);
     let refused = format!("curl -sS http://b.example:{}/ -o /dev/null", host.port);
@@ -252,14 +254,15 @@ fn live(calls: usize) {
         &refused,
         "kill -9 $$",
     ];
-    let call = |session: &Session, n: usize| {
+    let call = |session: &SandboxSession, n: usize| {
         let mut command = bash(scripts[n % scripts.len()]);
         match n % 11 {
-            3 => command.terminal = Some(Terminal { rows: 24, columns: 80 }),
-            5 => command = Command { argv: vec!["no-such-program".into()], ..Command::default() },
+            3 => command.terminal = Some(TerminalSize { rows: 24, columns: 80 }),
+            5 => command = CommandSpec { argv: vec!["no-such-program".into()], ..CommandSpec::default() },
             _ => {}
         }
-        let running = session.start_through(&command, door(Keeper::granting(&["a.example"]))).unwrap();
+        let running =
+            session.start_through(&command, door(FakeHostPolicy::granting(&["a.example"]))).unwrap();
         // Now and then somebody loses interest.
         if n % 13 == 7 {
             return drop(running);
@@ -268,11 +271,11 @@ fn live(calls: usize) {
     };
     // What is made once and kept is made by now.
     let open = |parked| {
-        let session = Session::open_through(served.clone(), run_as, parked, uplink.clone());
+        let session = SandboxSession::open_through(served.clone(), run_as, parked, uplink.clone());
         session.unwrap_or_else(|error| panic!("{error}"))
     };
     call(&open(0), 0);
-    let empty = Held::now(workspace.path());
+    let empty = HeldResources::now(workspace.path());
     let began = Instant::now();
     for parked in [0, 2] {
         let session = open(parked);
@@ -281,11 +284,11 @@ fn live(calls: usize) {
         // At rest: the first process of the session, and those that wait ready.
         let at_rest = 1 + usize::try_from(parked).unwrap();
         while beneath().len() != at_rest {
-            assert!(began.elapsed() < Duration::from_secs(600), "{:?}", Held::now(workspace.path()));
+            assert!(began.elapsed() < Duration::from_secs(600), "{:?}", HeldResources::now(workspace.path()));
             std::thread::sleep(Duration::from_millis(2));
         }
         let before = loop {
-            let (one, again) = (Held::now(workspace.path()), Held::now(workspace.path()));
+            let (one, again) = (HeldResources::now(workspace.path()), HeldResources::now(workspace.path()));
             if one == again {
                 break one;
             }
@@ -294,9 +297,9 @@ fn live(calls: usize) {
         assert_eq!(before.namespaces.get("pid"), Some(&at_rest), "{before:?}");
         assert_eq!(before.namespaces.get("net"), Some(&1), "{before:?}");
         (0..calls).for_each(|n| call(&session, n));
-        Held::comes_back_to(&before, workspace.path(), "calls in a session");
+        HeldResources::comes_back_to(&before, workspace.path(), "calls in a session");
         drop(session);
-        Held::comes_back_to(&empty, workspace.path(), "a session");
+        HeldResources::comes_back_to(&empty, workspace.path(), "a session");
     }
     println!(
         "{calls} calls in {:.1} s, {:.2} ms each; the host answered {} connections; nothing is left",

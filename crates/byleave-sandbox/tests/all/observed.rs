@@ -1,8 +1,8 @@
 //! What a rehearsal has to know besides files: who was left running, and what was wanted of the network.
 
 use byleave_sandbox::confinement::Network;
-use byleave_sandbox::launch::{self, Outcome, RunAs, Status, Uplink};
-use byleave_sandbox::net::policy::Door;
+use byleave_sandbox::launch::{self, CommandOutcome, CommandStatus, NetworkBridge, RunAs};
+use byleave_sandbox::net::egress::Egress;
 
 use crate::launch::{bash, confinement, text};
 use crate::online::lines;
@@ -35,7 +35,7 @@ fn who_is_left_running_is_counted_and_killed() {
             // Who waits for a child as it is killed may count for both.
             assert_eq!(outcome.survivors == 0, survivors == 0, "{script}, {way}: {outcome:?}");
             assert!(outcome.survivors <= survivors, "{script}, {way}: {outcome:?}");
-            assert!(matches!(outcome.status, Status::Exited(_)), "{script}, {way}");
+            assert!(matches!(outcome.status, CommandStatus::Exited(_)), "{script}, {way}");
             assert!(!crate::ladder::anything_runs("sleep\u{0}5151"), "{script}, {way}");
         }
     }
@@ -77,20 +77,20 @@ fn what_goes_where_no_way_leads_is_counted() {
         return;
     }
     let workspace = tempfile::tempdir().unwrap();
-    let uplink = Uplink::new().unwrap();
+    let uplink = NetworkBridge::new().unwrap();
     for network in [Network::Off, Network::Proxied] {
         let mut confinement = confinement(workspace.path());
         confinement.network = network.clone();
-        let run = |script: &str| -> Outcome {
+        let run = |script: &str| -> CommandOutcome {
             let started =
-                launch::start_through(&confinement, &bash(script), RunAs::Caller, &uplink, Door::closed());
+                launch::start_through(&confinement, &bash(script), RunAs::Caller, &uplink, Egress::closed());
             started.unwrap_or_else(|error| panic!("{error}")).finish().unwrap()
         };
         for own in OWN {
             let outcome = run(own);
             assert_eq!(
                 (outcome.unrouted, outcome.status),
-                (Some(0), Status::Exited(0)),
+                (Some(0), CommandStatus::Exited(0)),
                 "{own}: {outcome:?}"
             );
             assert!(outcome.network.decisions.is_empty(), "{own}: {outcome:?}");
@@ -102,7 +102,7 @@ fn what_goes_where_no_way_leads_is_counted() {
         }
         // Also of a process that is left running, and when nobody says that it failed.
         let outcome = run("for i in 1 2 3; do : 2>/dev/null > /dev/tcp/192.0.2.1/80; done; true");
-        assert_eq!((outcome.unrouted, outcome.status), (Some(3), Status::Exited(0)));
+        assert_eq!((outcome.unrouted, outcome.status), (Some(3), CommandStatus::Exited(0)));
     }
     // Of a session nobody could say whose it was.
     let confinement = confinement(workspace.path());
@@ -118,12 +118,12 @@ fn a_closed_door_lets_nothing_out_and_says_what_was_wanted() {
         return;
     }
     let workspace = tempfile::tempdir().unwrap();
-    let uplink = Uplink::new().unwrap();
+    let uplink = NetworkBridge::new().unwrap();
     let mut confinement = confinement(workspace.path());
     confinement.network = Network::Proxied;
     let wanted = |script: &str| -> Vec<String> {
         let started =
-            launch::start_through(&confinement, &bash(script), RunAs::Caller, &uplink, Door::closed());
+            launch::start_through(&confinement, &bash(script), RunAs::Caller, &uplink, Egress::closed());
         let outcome = started.unwrap_or_else(|error| panic!("{error}")).finish().unwrap();
         let ports = outcome.network.decisions.iter().map(|one| one.port.to_string());
         lines(&outcome).into_iter().zip(ports).map(|(line, port)| format!("{line} {port}")).collect()

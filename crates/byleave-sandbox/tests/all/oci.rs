@@ -4,9 +4,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::launch::{LaunchError, Oci, RunAs, Status};
-use byleave_sandbox::limits::Limit;
-use byleave_sandbox::plan::{Command as Confined, Identity};
+use byleave_sandbox::launch::{CommandStatus, LaunchError, OciEngine, RunAs};
+use byleave_sandbox::limits::LimitKind;
+use byleave_sandbox::plan::{CommandSpec as Confined, UserIdentity};
 
 use crate::launch::{confinement, text};
 use crate::user::UID;
@@ -52,8 +52,8 @@ fn a_command_in_a_container_finds_what_it_may_and_nothing_else() {
     asked.files.hidden.push(root.join(".env"));
     asked.files.protected.push(root.join(".git/hooks"));
     asked.environment.insert("PATH".into(), "/bin".into());
-    let oci = Oci { engine: "podman".into(), options, image: "localhost/byleave-test".into() };
-    let run_as = RunAs::User(Identity { uid: UID, gid: UID });
+    let oci = OciEngine { engine: "podman".into(), options, image: "localhost/byleave-test".into() };
+    let run_as = RunAs::User(UserIdentity { uid: UID, gid: UID });
     let run = |script: &str, wall: u64| {
         let mut asked = asked.clone();
         asked.limits.wall = Duration::from_secs(wall);
@@ -67,11 +67,11 @@ fn a_command_in_a_container_finds_what_it_may_and_nothing_else() {
     let outcome =
         run("id -u; cat; cat .env; touch here; touch .git/hooks/x /x; ls /sys/class/net; exit 7", 60);
     let (out, err) = (text(&outcome.stdout), text(&outcome.stderr));
-    assert_eq!((outcome.status, out.as_str()), (Status::Exited(7), "61001\ninlo\n"), "{err}");
+    assert_eq!((outcome.status, out.as_str()), (CommandStatus::Exited(7), "61001\ninlo\n"), "{err}");
     assert!(workspace.path().join("here").exists() && !workspace.path().join(".git/hooks/x").exists());
     assert!(!out.contains("SECRET") && err.matches("Read-only").count() == 2, "{err}");
     let late = run("sleep 99", 3);
-    assert_eq!((late.status, late.ended_by), (Status::Signalled(9), Some(Limit::Wall)));
+    assert_eq!((late.status, late.ended_by), (CommandStatus::Signalled(9), Some(LimitKind::Wall)));
     let root_is_refused = oci.run(&asked, &Confined::default(), RunAs::Caller);
     assert!(matches!(root_is_refused, Err(LaunchError::Root)));
 }

@@ -8,50 +8,52 @@ use std::time::Duration;
 
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::launch::{
-    self, LaunchError, Outcome, RunAs, Running, Session, Status, Unserved, Uplink,
+    self, CommandOutcome, CommandStatus, LaunchError, NetworkBridge, NetworkServeError, RunAs,
+    RunningCommand, SandboxSession,
 };
-use byleave_sandbox::net::credential::{Credential, Over};
-use byleave_sandbox::net::intercept::Interception;
-use byleave_sandbox::net::policy::Door;
-use byleave_sandbox::plan::Command;
+use byleave_sandbox::net::credential::{Credential, CredentialTransport};
+use byleave_sandbox::net::egress::Egress;
+use byleave_sandbox::net::tls_intercept::TlsInterceptor;
+use byleave_sandbox::plan::CommandSpec;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::launch::{bash, confinement, text};
-use crate::net::tls::Secure;
-use crate::net::world::{Keeper, Server, door, door_of};
+use crate::net::tls::FakeHttpsServer;
+use crate::net::world::{FakeHostPolicy, FakeHttpServer, door, door_of};
 use crate::user::unprivileged;
 
 /// How a command is run: by itself, in a session, in a session with some waiting ready.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Means {
+pub(crate) enum LaunchMethod {
     OneShot,
     Session,
     Pool,
 }
 
-pub(crate) const ALL: [Means; 3] = [Means::OneShot, Means::Session, Means::Pool];
+pub(crate) const ALL: [LaunchMethod; 3] = [LaunchMethod::OneShot, LaunchMethod::Session, LaunchMethod::Pool];
 
 /// A place to run commands in whose network is served.
-pub(crate) struct Online {
+pub(crate) struct NetworkedSandbox {
     workspace: TempDir,
     confinement: Confinement,
-    uplink: Uplink,
-    session: Option<Session>,
+    uplink: NetworkBridge,
+    session: Option<SandboxSession>,
 }
 
-impl Online {
-    pub(crate) fn new(means: Means, uplink: Uplink) -> Self {
+impl NetworkedSandbox {
+    pub(crate) fn new(means: LaunchMethod, uplink: NetworkBridge) -> Self {
         let workspace = tempfile::tempdir().unwrap();
         let mut confinement = confinement(workspace.path());
         confinement.network = Network::Proxied;
         confinement.limits.wall = Duration::from_secs(60);
         confinement.environment.insert("HTTPS_PROXY".into(), "http://proxy.of.the.host:1".into());
-        let open = |parked| Session::open_through(confinement.clone(), RunAs::Caller, parked, uplink.clone());
+        let open =
+            |parked| SandboxSession::open_through(confinement.clone(), RunAs::Caller, parked, uplink.clone());
         let session = match means {
-            Means::OneShot => None,
-            Means::Session => Some(open(0)),
-            Means::Pool => Some(open(2)),
+            LaunchMethod::OneShot => None,
+            LaunchMethod::Session => Some(open(0)),
+            LaunchMethod::Pool => Some(open(2)),
         };
         let session = session.map(|session| session.unwrap_or_else(|error| panic!("{error}")));
         Self { workspace, confinement, uplink, session }
@@ -62,7 +64,7 @@ impl Online {
         self.workspace.path()
     }
 
-    pub(crate) fn begin(&self, command: &Command, door: Door) -> Running {
+    pub(crate) fn begin(&self, command: &CommandSpec, door: Egress) -> RunningCommand {
         let started = match &self.session {
             Some(session) => session.start_through(command, door),
             None => launch::start_through(&self.confinement, command, RunAs::Caller, &self.uplink, door),
@@ -70,16 +72,16 @@ impl Online {
         started.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    pub(crate) fn start(&self, script: &str, door: Door) -> Running {
+    pub(crate) fn start(&self, script: &str, door: Egress) -> RunningCommand {
         self.begin(&bash(script), door)
     }
 
-    pub(crate) fn run(&self, script: &str, door: Door) -> Outcome {
+    pub(crate) fn run(&self, script: &str, door: Egress) -> CommandOutcome {
         self.start(script, door).finish().unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// What a script prints, with its errors after it.
-    pub(crate) fn told(&self, script: &str, door: Door) -> String {
+    pub(crate) fn told(&self, script: &str, door: Egress) -> String {
         let outcome = self.run(script, door);
         text(&outcome.stdout) + &text(&outcome.stderr)
     }
@@ -90,7 +92,7 @@ pub(crate) fn runtime() -> Runtime {
 }
 
 /// What was decided, a line each.
-pub(crate) fn lines(outcome: &Outcome) -> Vec<String> {
+pub(crate) fn lines(outcome: &CommandOutcome) -> Vec<String> {
     let given = |given| if given { "given" } else { "refused" };
     let decisions = outcome.network.decisions.iter();
     decisions.map(|one| format!("{} {} {}", one.way, one.host, given(one.given))).collect()
@@ -103,13 +105,16 @@ fn a_command_reaches_what_was_granted_whichever_way_and_is_told_what_was_not() {
         return;
     }
     let runtime = runtime();
-    let server = runtime.block_on(Server::hello());
+    let server = runtime.block_on(FakeHttpServer::hello());
     let port = server.port;
-    for (means, own) in
-        [(Means::OneShot, true), (Means::OneShot, false), (Means::Session, true), (Means::Pool, false)]
-    {
-        let uplink = if own { Uplink::new() } else { Uplink::on(runtime.handle().clone()) };
-        let online = Online::new(means, uplink.unwrap().with_ports([80, port]));
+    for (means, own) in [
+        (LaunchMethod::OneShot, true),
+        (LaunchMethod::OneShot, false),
+        (LaunchMethod::Session, true),
+        (LaunchMethod::Pool, false),
+    ] {
+        let uplink = if own { NetworkBridge::new() } else { NetworkBridge::on(runtime.handle().clone()) };
+        let online = NetworkedSandbox::new(means, uplink.unwrap().with_ports([80, port]));
         let script = format!(
             "get() {{ curl -sS --max-time 50 \"$@\" 2>&1; }}
             get http://a.example:{port}/; get --proxytunnel http://a.example:{port}/; get --noproxy '*' http://a.example:{port}/
@@ -118,7 +123,7 @@ fn a_command_reaches_what_was_granted_whichever_way_and_is_told_what_was_not() {
             cat /etc/resolv.conf; echo x > /etc/resolv.conf; echo $HTTPS_PROXY$NO_PROXY"
         );
         for _ in 0..2 {
-            let outcome = online.run(&script, door(Keeper::granting(&["a.example"])));
+            let outcome = online.run(&script, door(FakeHostPolicy::granting(&["a.example"])));
             let told = text(&outcome.stdout);
             let told: Vec<&str> = told.lines().collect();
             assert_eq!(told[..3], ["hello"; 3], "{means:?} {told:?}");
@@ -158,15 +163,17 @@ fn what_a_person_grants_for_one_call_is_refused_in_the_next() {
         return;
     }
     let runtime = runtime();
-    let server = runtime.block_on(Server::hello());
+    let server = runtime.block_on(FakeHttpServer::hello());
     for means in ALL {
-        let online = Online::new(means, Uplink::new().unwrap().with_ports([server.port]));
+        let online = NetworkedSandbox::new(means, NetworkBridge::new().unwrap().with_ports([server.port]));
         let script = format!(
             "curl -sS http://b.example:{0}/; curl -sS --noproxy '*' http://b.example:{0}/ || echo closed",
             server.port
         );
-        let keeper = |says| Arc::new(Keeper { asks: vec!["b.example"], says, ..Keeper::default() });
-        let (yes, no, nobody) = (keeper(None), keeper(Some("not today")), Arc::new(Keeper::default()));
+        let keeper =
+            |says| Arc::new(FakeHostPolicy { asks: vec!["b.example"], says, ..FakeHostPolicy::default() });
+        let (yes, no, nobody) =
+            (keeper(None), keeper(Some("not today")), Arc::new(FakeHostPolicy::default()));
         assert_eq!(online.told(&script, door_of(Arc::clone(&yes))), "hello\nhello\n");
         let told = online.told(&script, door_of(Arc::clone(&no)));
         assert!(told.contains("is not granted: not today") && told.contains("closed"), "{means:?} {told}");
@@ -185,22 +192,23 @@ fn commands_at_once_have_their_own_doors_and_what_shows_no_pass_is_nobodys() {
         return;
     }
     let runtime = runtime();
-    let server = runtime.block_on(Server::hello());
-    for means in [Means::Session, Means::Pool] {
-        let online = Online::new(means, Uplink::new().unwrap().with_ports([80, server.port]));
+    let server = runtime.block_on(FakeHttpServer::hello());
+    for means in [LaunchMethod::Session, LaunchMethod::Pool] {
+        let online =
+            NetworkedSandbox::new(means, NetworkBridge::new().unwrap().with_ports([80, server.port]));
         let slow = online.start(
             &format!(
                 "touch up; until [ -e done ]; do sleep 0.01; done; curl -sS http://a.example:{}/",
                 server.port
             ),
-            door(Keeper::granting(&["a.example"])),
+            door(FakeHostPolicy::granting(&["a.example"])),
         );
         let script = format!(
             "until [ -e up ]; do sleep 0.01; done; curl -sS http://a.example:{0}/; curl -sS http://b.example:{0}/
             curl -sS --noproxy '*' http://a.example/; curl -sS --noproxy '*' http://b.example/; touch done",
             server.port
         );
-        let outcome = online.run(&script, door(Keeper::granting(&["b.example"])));
+        let outcome = online.run(&script, door(FakeHostPolicy::granting(&["b.example"])));
         let told = text(&outcome.stdout);
         assert!(told.contains("`a.example:") && told.contains("hello\n"), "{means:?} {told}");
         assert_eq!(told.matches("nothing says which of them wants").count(), 2, "{told}");
@@ -214,16 +222,16 @@ fn commands_at_once_have_their_own_doors_and_what_shows_no_pass_is_nobodys() {
         );
         // Alone again, it is known whose it is.
         let alone = format!("curl -sS --noproxy '*' http://b.example:{}/", server.port);
-        assert_eq!(online.told(&alone, door(Keeper::granting(&["b.example"]))), "hello\n");
+        assert_eq!(online.told(&alone, door(FakeHostPolicy::granting(&["b.example"]))), "hello\n");
         // Without a pass, or with the pass of a call that is over, the proxy is shut.
         let bare = format!(
             "curl -sS -x http://127.0.0.1:3128 http://b.example:{}/ -o /dev/null -w '%{{http_code}}'",
             server.port
         );
-        assert_eq!(online.told(&bare, door(Keeper::granting(&["b.example"]))), "407");
-        online.run("echo $http_proxy > old", door(Keeper::default()));
+        assert_eq!(online.told(&bare, door(FakeHostPolicy::granting(&["b.example"]))), "407");
+        online.run("echo $http_proxy > old", door(FakeHostPolicy::default()));
         let old = bare.replace("http://127.0.0.1:3128", "$(cat old)");
-        assert_eq!(online.told(&old, door(Keeper::granting(&["b.example"]))), "407");
+        assert_eq!(online.told(&old, door(FakeHostPolicy::granting(&["b.example"]))), "407");
     }
 }
 
@@ -234,17 +242,23 @@ fn a_credential_is_used_and_never_inside() {
         return;
     }
     let runtime = runtime();
-    let server = runtime.block_on(Secure::start());
-    let interception = Arc::new(Interception::towards(server.trusting()).unwrap());
+    let server = runtime.block_on(FakeHttpsServer::start());
+    let interception = Arc::new(TlsInterceptor::towards(server.trusting()).unwrap());
     let port = server.port;
     for means in ALL {
         server.seen.lock().unwrap().clear();
-        let uplink = Uplink::new().unwrap().with_ports([port]).intercepting(Arc::clone(&interception));
-        let online = Online::new(means, uplink);
+        let uplink = NetworkBridge::new().unwrap().with_ports([port]).intercepting(Arc::clone(&interception));
+        let online = NetworkedSandbox::new(means, uplink);
         let door = || {
-            let credential =
-                Credential::new("a.example", port, Over::Tls, "Authorization", "Bearer hunter2").unwrap();
-            door(Keeper::granting(&["a.example"]))
+            let credential = Credential::new(
+                "a.example",
+                port,
+                CredentialTransport::Tls,
+                "Authorization",
+                "Bearer hunter2",
+            )
+            .unwrap();
+            door(FakeHostPolicy::granting(&["a.example"]))
                 .with_credentials(vec![credential], Some(Arc::clone(&interception)))
                 .unwrap()
         };
@@ -295,20 +309,20 @@ fn who_cannot_serve_starts_nothing() {
         error.to_string()
     };
     assert!(refused(launch::run(&confinement, &touch).unwrap_err()).contains("through an uplink"));
-    refused(Session::open(confinement.clone(), RunAs::Caller, 0).unwrap_err());
+    refused(SandboxSession::open(confinement.clone(), RunAs::Caller, 0).unwrap_err());
     let one_thread = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    assert!(matches!(Uplink::on(one_thread.handle().clone()), Err(Unserved::OneThread)));
+    assert!(matches!(NetworkBridge::on(one_thread.handle().clone()), Err(NetworkServeError::OneThread)));
     // A runtime without a network cannot serve.
     let bare = tokio::runtime::Builder::new_multi_thread().build().unwrap();
-    assert!(matches!(Uplink::on(bare.handle().clone()), Err(Unserved::Idle)));
-    let start = |uplink: &Uplink, door: Door| {
+    assert!(matches!(NetworkBridge::on(bare.handle().clone()), Err(NetworkServeError::Idle)));
+    let start = |uplink: &NetworkBridge, door: Egress| {
         launch::start_through(&confinement, &touch, RunAs::Caller, uplink, door).map(drop).unwrap_err()
     };
     // One that has ended since then cannot either.
     let ended = runtime();
-    let uplink = Uplink::on(ended.handle().clone()).unwrap();
+    let uplink = NetworkBridge::on(ended.handle().clone()).unwrap();
     ended.shutdown_background();
-    refused(start(&uplink, door(Keeper::default())));
+    refused(start(&uplink, door(FakeHostPolicy::default())));
     // Certificates that nobody inside would trust.
     let roots =
         rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -316,22 +330,22 @@ fn who_cannot_serve_starts_nothing() {
             .unwrap()
             .with_root_certificates(rustls::RootCertStore::empty())
             .with_no_client_auth();
-    let interception = Some(Arc::new(Interception::towards(roots).unwrap()));
-    let opening = door(Keeper::default()).with_credentials(Vec::new(), interception).unwrap();
-    assert!(refused(start(&Uplink::new().unwrap(), opening)).contains("another authority"));
+    let interception = Some(Arc::new(TlsInterceptor::towards(roots).unwrap()));
+    let opening = door(FakeHostPolicy::default()).with_credentials(Vec::new(), interception).unwrap();
+    assert!(refused(start(&NetworkBridge::new().unwrap(), opening)).contains("another authority"));
     // Where the network is off, a door opens nothing.
     confinement.network = Network::Off;
-    let uplink = Uplink::new().unwrap();
+    let uplink = NetworkBridge::new().unwrap();
     let curl = bash("curl -sS -x http://127.0.0.1:3128 http://a.example/; env | grep -i proxy");
     let running = launch::start_through(
         &confinement,
         &curl,
         RunAs::Caller,
         &uplink,
-        door(Keeper::granting(&["a.example"])),
+        door(FakeHostPolicy::granting(&["a.example"])),
     );
     let outcome = running.unwrap().finish().unwrap();
-    assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (Status::Exited(1), ""));
+    assert_eq!((outcome.status, text(&outcome.stdout).as_str()), (CommandStatus::Exited(1), ""));
     assert!(text(&outcome.stderr).contains("curl: (7)"), "{outcome:?}");
 }
 
@@ -346,11 +360,16 @@ fn names_are_looked_up_by_us_wherever_the_machine_keeps_its_resolver() {
             return;
         }
         let runtime = runtime();
-        let server = runtime.block_on(Server::hello());
+        let server = runtime.block_on(FakeHttpServer::hello());
         for means in ALL {
-            let online = Online::new(means, Uplink::new().unwrap().with_ports([server.port]));
+            let online =
+                NetworkedSandbox::new(means, NetworkBridge::new().unwrap().with_ports([server.port]));
             let curl = format!("curl -sS --noproxy '*' http://a.example:{}/", server.port);
-            assert_eq!(online.told(&curl, door(Keeper::granting(&["a.example"]))), "hello\n", "{means:?}");
+            assert_eq!(
+                online.told(&curl, door(FakeHostPolicy::granting(&["a.example"]))),
+                "hello\n",
+                "{means:?}"
+            );
         }
         return;
     }

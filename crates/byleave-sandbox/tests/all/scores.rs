@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use byleave_sandbox::guarantee::{Given, Guarantee};
-use byleave_sandbox::ladder::Rung;
+use byleave_sandbox::backend::Backend;
+use byleave_sandbox::guarantee::{Enforcement, Guarantee};
 
-use crate::escapes::{Case, corpus};
+use crate::escapes::{EscapeCase, corpus};
 use crate::launch::confinement;
 
 /// How many attempts there are.
@@ -66,7 +66,7 @@ fn section() -> String {
     }
     let cases = corpus();
     for (key, name) in OTHERS {
-        let result = |case: &Case| case.results.get(key).cloned();
+        let result = |case: &EscapeCase| case.results.get(key).cloned();
         let ran: Vec<String> = cases
             .iter()
             .filter_map(result)
@@ -78,7 +78,7 @@ fn section() -> String {
     page.push_str(
         "\nThe others were measured once, in the month given, by whoever wrote the attempts; those that were not run against them,\nmostly about limits that they do not have or about root, are not counted. Nothing here is about holes in the kernel.\n",
     );
-    for (rung, not_held) in [(Rung::Bwrap, NOT_BY_BWRAP), (Rung::Landlock, NOT_BY_LANDLOCK)] {
+    for (rung, not_held) in [(Backend::Bwrap, NOT_BY_BWRAP), (Backend::Landlock, NOT_BY_LANDLOCK)] {
         let mut by_guarantee: BTreeMap<Guarantee, Vec<&str>> = BTreeMap::new();
         not_held.iter().for_each(|(id, guarantee)| by_guarantee.entry(*guarantee).or_default().push(id));
         writeln!(page, "\nNot held on the rung `{rung}`, by the guarantee that it says it does not give:\n")
@@ -113,9 +113,9 @@ fn what_a_rung_does_not_hold_is_a_guarantee_that_it_does_not_give() {
     let mut asked = confinement(workspace.path());
     asked.files.hidden.push(asked.files.cwd.join(".env"));
     asked.files.protected.push(asked.files.cwd.join(".git"));
-    for (rung, not_held) in [(Rung::Bwrap, NOT_BY_BWRAP), (Rung::Landlock, NOT_BY_LANDLOCK)] {
+    for (rung, not_held) in [(Backend::Bwrap, NOT_BY_BWRAP), (Backend::Landlock, NOT_BY_LANDLOCK)] {
         for (id, guarantee) in not_held {
-            assert_ne!(rung.given(7, &asked, *guarantee), Given::Fully, "{rung}: {id}");
+            assert_ne!(rung.given(7, &asked, *guarantee), Enforcement::Fully, "{rung}: {id}");
         }
     }
 }

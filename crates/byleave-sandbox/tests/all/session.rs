@@ -3,17 +3,17 @@
 use std::fs;
 use std::time::Duration;
 
-use byleave_sandbox::launch::{Outcome, RunAs, Session, Status};
+use byleave_sandbox::launch::{CommandOutcome, CommandStatus, RunAs, SandboxSession};
 
 use crate::launch::{bash, confinement, text};
 use crate::user::unprivileged;
 
-fn run(session: &Session, script: &str) -> Outcome {
+fn run(session: &SandboxSession, script: &str) -> CommandOutcome {
     let running = session.start(&bash(script)).unwrap_or_else(|error| panic!("{error}"));
     running.finish().unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn seen(session: &Session, script: &str) -> String {
+fn seen(session: &SandboxSession, script: &str) -> String {
     let outcome = run(session, script);
     text(&outcome.stdout) + &text(&outcome.stderr)
 }
@@ -25,9 +25,9 @@ fn commands_of_a_session_share_a_place_and_no_processes() {
         return;
     }
     let workspace = tempfile::tempdir().unwrap();
-    let session = Session::open(confinement(workspace.path()), RunAs::Caller, 0)
+    let session = SandboxSession::open(confinement(workspace.path()), RunAs::Caller, 0)
         .unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(run(&session, "exit 7").status, Status::Exited(7));
+    assert_eq!(run(&session, "exit 7").status, CommandStatus::Exited(7));
     // As numbers and not as a count: `wc` may begin after `ls` has looked.
     assert_eq!(seen(&session, "echo $$; cd /proc; echo [0-9]*"), "2\n1 2\n", "init and bash");
     assert_eq!(seen(&session, "echo kept > /tmp/kept; ls /proc/self/fd"), "0\n1\n2\n3\n");
@@ -41,7 +41,7 @@ fn commands_of_a_session_share_a_place_and_no_processes() {
     let client = "until [ -e up ]; do :; done; exec 3<>/dev/tcp/127.0.0.1/7000; head -c 6 <&3";
     assert_eq!(seen(&session, client), "served");
     drop(server);
-    assert_ne!(run(&session, "exec 3<>/dev/tcp/127.0.0.1/7000").status, Status::Exited(0));
+    assert_ne!(run(&session, "exec 3<>/dev/tcp/127.0.0.1/7000").status, CommandStatus::Exited(0));
 }
 
 // req: E2
@@ -55,7 +55,7 @@ fn a_place_whose_mask_has_gone_stale_is_made_anew() {
     fs::write(root.join(".env"), "SECRET-1").unwrap();
     let mut confinement = confinement(&root);
     confinement.files.hidden.push(root.join(".env"));
-    let session = Session::open(confinement, RunAs::Caller, 0).unwrap();
+    let session = SandboxSession::open(confinement, RunAs::Caller, 0).unwrap();
     assert!(!seen(&session, "cat .env").contains("SECRET"));
     fs::write(root.join("new"), "SECRET-2").unwrap();
     fs::rename(root.join("new"), root.join(".env")).unwrap();
@@ -69,12 +69,12 @@ fn many_commands_leave_nothing_behind() {
         return;
     }
     let workspace = tempfile::tempdir().unwrap();
-    let session = Session::open(confinement(workspace.path()), RunAs::Caller, 2).unwrap();
+    let session = SandboxSession::open(confinement(workspace.path()), RunAs::Caller, 2).unwrap();
     let open = || fs::read_dir("/proc/self/fd").unwrap().count();
     run(&session, "true");
     let before = open();
     for _ in 0..200 {
-        assert_eq!(run(&session, "sleep 4444 & true").status, Status::Exited(0));
+        assert_eq!(run(&session, "sleep 4444 & true").status, CommandStatus::Exited(0));
     }
     // Mounts are let go of behind our back, a few at a time.
     let began = std::time::Instant::now();
@@ -85,8 +85,8 @@ fn many_commands_leave_nothing_behind() {
     assert!(!crate::ladder::anything_runs("sleep\u{0}4444"), "a process survived");
     let mut limited = confinement(workspace.path());
     limited.limits.wall = Duration::from_millis(300);
-    let session = Session::open(limited, RunAs::Caller, 0).unwrap();
-    assert_eq!(run(&session, "sleep 4444").status, Status::Signalled(9));
+    let session = SandboxSession::open(limited, RunAs::Caller, 0).unwrap();
+    assert_eq!(run(&session, "sleep 4444").status, CommandStatus::Signalled(9));
     // The limit holds for this one as well, and a slow machine may need more than one try.
-    assert!((0..100).any(|_| run(&session, "echo on").status == Status::Exited(0)));
+    assert!((0..100).any(|_| run(&session, "echo on").status == CommandStatus::Exited(0)));
 }

@@ -5,25 +5,29 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 
-use byleave_sandbox::launch::{self, Outcome, RunAs, Running, Session, Status};
-use byleave_sandbox::plan::{Command, Terminal};
+use byleave_sandbox::launch::{self, CommandOutcome, CommandStatus, RunAs, RunningCommand, SandboxSession};
+use byleave_sandbox::plan::{CommandSpec, TerminalSize};
 
 use crate::launch::{bash, confinement, text};
-use crate::online::{ALL, Means};
+use crate::online::{ALL, LaunchMethod};
 use crate::user::unprivileged;
 
-const SIZE: Terminal = Terminal { rows: 33, columns: 121 };
+const SIZE: TerminalSize = TerminalSize { rows: 33, columns: 121 };
 
-fn with_terminal(script: &str) -> Command {
-    Command { terminal: Some(SIZE), ..bash(script) }
+fn with_terminal(script: &str) -> CommandSpec {
+    CommandSpec { terminal: Some(SIZE), ..bash(script) }
 }
 
-fn start(means: Means, workspace: &std::path::Path, command: &Command) -> (Running, Option<Session>) {
+fn start(
+    means: LaunchMethod,
+    workspace: &std::path::Path,
+    command: &CommandSpec,
+) -> (RunningCommand, Option<SandboxSession>) {
     let confinement = confinement(workspace);
     let session = match means {
-        Means::OneShot => None,
-        Means::Session => Some(Session::open(confinement.clone(), RunAs::Caller, 0).unwrap()),
-        Means::Pool => Some(Session::open(confinement.clone(), RunAs::Caller, 2).unwrap()),
+        LaunchMethod::OneShot => None,
+        LaunchMethod::Session => Some(SandboxSession::open(confinement.clone(), RunAs::Caller, 0).unwrap()),
+        LaunchMethod::Pool => Some(SandboxSession::open(confinement.clone(), RunAs::Caller, 2).unwrap()),
     };
     let running = match &session {
         Some(session) => session.start(command),
@@ -32,7 +36,7 @@ fn start(means: Means, workspace: &std::path::Path, command: &Command) -> (Runni
     (running.unwrap_or_else(|error| panic!("{error}")), session)
 }
 
-fn run(means: Means, command: &Command) -> Outcome {
+fn run(means: LaunchMethod, command: &CommandSpec) -> CommandOutcome {
     let workspace = tempfile::tempdir().unwrap();
     let (running, _session) = start(means, workspace.path(), command);
     running.finish().unwrap_or_else(|error| panic!("{error}"))
@@ -48,7 +52,7 @@ fn a_terminal_is_the_commands_own_and_has_the_size_that_was_asked_for() {
         let script = "tty; stty size; [ -t 0 -a -t 1 -a -t 2 ] && echo all; echo err >&2; ls -1 /dev/pts /proc/self/fd; \
             echo to-it > /dev/tty; exit 7";
         let outcome = run(means, &with_terminal(script));
-        assert_eq!(outcome.status, Status::Exited(7), "{means:?}");
+        assert_eq!(outcome.status, CommandStatus::Exited(7), "{means:?}");
         let shown = text(&outcome.stdout).replace('\r', "");
         let wanted =
             "/dev/pts/0\n33 121\nall\nerr\n/dev/pts:\n0\nptmx\n\n/proc/self/fd:\n0\n1\n2\n3\nto-it\n";
@@ -67,18 +71,18 @@ fn what_is_typed_has_an_end() {
         return;
     }
     for (typed, shown) in [("hi\n", "hi\nhi\n"), ("", ""), ("half", "halfhalf")] {
-        let cat = Command { stdin: typed.into(), ..with_terminal("cat") };
-        let outcome = run(Means::OneShot, &cat);
+        let cat = CommandSpec { stdin: typed.into(), ..with_terminal("cat") };
+        let outcome = run(LaunchMethod::OneShot, &cat);
         assert_eq!(
             (outcome.status, text(&outcome.stdout).replace('\r', "").as_str()),
-            (Status::Exited(0), shown)
+            (CommandStatus::Exited(0), shown)
         );
     }
     // More than fits in a terminal at once, both ways.
     let many = "0123456789\n".repeat(20_000);
-    let count = Command { stdin: many.clone().into(), ..with_terminal("stty -echo; touch ready; wc -l") };
-    assert!(text(&run(Means::OneShot, &count).stdout).trim_end().ends_with("20000"));
-    let flood = run(Means::OneShot, &with_terminal("yes 0123456789 | head -n 20000"));
+    let count = CommandSpec { stdin: many.clone().into(), ..with_terminal("stty -echo; touch ready; wc -l") };
+    assert!(text(&run(LaunchMethod::OneShot, &count).stdout).trim_end().ends_with("20000"));
+    let flood = run(LaunchMethod::OneShot, &with_terminal("yes 0123456789 | head -n 20000"));
     assert_eq!(text(&flood.stdout).replace('\r', ""), many);
 }
 
@@ -100,7 +104,7 @@ for trick in [0x5412, 0x541c, 0x541d, 0x5423]:
         assert_eq!(shown, "refused\n".repeat(4), "{means:?}");
     }
     let workspace = tempfile::tempdir().unwrap();
-    for means in [Means::Session, Means::Pool] {
+    for means in [LaunchMethod::Session, LaunchMethod::Pool] {
         let (first, session) = start(
             means,
             workspace.path(),
@@ -124,10 +128,10 @@ fn a_person_can_sit_before_a_terminal_and_hang_up() {
     }
     for means in ALL {
         let workspace = tempfile::tempdir().unwrap();
-        let shell = Command {
+        let shell = CommandSpec {
             argv: ["bash", "--norc", "--noprofile", "-i"].map(Into::into).to_vec(),
             terminal: Some(SIZE),
-            ..Command::default()
+            ..CommandSpec::default()
         };
         let (mut running, _session) = start(means, workspace.path(), &shell);
         let mut terminal = File::from(running.take_terminal().unwrap().unwrap());
@@ -147,12 +151,16 @@ fn a_person_can_sit_before_a_terminal_and_hang_up() {
         until("\u{3}echo $?-\n", "130-\r\n");
         until("exit 3\n", "exit\r\n");
         let outcome = running.finish().unwrap();
-        assert_eq!((outcome.status, text(&outcome.stdout)), (Status::Exited(3), String::new()), "{means:?}");
+        assert_eq!(
+            (outcome.status, text(&outcome.stdout)),
+            (CommandStatus::Exited(3), String::new()),
+            "{means:?}"
+        );
         let (mut running, _session) =
             start(means, workspace.path(), &with_terminal("echo up; exec sleep 4545"));
         let mut terminal = File::from(running.take_terminal().unwrap().unwrap());
         terminal.read_exact(&mut [0; 4]).unwrap();
         drop(terminal);
-        assert_eq!(running.finish().unwrap().status, Status::Signalled(1), "{means:?}");
+        assert_eq!(running.finish().unwrap().status, CommandStatus::Signalled(1), "{means:?}");
     }
 }

@@ -1,24 +1,24 @@
 //! The ways to run a command, which have to give the same.
 
 use byleave_sandbox::confinement::Confinement;
-use byleave_sandbox::launch::{self, Outcome, RunAs, Session};
+use byleave_sandbox::launch::{self, CommandOutcome, RunAs, SandboxSession};
 
 use crate::launch::bash;
 
 /// Runs a script in one of them.
-pub(crate) type Way = Box<dyn Fn(&str) -> Outcome>;
+pub(crate) type ScriptRunner = Box<dyn Fn(&str) -> CommandOutcome>;
 
 /// Each of them by its name.
-pub(crate) fn ways(confinement: &Confinement) -> [(&'static str, Way); 3] {
+pub(crate) fn ways(confinement: &Confinement) -> [(&'static str, ScriptRunner); 3] {
     let one_shot = confinement.clone();
-    let in_session = |parked| -> Way {
-        let session = Session::open(confinement.clone(), RunAs::Caller, parked).unwrap();
+    let in_session = |parked| -> ScriptRunner {
+        let session = SandboxSession::open(confinement.clone(), RunAs::Caller, parked).unwrap();
         Box::new(move |script| {
             let running = session.start(&bash(script)).unwrap_or_else(|error| panic!("{error}"));
             running.finish().unwrap_or_else(|error| panic!("{error}"))
         })
     };
-    let alone: Way = Box::new(move |script| {
+    let alone: ScriptRunner = Box::new(move |script| {
         launch::run(&one_shot, &bash(script)).unwrap_or_else(|error| panic!("{error}"))
     });
     [("one-shot", alone), ("session", in_session(0)), ("pool", in_session(2))]

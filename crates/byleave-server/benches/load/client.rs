@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::sides::Serving;
+use crate::sides::ServerProcess;
 
 /// How many come at once to follow a call.
 const AT_ONCE: usize = 100;
@@ -19,21 +19,21 @@ const SOON: Duration = Duration::from_secs(120);
 
 /// Who knows a server.
 #[derive(Clone)]
-pub(crate) struct Client {
+pub(crate) struct LoadClient {
     address: Arc<str>,
     token: Arc<str>,
 }
 
 /// What came of following.
-pub(crate) struct Followed {
+pub(crate) struct FollowTiming {
     pub(crate) first: Duration,
     pub(crate) last: Duration,
     /// The server's, while all followed and nothing happened.
     pub(crate) resident_kb: usize,
 }
 
-impl Client {
-    pub(crate) fn new(serving: &Serving) -> Self {
+impl LoadClient {
+    pub(crate) fn new(serving: &ServerProcess) -> Self {
         Self { address: serving.address.as_str().into(), token: serving.token.as_str().into() }
     }
 
@@ -41,7 +41,7 @@ impl Client {
     pub(crate) async fn calls(&self, connections: usize, each: usize) -> (Vec<Duration>, Duration) {
         let mut tasks = JoinSet::new();
         let connecting = stream::iter(0..connections).map(|_| self.connect());
-        let wires: Vec<Wire> = connecting.buffered(AT_ONCE).collect().await;
+        let wires: Vec<HttpWire> = connecting.buffered(AT_ONCE).collect().await;
         let began = Instant::now();
         for (connection, mut wire) in wires.into_iter().enumerate() {
             let client = self.clone();
@@ -64,7 +64,7 @@ impl Client {
     }
 
     /// Has so many follow a call that waits; then it is called off, and each must hear of its end.
-    pub(crate) async fn followed(&self, many: usize, resident_kb: impl Fn() -> usize) -> Followed {
+    pub(crate) async fn followed(&self, many: usize, resident_kb: impl Fn() -> usize) -> FollowTiming {
         let mut wire = self.connect().await;
         let body = json!({"tool": "note", "arguments": {"path": "x"}, "session": "followed"});
         let call = wire.ask(&self.request("POST", "/v1/calls?wait=1", "followed", Some(&body))).await;
@@ -77,7 +77,7 @@ impl Client {
             wire.until(b"\"asked\"").await;
             wire
         };
-        let following: Vec<Wire> =
+        let following: Vec<HttpWire> =
             stream::iter(0..many).map(|_| follow()).buffer_unordered(AT_ONCE).collect().await;
         let resident_kb = resident_kb();
         let mut hearing = FuturesUnordered::new();
@@ -96,13 +96,13 @@ impl Client {
         }
         assert_eq!(heard.len(), many);
         heard.sort_unstable();
-        Followed { first: heard[0], last: heard[many - 1], resident_kb }
+        FollowTiming { first: heard[0], last: heard[many - 1], resident_kb }
     }
 
-    async fn connect(&self) -> Wire {
+    async fn connect(&self) -> HttpWire {
         let stream = TcpStream::connect(&*self.address).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        Wire { stream, heard: Vec::new() }
+        HttpWire { stream, heard: Vec::new() }
     }
 
     fn request(&self, method: &str, path: &str, key: &str, body: Option<&Value>) -> String {
@@ -118,12 +118,12 @@ impl Client {
 }
 
 /// A connection.
-struct Wire {
+struct HttpWire {
     stream: TcpStream,
     heard: Vec<u8>,
 }
 
-impl Wire {
+impl HttpWire {
     async fn say(&mut self, request: &str) {
         self.stream.write_all(request.as_bytes()).await.unwrap();
     }

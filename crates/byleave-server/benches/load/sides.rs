@@ -10,20 +10,20 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::header;
 use axum::routing::post;
-use byleave::book::sqlite::{Options, SqliteBook};
+use byleave::audit_log::sqlite::{SqliteLedger, SqliteOptions};
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::call::Mode;
 use byleave::core::id::TenantId;
-use byleave::core::manifest::{Class, Role};
+use byleave::core::manifest::{ArgumentRole, PermissionClass};
 use byleave::core::outcome::Output;
-use byleave::core::policy::{Places, Policy};
+use byleave::core::policy::{PathVariables, Policy};
 use byleave::gate::Gate;
-use byleave::settings::Settings;
-use byleave::tool::Run;
-use byleave::typed::Typed;
-use byleave_server::principal::{Kind, Scope};
-use byleave_server::tokens::{Tokens, Wanted};
-use byleave_server::{Limits, Server, Tenancy, listen};
+use byleave::settings::GateSettings;
+use byleave::tool::RunContext;
+use byleave::typed_tool::TypedTool;
+use byleave_server::principal::{AccessScope, PrincipalKind};
+use byleave_server::tokens::{NewToken, TokenStore};
+use byleave_server::{Server, ServerLimits, Tenant, listen};
 use rusqlite::Connection;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -37,30 +37,30 @@ const PLENTY: u32 = 1_000_000_000;
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum ServerKind {
     Ours,
     Bare,
 }
 
 /// A server that was started, and is ended with this.
-pub(crate) struct Serving {
+pub(crate) struct ServerProcess {
     child: Child,
     pub(crate) address: String,
     pub(crate) token: String,
 }
 
 /// Starts a side in a process of its own.
-pub(crate) fn start(side: Side, folder: &Path, stored: usize) -> Serving {
+pub(crate) fn start(side: ServerKind, folder: &Path, stored: usize) -> ServerProcess {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let name = if side == Side::Ours { "ours" } else { "bare" };
+    let name = if side == ServerKind::Ours { "ours" } else { "bare" };
     command.env(SIDE, name).env(FOLDER, folder).env(STORED, stored.to_string());
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let said = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
     let (address, token) = said.split_once(' ').unwrap();
-    Serving { address: address.to_owned(), token: token.to_owned(), child }
+    ServerProcess { address: address.to_owned(), token: token.to_owned(), child }
 }
 
-impl Serving {
+impl ServerProcess {
     /// How much memory it has, in kB.
     pub(crate) fn resident_kb(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
@@ -69,7 +69,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // It may have ended already.
         drop(self.child.kill());
@@ -88,7 +88,7 @@ pub(crate) fn stored(folder: &Path) -> usize {
     usize::try_from(sizes[0]).unwrap()
 }
 
-impl Side {
+impl ServerKind {
     /// The side that this process was started to be.
     pub(crate) fn told() -> Option<Self> {
         match std::env::var(SIDE).ok()?.as_str() {
@@ -122,18 +122,18 @@ impl Side {
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Path1 {
+struct PathArguments {
     path: String,
 }
 
 /// The server as `byleave serve` has it, with a read that does nothing, so that only the server is seen.
 fn ours(folder: &Path) -> (Server, String) {
-    let book = Arc::new(SqliteBook::open(&folder.join("state"), &Options::default()).unwrap());
+    let book = Arc::new(SqliteLedger::open(&folder.join("state"), &SqliteOptions::default()).unwrap());
     let workspace = folder.to_str().unwrap();
-    let says = |args: Path1, _run: Run| async move { Output::text(args.path) };
-    let look = Typed::new("look", "reads a file", says)
-        .class(Class::Readonly)
-        .role("/path", Role::ReadPath)
+    let says = |args: PathArguments, _run: RunContext| async move { Output::text(args.path) };
+    let look = TypedTool::new("look", "reads a file", says)
+        .class(PermissionClass::Readonly)
+        .role("/path", ArgumentRole::ReadPath)
         .not_sensitive()
         .repeatable()
         .concurrency_safe()
@@ -141,32 +141,35 @@ fn ours(folder: &Path) -> (Server, String) {
     let gate = Gate::builder()
         .ledger(book.clone())
         .tool(look)
-        .tool(Typed::new("note", "takes a note", says).class(Class::Generic))
-        .policy(Policy::builtin(&Places { workspace: Some(workspace), ..Places::default() }).unwrap())
-        .settings(Settings { inbox: true, ..Settings::default() })
+        .tool(TypedTool::new("note", "takes a note", says).class(PermissionClass::Generic))
+        .policy(
+            Policy::builtin(&PathVariables { workspace: Some(workspace), ..PathVariables::default() })
+                .unwrap(),
+        )
+        .settings(GateSettings { inbox: true, ..GateSettings::default() })
         .build()
         .unwrap();
     let tenant = TenantId::new("local").unwrap();
-    let tokens = Tokens::at(folder.join("tokens.json"));
-    let wanted = Wanted {
+    let tokens = TokenStore::at(folder.join("tokens.json"));
+    let wanted = NewToken {
         tenant: "local".parse().unwrap(),
         name: "bot".parse().unwrap(),
-        kind: Kind::Agent,
-        scopes: [Scope::Submit].into(),
+        kind: PrincipalKind::Agent,
+        scopes: [AccessScope::Submit].into(),
         lasts_ms: 3_600_000,
     };
     let (_, secret) = tokens.add(wanted, SystemClock.now()).unwrap();
     let token = String::from_utf8(secret.expose().to_vec()).unwrap();
-    let limits = Limits {
+    let limits = ServerLimits {
         connections: 12_000,
         requests_per_second: PLENTY,
         burst: PLENTY,
         streams: 12_000,
         streams_each: 12_000,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let shelf = (book.clone() as Arc<_>, book as Arc<_>);
-    let tenancy = Tenancy::new(tenant.clone(), gate, shelf, workspace.to_owned(), Mode::ConfirmSensitive);
+    let tenancy = Tenant::new(tenant.clone(), gate, shelf, workspace.to_owned(), Mode::ConfirmSensitive);
     (Server::builder(tenant, tokens).limits(limits).tenancy(tenancy).build(), token)
 }
 

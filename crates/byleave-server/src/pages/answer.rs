@@ -6,56 +6,56 @@ use axum::extract::FromRequestParts as _;
 use axum::extract::State;
 use axum::extract::{FromRequest as _, Request};
 use axum::response::Redirect;
-use byleave::approve::Gravity;
+use byleave::approver::RiskLevel;
 use byleave::core::digest::Digest;
 use byleave::core::id::QuestionId;
-use byleave::core::sheet::{Seen, Sheet};
+use byleave::core::question_view::{QuestionView, RehearsalView};
 use byleave::redact::redacted;
-use byleave::result::Standing;
+use byleave::result::CallStatus;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::edit;
-use super::form::{Fields, Marked};
-use super::visitor::Visitor;
-use super::wrong::Wrong;
-use crate::answering;
-use crate::app::App;
-use crate::body::Id;
-use crate::principal::Scope;
-use crate::problem::{Problem, Trouble};
-use crate::tenancy::Stood;
-use crate::visits::Notice;
-use crate::wire::Answer;
+use super::error_page::ErrorPage;
+use super::form::{CsrfForm, FormFields};
+use super::signed_in_user::SignedInUser;
+use crate::api_types::AnswerChoice;
+use crate::browser_sessions::PageNotice;
+use crate::extract::PathId;
+use crate::principal::AccessScope;
+use crate::problem::{Problem, ProblemKind};
+use crate::state::App;
+use crate::submit_answer;
+use crate::tenant::ClientCallStatus;
 
 /// How long we wait for what comes of edited arguments, to show the next question at once.
 const JUDGED: Duration = Duration::from_secs(4);
 
 /// Takes an answer.
-pub(super) async fn give(State(app): State<App>, request: Request) -> Result<Redirect, Wrong> {
+pub(super) async fn give(State(app): State<App>, request: Request) -> Result<Redirect, ErrorPage> {
     let (mut parts, body) = request.into_parts();
-    let Id(question) = Id::<QuestionId>::from_request_parts(&mut parts, &app).await?;
-    let Marked { visitor, fields } = Marked::from_request(Request::from_parts(parts, body), &app).await?;
-    visitor.may(&[Scope::Answer])?;
-    let sheet = answering::sheet(&visitor.caller, question).await?;
+    let PathId(question) = PathId::<QuestionId>::from_request_parts(&mut parts, &app).await?;
+    let CsrfForm { visitor, fields } = CsrfForm::from_request(Request::from_parts(parts, body), &app).await?;
+    visitor.may(&[AccessScope::Answer])?;
+    let sheet = submit_answer::sheet(&visitor.caller, question).await?;
     let digest = digest(fields.need("digest")?)?;
     let say = fields.need("say")?;
     let answer = answer(&sheet, say, &fields)?;
-    let approves = !matches!(answer, Answer::No { .. } | Answer::Abort {});
+    let approves = !matches!(answer, AnswerChoice::No { .. } | AnswerChoice::Abort {});
     if approves {
         was_read(&visitor, &sheet, digest)?;
     }
-    if matches!(answer, Answer::Yes { .. } | Answer::Part { .. } | Answer::Leave { .. }) {
+    if matches!(answer, AnswerChoice::Yes { .. } | AnswerChoice::Part { .. } | AnswerChoice::Leave { .. }) {
         were_typed(&sheet, &fields)?;
     }
-    let answered = answering::give(&visitor.caller, question, digest, answer).await?;
-    visitor.visit.say(Notice { text: told(say).to_owned(), call: Some(answered.call) });
+    let answered = submit_answer::give(&visitor.caller, question, digest, answer).await?;
+    visitor.visit.say(PageNotice { text: told(say).to_owned(), call: Some(answered.call) });
     if say == "edit" && answered.driven_here {
         // What was edited is judged again: who edited it sees what comes of that.
         let until = Instant::now() + JUDGED;
         let stood = visitor.caller.tenancy.until_asked_or_settled(answered.call, until).await;
-        if let Some(Stood::At(standing)) = stood
-            && let Standing::Waiting { question, .. } = *standing
+        if let Some(ClientCallStatus::At(standing)) = stood
+            && let CallStatus::Waiting { question, .. } = *standing
         {
             return Ok(Redirect::to(&format!("/questions/{}", question.id)));
         }
@@ -65,19 +65,19 @@ pub(super) async fn give(State(app): State<App>, request: Request) -> Result<Red
 
 /// The digest of a question as a form has it.
 pub(super) fn digest(text: &str) -> Result<Digest, Problem> {
-    let wrong = |_| Problem::new(Trouble::Unusable, "the form does not say which question it is about");
+    let wrong = |_| Problem::new(ProblemKind::Unusable, "the form does not say which question it is about");
     serde_json::from_value(text.into()).map_err(wrong)
 }
 
 /// Refuses an answer to what this visit was not shown, or not for long enough to be read.
-pub(super) fn was_read(visitor: &Visitor, sheet: &Sheet, digest: Digest) -> Result<(), Problem> {
+pub(super) fn was_read(visitor: &SignedInUser, sheet: &QuestionView, digest: Digest) -> Result<(), Problem> {
     match visitor.visit.seen(sheet.question.id, digest) {
         None => Err(Problem::new(
-            Trouble::Closed,
+            ProblemKind::Closed,
             "the question was not shown to you as it is now; look at it again",
         )),
-        Some(since) if since < Gravity::of(sheet).dwell() => Err(Problem::new(
-            Trouble::TooMany,
+        Some(since) if since < RiskLevel::of(sheet).dwell() => Err(Problem::new(
+            ProblemKind::TooMany,
             "that was too quick to have been read: nothing was answered; look at it again",
         )),
         Some(_) => Ok(()),
@@ -85,44 +85,46 @@ pub(super) fn was_read(visitor: &Visitor, sheet: &Sheet, digest: Digest) -> Resu
 }
 
 /// Refuses a yes without the words that it needs.
-pub(super) fn were_typed(sheet: &Sheet, fields: &Fields) -> Result<(), Problem> {
-    let wanted = Gravity::of(sheet).words(sheet.question.kind);
+pub(super) fn were_typed(sheet: &QuestionView, fields: &FormFields) -> Result<(), Problem> {
+    let wanted = RiskLevel::of(sheet).words(sheet.question.kind);
     if wanted.is_none() || fields.one("confirm") == wanted {
         return Ok(());
     }
-    Err(Problem::new(Trouble::Unusable, "those were not the words: nothing was answered"))
+    Err(Problem::new(ProblemKind::Unusable, "those were not the words: nothing was answered"))
 }
 
-fn answer(sheet: &Sheet, say: &str, fields: &Fields) -> Result<Answer, Problem> {
+fn answer(sheet: &QuestionView, say: &str, fields: &FormFields) -> Result<AnswerChoice, Problem> {
     let number = |name: &str| {
-        let wrong = |_| Problem::new(Trouble::Unusable, format!("`{name}` is no number"));
+        let wrong = |_| Problem::new(ProblemKind::Unusable, format!("`{name}` is no number"));
         fields.need(name)?.parse::<u32>().map_err(wrong)
     };
     let some = |number: u32| (number > 0).then_some(number);
     Ok(match say {
         // The words for a checkpoint were looked at above, and are looked at again where every answer passes.
-        "yes" => Answer::Yes { note: None, confirm: fields.text("confirm") },
-        "no" => Answer::No { feedback: fields.text("feedback") },
-        "edit" => Answer::Edit { value: edit::read(sheet, fields)?, note: None },
-        "mask" => Answer::Edit { value: masked(sheet, fields.one("words").unwrap_or_default())?, note: None },
-        "part" => Answer::Part { paths: kept(sheet, fields)?, note: None },
-        "leave" => Answer::Leave {
+        "yes" => AnswerChoice::Yes { note: None, confirm: fields.text("confirm") },
+        "no" => AnswerChoice::No { feedback: fields.text("feedback") },
+        "edit" => AnswerChoice::Edit { value: edit::read(sheet, fields)?, note: None },
+        "mask" => {
+            AnswerChoice::Edit { value: masked(sheet, fields.one("words").unwrap_or_default())?, note: None }
+        }
+        "part" => AnswerChoice::Part { paths: kept(sheet, fields)?, note: None },
+        "leave" => AnswerChoice::Leave {
             offer: number("offer")?,
             lasts_s: some(number("lasts")?),
             uses_max: some(number("uses")?),
             this_session: fields.need("where")? != "all",
         },
-        "abort" => Answer::Abort {},
-        _ => return Err(Problem::new(Trouble::Unusable, "that is no answer")),
+        "abort" => AnswerChoice::Abort {},
+        _ => return Err(Problem::new(ProblemKind::Unusable, "that is no answer")),
     })
 }
 
 /// The paths of the changes that are kept; the form has their places in the list.
-fn kept(sheet: &Sheet, fields: &Fields) -> Result<Vec<String>, Problem> {
-    let Some(Seen::Ran { rehearsal, .. }) = &sheet.seen else {
-        return Err(Problem::new(Trouble::Unusable, "there is nothing to keep a part of"));
+fn kept(sheet: &QuestionView, fields: &FormFields) -> Result<Vec<String>, Problem> {
+    let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.seen else {
+        return Err(Problem::new(ProblemKind::Unusable, "there is nothing to keep a part of"));
     };
-    let wrong = || Problem::new(Trouble::Unusable, "there is no such change");
+    let wrong = || Problem::new(ProblemKind::Unusable, "there is no such change");
     let place = |text: &str| {
         let place: usize = text.parse().map_err(|_| wrong())?;
         Ok::<_, Problem>(rehearsal.changes.list.get(place).ok_or_else(wrong)?.path.clone())
@@ -131,8 +133,8 @@ fn kept(sheet: &Sheet, fields: &Fields) -> Result<Vec<String>, Problem> {
 }
 
 /// The held result with secrets and these words masked.
-fn masked(sheet: &Sheet, words: &str) -> Result<serde_json::Map<String, Value>, Problem> {
-    let unusable = |what: &str| Problem::new(Trouble::Unusable, what);
+fn masked(sheet: &QuestionView, words: &str) -> Result<serde_json::Map<String, Value>, Problem> {
+    let unusable = |what: &str| Problem::new(ProblemKind::Unusable, what);
     let output = sheet.output.as_ref().ok_or_else(|| unusable("there is no result to mask"))?;
     let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
     let redacted = redacted(output, &words);

@@ -4,7 +4,7 @@ use axum::extract::Path;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 
-use super::wrong::Wrong;
+use super::error_page::ErrorPage;
 use crate::problem::Problem;
 
 const ASSETS: [(&str, &str, &str); 3] = [
@@ -13,7 +13,7 @@ const ASSETS: [(&str, &str, &str); 3] = [
     ("icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];
 
-pub(super) async fn serve(Path(name): Path<String>) -> Result<Response, Wrong> {
+pub(super) async fn serve(Path(name): Path<String>) -> Result<Response, ErrorPage> {
     let found = ASSETS.iter().find(|(known, _, _)| *known == name);
     let (_, media, text) = found.ok_or_else(|| Problem::not_found("file"))?;
     Ok(([(header::CONTENT_TYPE, *media)], *text).into_response())

@@ -1,13 +1,13 @@
 //! Arguments, or a held result, as fields that a person changes: a text is a text, everything else is JSON.
 
-use byleave::core::escape::{Care, is_printable, spelled, visible};
+use byleave::core::escape::{EscapeLevel, is_printable, spelled, visible};
 use byleave::core::question::QuestionKind;
-use byleave::core::sheet::Sheet;
+use byleave::core::question_view::QuestionView;
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
-use super::form::Fields;
-use crate::problem::{Problem, Trouble};
+use super::form::FormFields;
+use crate::problem::{Problem, ProblemKind};
 
 /// Beyond so many it is edited as one text.
 const FIELDS_MAX: usize = 24;
@@ -15,7 +15,7 @@ const WHOLE: &str = "whole";
 const MORE: &str = "more";
 
 /// What is edited.
-fn value(sheet: &Sheet) -> Map<String, Value> {
+fn value(sheet: &QuestionView) -> Map<String, Value> {
     let value = match (sheet.question.kind, &sheet.output) {
         (QuestionKind::Release, Some(output)) => serde_json::to_value(output).unwrap_or_default(),
         _ => sheet.arguments.clone(),
@@ -32,7 +32,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 fn in_fields(value: &Map<String, Value>) -> bool {
-    (1..=FIELDS_MAX).contains(&value.len()) && value.keys().all(|key| visible(key, Care::Name) == *key)
+    (1..=FIELDS_MAX).contains(&value.len()) && value.keys().all(|key| visible(key, EscapeLevel::Name) == *key)
 }
 
 fn as_json(value: &Value) -> String {
@@ -40,7 +40,7 @@ fn as_json(value: &Value) -> String {
 }
 
 /// The fields.
-pub(super) fn fields(sheet: &Sheet) -> Markup {
+pub(super) fn fields(sheet: &QuestionView) -> Markup {
     let value = value(sheet);
     if !in_fields(&value) {
         let text = as_json(&Value::Object(value));
@@ -67,7 +67,7 @@ fn area(name: &str, label: &str, text: &str) -> Markup {
 }
 
 /// What the fields say.
-pub(super) fn read(sheet: &Sheet, fields: &Fields) -> Result<Map<String, Value>, Problem> {
+pub(super) fn read(sheet: &QuestionView, fields: &FormFields) -> Result<Map<String, Value>, Problem> {
     let original = value(sheet);
     let text = |name: &str| fields.need(name).map(|text| text.replace("\r\n", "\n"));
     if !in_fields(&original) {
@@ -89,7 +89,7 @@ pub(super) fn read(sheet: &Sheet, fields: &Fields) -> Result<Map<String, Value>,
     }
     for (key, value) in object(MORE, &text(MORE)?)? {
         if edited.insert(key.clone(), value).is_some() {
-            return Err(Problem::new(Trouble::Unusable, format!("`{key}` is there twice")));
+            return Err(Problem::new(ProblemKind::Unusable, format!("`{key}` is there twice")));
         }
     }
     Ok(edited)
@@ -97,12 +97,12 @@ pub(super) fn read(sheet: &Sheet, fields: &Fields) -> Result<Map<String, Value>,
 
 fn json(name: &str, text: &str) -> Result<Value, Problem> {
     serde_json::from_str(text)
-        .map_err(|error| Problem::new(Trouble::Unusable, format!("`{name}` is no JSON: {error}")))
+        .map_err(|error| Problem::new(ProblemKind::Unusable, format!("`{name}` is no JSON: {error}")))
 }
 
 fn object(name: &str, text: &str) -> Result<Map<String, Value>, Problem> {
     match json(name, text)? {
         Value::Object(fields) => Ok(fields),
-        _ => Err(Problem::new(Trouble::Unusable, format!("`{name}` is no JSON object"))),
+        _ => Err(Problem::new(ProblemKind::Unusable, format!("`{name}` is no JSON object"))),
     }
 }

@@ -4,16 +4,16 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::header;
 use url::form_urlencoded::parse;
 
-use super::visitor::Visitor;
-use super::wrong::Wrong;
-use crate::app::App;
-use crate::body::read;
-use crate::problem::{Problem, Trouble};
+use super::error_page::ErrorPage;
+use super::signed_in_user::SignedInUser;
+use crate::extract::read;
+use crate::problem::{Problem, ProblemKind};
+use crate::state::App;
 
 /// The fields of a form, in their order.
-pub(super) struct Fields(Vec<(String, String)>);
+pub(super) struct FormFields(Vec<(String, String)>);
 
-impl Fields {
+impl FormFields {
     /// A field that is there once.
     pub(super) fn one(&self, name: &str) -> Option<&str> {
         let mut found = self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
@@ -25,7 +25,8 @@ impl Fields {
 
     /// A field that must be there once.
     pub(super) fn need(&self, name: &str) -> Result<&str, Problem> {
-        self.one(name).ok_or_else(|| Problem::new(Trouble::Malformed, format!("the form has no `{name}`")))
+        self.one(name)
+            .ok_or_else(|| Problem::new(ProblemKind::Malformed, format!("the form has no `{name}`")))
     }
 
     /// A text that may be left empty; lines end as they do elsewhere, not as browsers send them.
@@ -44,13 +45,13 @@ impl Fields {
     }
 }
 
-impl FromRequest<App> for Fields {
-    type Rejection = Wrong;
+impl FromRequest<App> for FormFields {
+    type Rejection = ErrorPage;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, Wrong> {
+    async fn from_request(request: Request, app: &App) -> Result<Self, ErrorPage> {
         let media = request.headers().get(header::CONTENT_TYPE).map(|value| value.as_bytes().to_vec());
         if media.as_deref() != Some(b"application/x-www-form-urlencoded") {
-            return Err(Problem::new(Trouble::Malformed, "that is no form of ours").into());
+            return Err(Problem::new(ProblemKind::Malformed, "that is no form of ours").into());
         }
         let limits = app.limits();
         Ok(Self::of(&read(request.into_body(), limits.body_bytes_max, limits.body).await?))
@@ -58,21 +59,21 @@ impl FromRequest<App> for Fields {
 }
 
 /// A form of somebody who is signed in, with the mark of their visit.
-pub(super) struct Marked {
-    pub(super) visitor: Visitor,
-    pub(super) fields: Fields,
+pub(super) struct CsrfForm {
+    pub(super) visitor: SignedInUser,
+    pub(super) fields: FormFields,
 }
 
-impl FromRequest<App> for Marked {
-    type Rejection = Wrong;
+impl FromRequest<App> for CsrfForm {
+    type Rejection = ErrorPage;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, Wrong> {
+    async fn from_request(request: Request, app: &App) -> Result<Self, ErrorPage> {
         let (mut parts, body) = request.into_parts();
-        let visitor = Visitor::from_request_parts(&mut parts, app).await?;
-        let fields = Fields::from_request(Request::from_parts(parts, body), app).await?;
+        let visitor = SignedInUser::from_request_parts(&mut parts, app).await?;
+        let fields = FormFields::from_request(Request::from_parts(parts, body), app).await?;
         if fields.one("mark") != Some(visitor.visit.mark.as_str()) {
             let what = "the form is not of this visit; open the page again";
-            return Err(Problem::new(Trouble::ForeignOrigin, what).into());
+            return Err(Problem::new(ProblemKind::ForeignOrigin, what).into());
         }
         Ok(Self { visitor, fields })
     }

@@ -2,34 +2,34 @@
 
 use axum::extract::State;
 use axum::response::{Html, Redirect};
-use byleave::book::{Page, QuestionItem};
+use byleave::audit_log::{PageRequest, QuestionItem};
 use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::act::Deed;
-use byleave::core::escape::{Care, visible};
-use byleave::core::moment::span;
+use byleave::core::admin_action::AdminActionKind;
+use byleave::core::escape::{EscapeLevel, visible};
 use byleave::core::question::QuestionKind;
+use byleave::core::time_format::span;
 use maud::{Markup, html};
 
-use super::form::Marked;
-use super::frame::{mark, page};
+use super::error_page::ErrorPage;
+use super::form::CsrfForm;
+use super::layout::{mark, page};
+use super::signed_in_user::SignedInUser;
 use super::text::ago;
-use super::visitor::Visitor;
-use super::wrong::Wrong;
-use crate::app::App;
-use crate::principal::Scope;
-use crate::wire::bounded;
+use crate::api_types::bounded;
+use crate::principal::AccessScope;
+use crate::state::App;
 
 /// So many questions are listed; who has more answers these first.
 pub(super) const LISTED_MAX: usize = 200;
 
 /// What waits.
-pub(super) async fn show(State(_app): State<App>, visitor: Visitor) -> Result<Html<String>, Wrong> {
-    visitor.may(&[Scope::Answer, Scope::Read])?;
+pub(super) async fn show(State(_app): State<App>, visitor: SignedInUser) -> Result<Html<String>, ErrorPage> {
+    visitor.may(&[AccessScope::Answer, AccessScope::Read])?;
     let tenancy = &visitor.caller.tenancy;
-    let items = tenancy.book.questions(tenancy.open_questions(), Page::first(LISTED_MAX)).await?;
+    let items = tenancy.book.questions(tenancy.open_questions(), PageRequest::first(LISTED_MAX)).await?;
     let halted = tenancy.ledger.halted(tenancy.id()).await?;
     let why = halted.as_ref().map(|act| match &act.deed {
-        Deed::Halt { why } => format!("{} halted everything: {why}", act.by),
+        AdminActionKind::Halt { why } => format!("{} halted everything: {why}", act.by),
         _ => format!("{} halted everything", act.by),
     });
     let body = html! {
@@ -72,23 +72,23 @@ fn entry(item: &QuestionItem, now: u64) -> Markup {
     };
     html! {
         li data-id=(item.question) {
-            input type="checkbox" name="question" value=(item.question) aria-label={ "Mark " (visible(&item.listing.summary, Care::Text)) };
+            input type="checkbox" name="question" value=(item.question) aria-label={ "Mark " (visible(&item.listing.summary, EscapeLevel::Text)) };
             a href={ "/questions/" (item.question) } {
-                strong { (visible(&item.listing.tool, Care::Name)) }
+                strong { (visible(&item.listing.tool, EscapeLevel::Name)) }
                 @if !kind.is_empty() { " " span.kind { (kind) } }
-                " " span.summary { (visible(&item.listing.summary, Care::Text)) }
-                span.about { (visible(&item.listing.agent, Care::Name)) ", " (ago(item.asked_at, now)) ", " (span(item.expires_at.saturating_sub(now))) " left" }
+                " " span.summary { (visible(&item.listing.summary, EscapeLevel::Text)) }
+                span.about { (visible(&item.listing.agent, EscapeLevel::Name)) ", " (ago(item.asked_at, now)) ", " (span(item.expires_at.saturating_sub(now))) " left" }
             }
         }
     }
 }
 
-fn halting(visitor: &Visitor, why: Option<&str>) -> Markup {
-    let may = visitor.has(Scope::Administer);
+fn halting(visitor: &SignedInUser, why: Option<&str>) -> Markup {
+    let may = visitor.has(AccessScope::Administer);
     match why {
         Some(why) => html! {
             div.halted role="alert" {
-                p { (visible(why, Care::Text)) }
+                p { (visible(why, EscapeLevel::Text)) }
                 @if may { form method="post" action="/lift" { (mark(visitor)) button type="submit" { "Lift it" } } }
             }
         },
@@ -108,9 +108,9 @@ fn halting(visitor: &Visitor, why: Option<&str>) -> Markup {
 }
 
 /// Halts everything.
-pub(super) async fn halt(form: Marked) -> Result<Redirect, Wrong> {
-    let Marked { visitor, fields } = form;
-    visitor.may(&[Scope::Administer])?;
+pub(super) async fn halt(form: CsrfForm) -> Result<Redirect, ErrorPage> {
+    let CsrfForm { visitor, fields } = form;
+    visitor.may(&[AccessScope::Administer])?;
     let why = fields.need("why")?;
     bounded("why", why, 1, 1_000)?;
     let tenancy = &visitor.caller.tenancy;
@@ -119,9 +119,9 @@ pub(super) async fn halt(form: Marked) -> Result<Redirect, Wrong> {
 }
 
 /// Lifts a halt.
-pub(super) async fn lift(form: Marked) -> Result<Redirect, Wrong> {
+pub(super) async fn lift(form: CsrfForm) -> Result<Redirect, ErrorPage> {
     let visitor = form.visitor;
-    visitor.may(&[Scope::Administer])?;
+    visitor.may(&[AccessScope::Administer])?;
     let tenancy = &visitor.caller.tenancy;
     tenancy.gate.lift(tenancy.id(), visitor.caller.name()).await?;
     Ok(Redirect::to("/"))

@@ -2,29 +2,29 @@
 
 use axum::extract::State;
 use axum::response::Html;
-use byleave::approve::Gravity;
+use byleave::approver::RiskLevel;
 use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::escape::{Care, visible};
+use byleave::core::approval_scopes::offers;
+use byleave::core::escape::{EscapeLevel, visible};
 use byleave::core::id::QuestionId;
-use byleave::core::moment::utc;
-use byleave::core::offer::offers;
 use byleave::core::question::QuestionKind;
+use byleave::core::question_view::{QuestionView, RehearsalView};
 use byleave::core::render::render;
-use byleave::core::sheet::{Seen, Sheet};
-use byleave::past;
+use byleave::core::time_format::utc;
+use byleave::recorded_calls;
 use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::edit;
-use super::frame::{mark, page};
-use super::sheet::{Heads, beside, lines, time_left};
+use super::error_page::ErrorPage;
+use super::layout::{mark, page};
+use super::question_view::{HeadingLevel, beside, lines, time_left};
+use super::signed_in_user::SignedInUser;
 use super::text::visible_lines;
-use super::visitor::Visitor;
-use super::wrong::Wrong;
-use crate::answering;
-use crate::app::App;
-use crate::body::{Asked, Id};
-use crate::principal::Scope;
+use crate::extract::{PathId, StrictQuery};
+use crate::principal::AccessScope;
+use crate::state::App;
+use crate::submit_answer;
 
 /// How long a leave may last, in seconds; 0 is until it is revoked.
 const TIMES: [(u32, &str); 5] = [
@@ -43,16 +43,16 @@ const PAST_MAX: usize = 20;
 /// A question, whole.
 pub(super) async fn show(
     State(_app): State<App>,
-    visitor: Visitor,
-    Id(question): Id<QuestionId>,
-) -> Result<Html<String>, Wrong> {
-    visitor.may(&[Scope::Answer])?;
-    let sheet = answering::sheet(&visitor.caller, question).await?;
+    visitor: SignedInUser,
+    PathId(question): PathId<QuestionId>,
+) -> Result<Html<String>, ErrorPage> {
+    visitor.may(&[AccessScope::Answer])?;
+    let sheet = submit_answer::sheet(&visitor.caller, question).await?;
     visitor.visit.show(question, sheet.question.digest());
     let body = html! {
-        article data-question=(question) data-dwell=(Gravity::of(&sheet).dwell().as_millis()) {
+        article data-question=(question) data-dwell=(RiskLevel::of(&sheet).dwell().as_millis()) {
             p.closed role="alert" hidden { "This question is no longer open: it was answered, called off, or is too old. " a href="/" { "Back to the inbox" } }
-            (lines(&render(&sheet), Heads::Page))
+            (lines(&render(&sheet), HeadingLevel::Page))
             (beside(&sheet))
             (time_left(sheet.question.expires_at, SystemClock.now()))
             (answers(&visitor, &sheet))
@@ -62,8 +62,8 @@ pub(super) async fn show(
 }
 
 /// What is asked, in a line.
-fn heading(sheet: &Sheet) -> String {
-    let tool = visible(&sheet.terms.tool, Care::Name);
+fn heading(sheet: &QuestionView) -> String {
+    let tool = visible(&sheet.terms.tool, EscapeLevel::Name);
     match sheet.question.kind {
         QuestionKind::Approval => format!("May {tool} run?"),
         QuestionKind::Checkpoint => format!("Checkpoint: may {tool} run?"),
@@ -71,7 +71,7 @@ fn heading(sheet: &Sheet) -> String {
     }
 }
 
-fn answers(visitor: &Visitor, sheet: &Sheet) -> Markup {
+fn answers(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
     if sheet.agent.as_str() == visitor.caller.name() {
         return html! { p.wrong { "It stands under your own name, so somebody else has to answer." } };
     }
@@ -124,22 +124,22 @@ fn answers(visitor: &Visitor, sheet: &Sheet) -> Markup {
     }
 }
 
-fn meaning(sheet: &Sheet) -> &'static str {
+fn meaning(sheet: &QuestionView) -> &'static str {
     match (&sheet.seen, sheet.question.kind) {
         (_, QuestionKind::Release) => "The model sees the result as it is.",
-        (Some(Seen::Ran { rehearsal, .. }), _) if rehearsal.stands() => {
+        (Some(RehearsalView::Ran { rehearsal, .. }), _) if rehearsal.stands() => {
             "Makes exactly what was seen on the copy final; it can be undone."
         }
         _ => "Lets it run.",
     }
 }
 
-fn to(sheet: &Sheet) -> String {
+fn to(sheet: &QuestionView) -> String {
     format!("/questions/{}/answer", sheet.question.id)
 }
 
 /// What every answer carries: the visit, the question as it was shown, and what is said.
-fn hidden(visitor: &Visitor, sheet: &Sheet, say: &str) -> Markup {
+fn hidden(visitor: &SignedInUser, sheet: &QuestionView, say: &str) -> Markup {
     html! {
         (mark(visitor))
         input type="hidden" name="digest" value=(sheet.question.digest());
@@ -148,15 +148,15 @@ fn hidden(visitor: &Visitor, sheet: &Sheet, say: &str) -> Markup {
 }
 
 /// The words that must be typed, where a button is not enough.
-fn words(sheet: &Sheet) -> Markup {
-    let Some(words) = Gravity::of(sheet).words(sheet.question.kind) else { return html! {} };
+fn words(sheet: &QuestionView) -> Markup {
+    let Some(words) = RiskLevel::of(sheet).words(sheet.question.kind) else { return html! {} };
     html! {
         label { "Type " strong { (words) } " to approve it: it may not be possible to take it back."
             input type="text" name="confirm" required autocomplete="off" autocapitalize="off" data-typed; }
     }
 }
 
-fn mask(visitor: &Visitor, sheet: &Sheet) -> Markup {
+fn mask(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
     html! {
         details.card {
             summary data-key="r" { "Mask secrets and words" kbd { "r" } }
@@ -170,9 +170,9 @@ fn mask(visitor: &Visitor, sheet: &Sheet) -> Markup {
     }
 }
 
-fn part(visitor: &Visitor, sheet: &Sheet) -> Markup {
+fn part(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
     let changes = match &sheet.seen {
-        Some(Seen::Ran { rehearsal, .. }) if rehearsal.stands() => rehearsal.changes.list.as_slice(),
+        Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.stands() => rehearsal.changes.list.as_slice(),
         _ => &[],
     };
     if changes.len() < 2 {
@@ -188,7 +188,7 @@ fn part(visitor: &Visitor, sheet: &Sheet) -> Markup {
                     @for (place, change) in changes.iter().enumerate() {
                         label.check {
                             input type="checkbox" name="keep" value=(place);
-                            (change.what().verb()) " " code { (visible(&change.path, Care::Name)) }
+                            (change.what().verb()) " " code { (visible(&change.path, EscapeLevel::Name)) }
                         }
                     }
                 }
@@ -199,7 +199,7 @@ fn part(visitor: &Visitor, sheet: &Sheet) -> Markup {
     }
 }
 
-fn leave(sheet: &Sheet) -> Markup {
+fn leave(sheet: &QuestionView) -> Markup {
     let offers = match offers(sheet) {
         Ok(offers) => offers,
         Err(why) => return html! { p.hint { "No leave can be given for this: " (why) "." } },
@@ -243,7 +243,7 @@ fn choice(name: &str, label: &str, options: &[(u32, &str)], usual: u32) -> Marku
 /// A leave that somebody considers.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Considered {
+pub(super) struct ApprovalDraft {
     offer: u32,
     lasts: u32,
     uses: u32,
@@ -254,20 +254,20 @@ pub(super) struct Considered {
 /// The leave as a rule, and what it would have covered.
 pub(super) async fn consider(
     State(_app): State<App>,
-    visitor: Visitor,
-    Id(question): Id<QuestionId>,
-    Asked(chosen): Asked<Considered>,
-) -> Result<Html<String>, Wrong> {
-    visitor.may(&[Scope::Answer])?;
-    let sheet = answering::sheet(&visitor.caller, question).await?;
+    visitor: SignedInUser,
+    PathId(question): PathId<QuestionId>,
+    StrictQuery(chosen): StrictQuery<ApprovalDraft>,
+) -> Result<Html<String>, ErrorPage> {
+    visitor.may(&[AccessScope::Answer])?;
+    let sheet = submit_answer::sheet(&visitor.caller, question).await?;
     let some = |number: u32| (number > 0).then_some(number);
     let (lasts, uses, here) = (some(chosen.lasts), some(chosen.uses), chosen.place != "all");
-    let leave = answering::leave(&sheet, chosen.offer, lasts, uses, here)?;
+    let leave = submit_answer::leave(&sheet, chosen.offer, lasts, uses, here)?;
     let now = SystemClock.now();
     let tenancy = &visitor.caller.tenancy;
-    let past = past::covered(&*tenancy.book, tenancy.id(), &leave, now).await?;
+    let past = recorded_calls::covered(&*tenancy.book, tenancy.id(), &leave, now).await?;
     let body = html! {
-        article data-question=(question) data-dwell=(Gravity::of(&sheet).dwell().as_millis()) {
+        article data-question=(question) data-dwell=(RiskLevel::of(&sheet).dwell().as_millis()) {
             h1 { "This leave" }
             p.closed role="alert" hidden { "The question is no longer open. " a href="/" { "Back to the inbox" } }
             p { "It answers the question with yes, and lets pass in future, without asking, all that this rule covers:" }
@@ -280,7 +280,7 @@ pub(super) async fn consider(
                 ul.plain {
                     @for call in past.covered.iter().take(PAST_MAX) {
                         li {
-                            (utc(call.at)) " " a href={ "/book/" (call.call) } { (visible(&call.summary, Care::Text)) }
+                            (utc(call.at)) " " a href={ "/book/" (call.call) } { (visible(&call.summary, EscapeLevel::Text)) }
                             @if let Some(said) = call.said { " (" (said.words()) ")" }
                         }
                     }

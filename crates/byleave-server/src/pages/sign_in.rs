@@ -11,29 +11,29 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use url::form_urlencoded::byte_serialize;
 
-use super::door::{cookie_name, is_at_pages_host, under};
-use super::form::{Fields, Marked};
-use super::paper::bare;
-use super::visitor::Visitor;
-use super::wrong::Wrong;
-use crate::app::App;
-use crate::body::Asked;
-use crate::door::holder;
-use crate::principal::Kind;
+use super::auth::{cookie_name, is_at_pages_host, under};
+use super::error_page::ErrorPage;
+use super::form::{CsrfForm, FormFields};
+use super::html_document::bare;
+use super::signed_in_user::SignedInUser;
+use crate::auth::holder;
+use crate::browser_sessions::LASTS_MS;
+use crate::extract::StrictQuery;
+use crate::principal::PrincipalKind;
 use crate::problem::Problem;
-use crate::visits::LASTS_MS;
+use crate::state::App;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct SignInQuery {
     pub(super) next: Option<String>,
 }
 
 /// The page for signing in.
 pub(super) async fn ask(
     State(app): State<App>,
-    visitor: Option<Extension<Visitor>>,
-    Asked(wanted): Asked<Wanted>,
+    visitor: Option<Extension<SignedInUser>>,
+    StrictQuery(wanted): StrictQuery<SignInQuery>,
 ) -> Response {
     let next = inside(wanted.next.as_deref());
     match visitor {
@@ -46,8 +46,8 @@ pub(super) async fn ask(
 pub(super) async fn enter(
     State(app): State<App>,
     headers: HeaderMap,
-    fields: Fields,
-) -> Result<Response, Wrong> {
+    fields: FormFields,
+) -> Result<Response, ErrorPage> {
     let next = inside(fields.one("next"));
     let shown = fields.need("token")?.trim();
     let now = SystemClock.now();
@@ -57,7 +57,7 @@ pub(super) async fn enter(
         Ok((StatusCode::FORBIDDEN, Html(page)).into_response())
     };
     let Some(caller) = caller else { return refused("That is no token that counts.") };
-    if caller.principal.kind != Kind::Person {
+    if caller.principal.kind != PrincipalKind::Person {
         return refused("That is an agent's token. These pages are for people.");
     }
     Ok(begin(&app, &headers, Digest::of(shown.as_bytes()), &next)?)
@@ -85,7 +85,7 @@ fn lead(to: &str) -> Result<Response, Problem> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Arriving {
+pub(super) struct TicketQuery {
     ticket: String,
 }
 
@@ -93,8 +93,8 @@ pub(super) struct Arriving {
 pub(super) async fn arrive(
     State(app): State<App>,
     headers: HeaderMap,
-    Asked(arriving): Asked<Arriving>,
-) -> Result<Response, Wrong> {
+    StrictQuery(arriving): StrictQuery<TicketQuery>,
+) -> Result<Response, ErrorPage> {
     let ticket = app.visits().take_ticket(&arriving.ticket).filter(|_| is_at_pages_host(&app, &headers));
     match ticket {
         Some(ticket) => Ok(visit(&app, ticket.token, &ticket.next)?),
@@ -110,7 +110,7 @@ fn visit(app: &App, holds: Digest, next: &str) -> Result<Response, Problem> {
 }
 
 /// Somebody signs out.
-pub(super) async fn leave(State(app): State<App>, form: Marked) -> Result<Response, Wrong> {
+pub(super) async fn leave(State(app): State<App>, form: CsrfForm) -> Result<Response, ErrorPage> {
     app.visits().end(&form.visitor.secret);
     Ok((cookie(&app, &cookie_name(&app), "", 0)?, Redirect::to("/sign-in")).into_response())
 }

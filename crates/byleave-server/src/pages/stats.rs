@@ -3,19 +3,19 @@
 use axum::extract::State;
 use axum::response::Html;
 use byleave::clock::{Clock as _, SystemClock};
-use byleave::core::escape::{Care, visible};
-use byleave::core::moment::{civil, span};
-use byleave::stats::{self, Stats, Wanted};
+use byleave::core::escape::{EscapeLevel, visible};
+use byleave::core::time_format::{civil, span};
+use byleave::stats::{self, Stats, StatsFilter};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::frame::page;
-use super::visitor::Visitor;
-use super::wrong::Wrong;
-use crate::app::App;
-use crate::body::Asked;
-use crate::principal::Scope;
+use super::error_page::ErrorPage;
+use super::layout::page;
+use super::signed_in_user::SignedInUser;
+use crate::extract::StrictQuery;
+use crate::principal::AccessScope;
 use crate::problem::Problem;
+use crate::state::App;
 
 const DAY: u64 = 24 * 3_600 * 1_000;
 const SPANS: [(u64, &str); 4] = [(1, "a day"), (7, "7 days"), (30, "30 days"), (90, "90 days")];
@@ -24,21 +24,21 @@ const BARS_MAX: usize = 15;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Since {
+pub(super) struct StatsPageQuery {
     days: Option<u64>,
 }
 
 /// The numbers of some days.
 pub(super) async fn show(
     State(_app): State<App>,
-    visitor: Visitor,
-    Asked(since): Asked<Since>,
-) -> Result<Html<String>, Wrong> {
-    visitor.may(&[Scope::Read])?;
+    visitor: SignedInUser,
+    StrictQuery(since): StrictQuery<StatsPageQuery>,
+) -> Result<Html<String>, ErrorPage> {
+    visitor.may(&[AccessScope::Read])?;
     let days = since.days.filter(|days| SPANS.iter().any(|(known, _)| known == days)).unwrap_or(USUAL);
     let tenancy = &visitor.caller.tenancy;
     let now = SystemClock.now();
-    let wanted = Wanted {
+    let wanted = StatsFilter {
         tenant: Some(tenancy.id().clone()),
         session: None,
         agent: None,
@@ -122,7 +122,7 @@ fn bars(title: &str, rows: impl Iterator<Item = (String, u64, String)>) -> Marku
         table.bars {
             tbody { @for (name, number, more) in &rows {
                 tr {
-                    th scope="row" { (visible(name, Care::Name)) }
+                    th scope="row" { (visible(name, EscapeLevel::Name)) }
                     td.bar { svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true" {
                         rect.calls x="0" y="0" height="10" width=(number.saturating_mul(100).div_ceil(most)) {}
                     } }

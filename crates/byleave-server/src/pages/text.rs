@@ -1,11 +1,11 @@
 //! Texts as several pages write them.
 
-use byleave::core::escape::{Care, visible};
-use byleave::core::moment::span;
+use byleave::core::escape::{EscapeLevel, visible};
+use byleave::core::time_format::span;
 
 /// Several lines, each with everything in it visible.
 pub(super) fn visible_lines(text: &str) -> String {
-    text.lines().map(|line| visible(line, Care::Text)).collect::<Vec<_>>().join("\n")
+    text.lines().map(|line| visible(line, EscapeLevel::Text)).collect::<Vec<_>>().join("\n")
 }
 
 /// How long ago.

@@ -9,19 +9,21 @@ use byleave::core::call::{Call, Mode};
 use byleave::core::digest::Digest;
 use byleave::core::id::CallId;
 use byleave::core::refusal::{Code, Refusal};
-use byleave::result::{CallResult, Standing};
+use byleave::result::{CallResult, CallStatus};
 use byleave::review::Opinion;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::app::App;
-use crate::body::{Asked, Given, Id, Said};
+use crate::api_types::{
+    CallBody, CallStateName as Far, CallStatusBody, ModeName, WAIT_S_MAX, WaitQuery, bounded,
+};
 use crate::caller::Caller;
-use crate::own_tools::{is_own, may_use};
-use crate::principal::Scope;
-use crate::problem::{Problem, Trouble};
-use crate::tenancy::{Stood, Unstarted};
-use crate::wire::{CallBody, CallStanding, ModeWord, State as Far, WAIT_S_MAX, Wait, bounded};
+use crate::client_tools::{is_own, may_use};
+use crate::extract::{JsonResponse, PathId, StrictJson, StrictQuery};
+use crate::principal::AccessScope;
+use crate::problem::{Problem, ProblemKind};
+use crate::state::App;
+use crate::tenant::{ClientCallStatus, StartError};
 
 const KEY: &str = "idempotency-key";
 const KEY_CHARS_MAX: usize = 128;
@@ -33,15 +35,15 @@ const KEY_CHARS_MAX: usize = 128;
 #[utoipa::path(
     post, path = "/v1/calls", tag = "calls",
     params(
-        Wait,
+        WaitQuery,
         ("Idempotency-Key" = String, Header, description = "Chosen by the client: the same key is the same call",
             min_length = 1, max_length = 128, pattern = "^[!-~]+$"),
     ),
     request_body = CallBody,
     responses(
-        (status = 200, body = CallStanding, description = "It is settled",
+        (status = 200, body = CallStatusBody, description = "It is settled",
             headers(("Location" = String, description = "Where the call is"))),
-        (status = 202, body = CallStanding, description = "It waits, or is worked on",
+        (status = 202, body = CallStatusBody, description = "It waits, or is worked on",
             headers(("Location" = String, description = "Where the call is"))),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "The key was used for another call"),
         (status = 410, body = Problem, content_type = "application/problem+json", description = "The call was forgotten"),
@@ -54,11 +56,11 @@ const KEY_CHARS_MAX: usize = 128;
 pub(super) async fn submit(
     State(app): State<App>,
     caller: Caller,
-    Asked(wait): Asked<Wait>,
+    StrictQuery(wait): StrictQuery<WaitQuery>,
     headers: HeaderMap,
-    Given(mut body): Given<CallBody>,
+    StrictJson(mut body): StrictJson<CallBody>,
 ) -> Result<Response, Problem> {
-    caller.may(&[Scope::Submit])?;
+    caller.may(&[AccessScope::Submit])?;
     let until = until(&wait)?;
     let review = reviewed(&caller, &mut body)?;
     let call = call(&caller, &key(&headers)?, body)?;
@@ -67,7 +69,7 @@ pub(super) async fn submit(
     }
     // Before anything is written: what nobody can take up soon is for its client to keep.
     if !caller.tenancy.has_room(&call).await? {
-        return Err(unstarted(Unstarted::Busy));
+        return Err(unstarted(StartError::Busy));
     }
     // Who does not wait is told only that the call was taken in. That comes first, so that nothing has to be walked again.
     if wait.wait == 0 {
@@ -75,7 +77,7 @@ pub(super) async fn submit(
     }
     caller.tenancy.submit(call.clone(), review).map_err(unstarted)?;
     let stood = caller.tenancy.stands(call.id, until).await.map_err(unstarted)?;
-    if wait.wait > 0 && matches!(stood, Stood::Running) {
+    if wait.wait > 0 && matches!(stood, ClientCallStatus::Running) {
         take_in(&caller, &call).await?;
     }
     said(call.id, &stood)
@@ -92,11 +94,11 @@ async fn take_in(caller: &Caller, call: &Call) -> Result<(), Problem> {
 /// See how far a call has come
 #[utoipa::path(
     get, path = "/v1/calls/{call}", tag = "calls",
-    params(("call" = uuid::Uuid, Path, description = "The call"), Wait),
+    params(("call" = uuid::Uuid, Path, description = "The call"), WaitQuery),
     responses(
-        (status = 200, body = CallStanding, description = "It is settled",
+        (status = 200, body = CallStatusBody, description = "It is settled",
             headers(("Location" = String, description = "Where the call is"))),
-        (status = 202, body = CallStanding, description = "It waits, or is worked on",
+        (status = 202, body = CallStatusBody, description = "It waits, or is worked on",
             headers(("Location" = String, description = "Where the call is"))),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such call"),
         (status = 410, body = Problem, content_type = "application/problem+json", description = "The call was forgotten"),
@@ -105,10 +107,10 @@ async fn take_in(caller: &Caller, call: &Call) -> Result<(), Problem> {
 pub(super) async fn look(
     State(_app): State<App>,
     caller: Caller,
-    Id(call): Id<CallId>,
-    Asked(wait): Asked<Wait>,
+    PathId(call): PathId<CallId>,
+    StrictQuery(wait): StrictQuery<WaitQuery>,
 ) -> Result<Response, Problem> {
-    caller.may(&[Scope::Submit, Scope::Read])?;
+    caller.may(&[AccessScope::Submit, AccessScope::Read])?;
     let until = until(&wait)?;
     seen(&caller, call).await?;
     said(call, &caller.tenancy.stands(call, until).await.map_err(unstarted)?)
@@ -119,11 +121,11 @@ pub(super) async fn look(
 /// What runs is stopped, what waits is refused, what is settled stays as it is.
 #[utoipa::path(
     post, path = "/v1/calls/{call}/cancel", tag = "calls",
-    params(("call" = uuid::Uuid, Path, description = "The call"), Wait),
+    params(("call" = uuid::Uuid, Path, description = "The call"), WaitQuery),
     responses(
-        (status = 200, body = CallStanding, description = "It is settled",
+        (status = 200, body = CallStatusBody, description = "It is settled",
             headers(("Location" = String, description = "Where the call is"))),
-        (status = 202, body = CallStanding, description = "It is being stopped",
+        (status = 202, body = CallStatusBody, description = "It is being stopped",
             headers(("Location" = String, description = "Where the call is"))),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such call"),
         (status = 410, body = Problem, content_type = "application/problem+json", description = "The call was forgotten"),
@@ -132,13 +134,13 @@ pub(super) async fn look(
 pub(super) async fn cancel(
     State(_app): State<App>,
     caller: Caller,
-    Id(call): Id<CallId>,
-    Asked(wait): Asked<Wait>,
+    PathId(call): PathId<CallId>,
+    StrictQuery(wait): StrictQuery<WaitQuery>,
 ) -> Result<Response, Problem> {
-    caller.may(&[Scope::Submit, Scope::Administer])?;
+    caller.may(&[AccessScope::Submit, AccessScope::Administer])?;
     let until = until(&wait)?;
     let whose = whose(&caller, call).await?;
-    if whose != Whose::Own && !caller.has(Scope::Administer) {
+    if whose != CallOwnership::Own && !caller.has(AccessScope::Administer) {
         return Err(Problem::not_found("call"));
     }
     caller.tenancy.gate.cancel(call, caller.name()).await?;
@@ -147,14 +149,14 @@ pub(super) async fn cancel(
 
 /// Whose a call is that came in here.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum CallOwnership {
     Own,
     Others,
 }
 
 /// Whose a call is. One that did not come in here is not there.
-async fn whose(caller: &Caller, call: CallId) -> Result<Whose, Problem> {
-    let whose = |own: bool| if own { Whose::Own } else { Whose::Others };
+async fn whose(caller: &Caller, call: CallId) -> Result<CallOwnership, Problem> {
+    let whose = |own: bool| if own { CallOwnership::Own } else { CallOwnership::Others };
     // First, because it is in the book by the time that nobody drives it any more.
     if let Some(agent) = caller.tenancy.made_by(call) {
         return Ok(whose(agent.as_str() == caller.name()));
@@ -167,18 +169,18 @@ async fn whose(caller: &Caller, call: CallId) -> Result<Whose, Problem> {
 
 /// Refuses a call that is not the caller's own, as if it were not there.
 pub(super) async fn owned(caller: &Caller, call: CallId) -> Result<(), Problem> {
-    if whose(caller, call).await? == Whose::Own { Ok(()) } else { Err(Problem::not_found("call")) }
+    if whose(caller, call).await? == CallOwnership::Own { Ok(()) } else { Err(Problem::not_found("call")) }
 }
 
 /// Refuses a call that the caller may not see, in the very words in which one that there is not is refused.
 pub(super) async fn seen(caller: &Caller, call: CallId) -> Result<(), Problem> {
-    let is_own = whose(caller, call).await? == Whose::Own;
-    if is_own || caller.has(Scope::Read) { Ok(()) } else { Err(Problem::not_found("call")) }
+    let is_own = whose(caller, call).await? == CallOwnership::Own;
+    if is_own || caller.has(AccessScope::Read) { Ok(()) } else { Err(Problem::not_found("call")) }
 }
 
-pub(super) fn until(wait: &Wait) -> Result<Instant, Problem> {
+pub(super) fn until(wait: &WaitQuery) -> Result<Instant, Problem> {
     if wait.wait > WAIT_S_MAX {
-        return Err(Problem::new(Trouble::Malformed, format!("`wait` is at most {WAIT_S_MAX} seconds")));
+        return Err(Problem::new(ProblemKind::Malformed, format!("`wait` is at most {WAIT_S_MAX} seconds")));
     }
     Ok(Instant::now() + Duration::from_secs(wait.wait.into()))
 }
@@ -187,7 +189,7 @@ fn key(headers: &HeaderMap) -> Result<String, Problem> {
     let wrong = || {
         let what =
             "the header `Idempotency-Key` must be there once, with 1 to 128 visible characters of ASCII";
-        Problem::new(Trouble::Malformed, what)
+        Problem::new(ProblemKind::Malformed, what)
     };
     let mut keys = headers.get_all(KEY).iter();
     let (Some(key), None) = (keys.next(), keys.next()) else { return Err(wrong()) };
@@ -214,7 +216,7 @@ fn call(caller: &Caller, key: &str, body: CallBody) -> Result<Call, Problem> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if !(1..=48).contains(&body.session.len()) || !body.session.chars().all(plain) {
         let what = "`session` has 1 to 48 letters, digits, `.`, `_` and `-`";
-        return Err(Problem::new(Trouble::Unusable, what));
+        return Err(Problem::new(ProblemKind::Unusable, what));
     }
     Ok(Call {
         id: id_of(caller, key),
@@ -235,7 +237,7 @@ fn reviewed(caller: &Caller, body: &mut CallBody) -> Result<Option<Opinion<Value
     usable(caller, &body.tool)?;
     let Some(review) = body.review.take() else { return Ok(None) };
     if !is_own(&body.tool) {
-        return Err(Problem::new(Trouble::Forbidden, "`review` is for calls of one's own tools"));
+        return Err(Problem::new(ProblemKind::Forbidden, "`review` is for calls of one's own tools"));
     }
     Ok(Some(review.into()))
 }
@@ -246,26 +248,26 @@ pub(super) fn usable(caller: &Caller, tool: &str) -> Result<(), Problem> {
 }
 
 /// The mode that was asked for, if it asks no less than the server's.
-pub(super) fn mode(caller: &Caller, wanted: Option<ModeWord>) -> Result<Mode, Problem> {
+pub(super) fn mode(caller: &Caller, wanted: Option<ModeName>) -> Result<Mode, Problem> {
     let most = caller.tenancy.mode;
     let Some(wanted) = wanted.map(Mode::from) else { return Ok(most) };
     if most.is_as_loose_as(wanted) {
         return Ok(wanted);
     }
     let what = format!("the mode `{}` asks less than this server's, `{}`", wanted.word(), most.word());
-    Err(Problem::new(Trouble::Forbidden, what))
+    Err(Problem::new(ProblemKind::Forbidden, what))
 }
 
-pub(super) fn unstarted(unstarted: Unstarted) -> Problem {
+pub(super) fn unstarted(unstarted: StartError) -> Problem {
     match unstarted {
-        Unstarted::Busy => Problem::too_many("too many calls of this tenant run; try again", 1),
-        Unstarted::Other => {
+        StartError::Busy => Problem::too_many("too many calls of this tenant run; try again", 1),
+        StartError::Other => {
             let why = "the key was used for another call";
             Problem::refused(StatusCode::CONFLICT, &Refusal::new(Code::CallReused, why))
         }
-        Unstarted::Fault(fault) => fault.into(),
-        Unstarted::Missing => Problem::not_found("call"),
-        Unstarted::Broke => Problem::fault("the call was left in the middle", &"its task ended"),
+        StartError::Fault(fault) => fault.into(),
+        StartError::Missing => Problem::not_found("call"),
+        StartError::Broke => Problem::fault("the call was left in the middle", &"its task ended"),
     }
 }
 
@@ -281,20 +283,20 @@ fn never_a_call(result: &CallResult) -> Option<Problem> {
 }
 
 /// How a call stands, as a response. What never became a call is a problem.
-pub(super) fn said(call: CallId, stood: &Stood) -> Result<Response, Problem> {
-    if let Stood::At(standing) = stood
-        && let Standing::Settled(result) = &**standing
+pub(super) fn said(call: CallId, stood: &ClientCallStatus) -> Result<Response, Problem> {
+    if let ClientCallStatus::At(standing) = stood
+        && let CallStatus::Settled(result) = &**standing
         && let Some(problem) = never_a_call(result)
     {
         return Err(problem);
     }
-    Ok(placed(call, CallStanding::of(call.uuid(), stood)))
+    Ok(placed(call, CallStatusBody::of(call.uuid(), stood)))
 }
 
 /// A standing as a response, with where the call is.
-pub(super) fn placed(call: CallId, standing: CallStanding) -> Response {
+pub(super) fn placed(call: CallId, standing: CallStatusBody) -> Response {
     let status = if standing.state == Far::Settled { StatusCode::OK } else { StatusCode::ACCEPTED };
-    let mut response = (status, Said(standing)).into_response();
+    let mut response = (status, JsonResponse(standing)).into_response();
     if let Ok(place) = HeaderValue::try_from(format!("/v1/calls/{call}")) {
         response.headers_mut().insert(header::LOCATION, place);
     }

@@ -9,10 +9,10 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
-use byleave::book::Kept;
-use byleave::core::entry::Fact;
+use byleave::audit_log::StoredCall;
+use byleave::core::entry::RecordEvent;
 use byleave::core::id::CallId;
-use byleave::core::question::{Answer, Answered, QuestionKind};
+use byleave::core::question::{Answer, QuestionKind, RecordedAnswer};
 use byleave::core::record::Record;
 use futures::stream::{self, Stream};
 use serde_json::{Value, json};
@@ -21,15 +21,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::calls::seen;
-use crate::app::App;
-use crate::body::{Asked, Id};
+use crate::api_types::{AfterQuery, CallEvent, LastEventHeader};
+use crate::call_watchers::{CallEventLog, CallWatcher, SerializedEvent};
 use crate::caller::Caller;
-use crate::looks::{Look, Said, Told};
-use crate::principal::Scope;
-use crate::problem::{Problem, Trouble};
-use crate::seats::Seat;
-use crate::tenancy::Tenancy;
-use crate::wire::{After, CallEvent, LastEvent};
+use crate::extract::{PathId, StrictQuery};
+use crate::principal::AccessScope;
+use crate::problem::{Problem, ProblemKind};
+use crate::state::App;
+use crate::stream_limit::StreamPermit;
+use crate::tenant::Tenant;
 
 /// How often a stream shows that it is alive.
 const BEAT: Duration = Duration::from_secs(15);
@@ -43,8 +43,8 @@ const BEAT: Duration = Duration::from_secs(15);
     get, path = "/v1/calls/{call}/events", tag = "calls",
     params(
         ("call" = uuid::Uuid, Path, description = "The call"),
-        After,
-        LastEvent,
+        AfterQuery,
+        LastEventHeader,
     ),
     responses(
         (status = 200, body = CallEvent, content_type = "text/event-stream", description = "The events"),
@@ -55,17 +55,17 @@ const BEAT: Duration = Duration::from_secs(15);
 pub(super) async fn events(
     State(app): State<App>,
     caller: Caller,
-    Id(call): Id<CallId>,
-    Asked(after): Asked<After>,
+    PathId(call): PathId<CallId>,
+    StrictQuery(after): StrictQuery<AfterQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    caller.may(&[Scope::Submit, Scope::Read])?;
+    caller.may(&[AccessScope::Submit, AccessScope::Read])?;
     let last = last_seen(&headers)?.or(after.after);
     seen(&caller, call).await?;
     let many = || Problem::too_many("too many streams are open", 5);
     let seat = caller.tenancy.seats.take(caller.name()).ok_or_else(many)?;
     let shared = caller.tenancy.looks.of(call);
-    let mut following = Following {
+    let mut following = CallEventStream {
         tenancy: Arc::clone(&caller.tenancy),
         call,
         next: last.map_or(0, |last| last.saturating_add(1)),
@@ -85,7 +85,7 @@ pub(super) async fn events(
 }
 
 fn last_seen(headers: &HeaderMap) -> Result<Option<u32>, Problem> {
-    let wrong = || Problem::new(Trouble::Malformed, "`Last-Event-ID` is the number of an entry");
+    let wrong = || Problem::new(ProblemKind::Malformed, "`Last-Event-ID` is the number of an entry");
     let mut given = headers.get_all("last-event-id").iter();
     match (given.next(), given.next()) {
         (None, _) => Ok(None),
@@ -98,8 +98,8 @@ fn last_seen(headers: &HeaderMap) -> Result<Option<u32>, Problem> {
 }
 
 /// A stream being followed.
-struct Following {
-    tenancy: Arc<Tenancy>,
+struct CallEventStream {
+    tenancy: Arc<Tenant>,
     call: CallId,
     /// The entry that comes next.
     next: u32,
@@ -108,13 +108,13 @@ struct Following {
     over: bool,
     grown: watch::Receiver<()>,
     /// The same for all who follow this call.
-    shared: Arc<Look>,
+    shared: Arc<CallWatcher>,
     until: Instant,
     end: CancellationToken,
-    _seat: Seat,
+    _seat: StreamPermit,
 }
 
-fn follow(following: Following) -> impl Stream<Item = Result<Event, Infallible>> {
+fn follow(following: CallEventStream) -> impl Stream<Item = Result<Event, Infallible>> {
     stream::unfold(following, |mut following| async move {
         loop {
             if let Some(event) = following.ready.pop_front() {
@@ -131,7 +131,7 @@ fn follow(following: Following) -> impl Stream<Item = Result<Event, Infallible>>
     })
 }
 
-impl Following {
+impl CallEventStream {
     /// Waits until the record may have grown; not where the time is up.
     async fn wait(&mut self) -> bool {
         tokio::select! {
@@ -160,31 +160,31 @@ impl Following {
 }
 
 /// What there is to say of every entry on the record.
-async fn told(tenancy: &Tenancy, call: CallId) -> Result<Told, Problem> {
+async fn told(tenancy: &Tenant, call: CallId) -> Result<CallEventLog, Problem> {
     let Some(kept) = tenancy.book.record(call).await? else {
         // It may not be in the book yet.
-        return Ok(Told { entries: Vec::new(), over: !tenancy.is_driven(call) });
+        return Ok(CallEventLog { entries: Vec::new(), over: !tenancy.is_driven(call) });
     };
     let mut entries = Vec::with_capacity(kept.lines.len());
     for line in &kept.lines {
         let entry: Value = serde_json::from_str(line.body()).unwrap_or_default();
         let data = json!({ "call": call, "seq": line.seq(), "link": line.link(), "entry": entry });
-        let said = Said { id: Some(line.seq()), event: "entry", data: data.to_string() };
+        let said = SerializedEvent { id: Some(line.seq()), event: "entry", data: data.to_string() };
         entries.push(approval(tenancy, &kept, line.seq()).await.into_iter().chain([said]).collect());
     }
-    Ok(Told { entries, over: kept.record.settled().is_some() })
+    Ok(CallEventLog { entries, over: kept.record.settled().is_some() })
 }
 
 /// The approval that an entry is, given or refused (R6).
-async fn approval(tenancy: &Tenancy, kept: &Kept, seq: u32) -> Option<Said> {
+async fn approval(tenancy: &Tenant, kept: &StoredCall, seq: u32) -> Option<SerializedEvent> {
     let record = &kept.record;
     let place = usize::try_from(seq).ok()?;
     let (question, approved) = match &record.entries().get(place)?.fact {
-        Fact::Answered(answered) => {
+        RecordEvent::Answered(answered) => {
             let said = &answered.answer;
             (answered.question, !matches!(said, Answer::No { .. } | Answer::Abort))
         }
-        Fact::Expired { question } | Fact::Unasked { question, .. } => (*question, false),
+        RecordEvent::Expired { question } | RecordEvent::Unasked { question, .. } => (*question, false),
         _ => return None,
     };
     if record.question(question)?.kind == QuestionKind::Release {
@@ -193,15 +193,15 @@ async fn approval(tenancy: &Tenancy, kept: &Kept, seq: u32) -> Option<Said> {
     let tool = record.resolved()?.as_ref().ok()?.tool.clone();
     let parameters = parameters(tenancy, record, place).await;
     let data = json!({ "call": record.call(), "tool": tool, "parameters": parameters, "approved": approved });
-    Some(Said { id: None, event: "tool_approval", data: data.to_string() })
+    Some(SerializedEvent { id: None, event: "tool_approval", data: data.to_string() })
 }
 
 /// The arguments that were asked about; null once they are forgotten.
-async fn parameters(tenancy: &Tenancy, record: &Record, place: usize) -> Value {
+async fn parameters(tenancy: &Tenant, record: &Record, place: usize) -> Value {
     let mut drafts = record.entries().iter().take(place).filter_map(|entry| match &entry.fact {
-        Fact::Received(heading) => Some(heading.arguments),
-        Fact::Reviewed(Ok(review)) => review.change,
-        Fact::Answered(Answered { answer: Answer::Edit { content, .. }, .. }) => Some(*content),
+        RecordEvent::Received(heading) => Some(heading.arguments),
+        RecordEvent::Reviewed(Ok(review)) => review.change,
+        RecordEvent::Answered(RecordedAnswer { answer: Answer::Edit { content, .. }, .. }) => Some(*content),
         _ => None,
     });
     let Some(held) = drafts.next_back() else { return Value::Null };

@@ -6,21 +6,21 @@ use axum::extract::State;
 use byleave::clock::fresh_id;
 use byleave::core::call::Call;
 use byleave::core::id::CallId;
-use byleave::forms;
-use byleave::tool::Site;
+use byleave::provider_formats;
+use byleave::tool::ToolContext;
 
 use super::calls::{mode, usable};
-use crate::app::App;
-use crate::body::{Asked, Given, Said};
-use crate::caller::Caller;
-use crate::own_tools::may_use;
-use crate::principal::Scope;
-use crate::problem::{Problem, Trouble};
-use crate::replay;
-use crate::wire::{
-    ExplainBody, Explained, POLICY_CHARS_MAX, REPLAY_MAX, Refused, ReplayBody, Replayed, ToolEntry, ToolList,
-    ToolQuery, bounded,
+use crate::api_types::{
+    ExplainBody, ExplanationBody, POLICY_CHARS_MAX, REPLAY_MAX, RefusalBody, ReplayBody, ReplayReport,
+    ToolEntry, ToolList, ToolQuery, bounded,
 };
+use crate::caller::Caller;
+use crate::client_tools::may_use;
+use crate::extract::{JsonResponse, StrictJson, StrictQuery};
+use crate::principal::AccessScope;
+use crate::problem::{Problem, ProblemKind};
+use crate::replay;
+use crate::state::App;
 
 /// List the tools
 #[utoipa::path(
@@ -31,10 +31,10 @@ use crate::wire::{
 pub(super) async fn tools(
     State(_app): State<App>,
     caller: Caller,
-    Asked(query): Asked<ToolQuery>,
-) -> Result<Said<ToolList>, Problem> {
-    caller.may(&[Scope::Submit, Scope::Read])?;
-    let site = Site {
+    StrictQuery(query): StrictQuery<ToolQuery>,
+) -> Result<JsonResponse<ToolList>, Problem> {
+    caller.may(&[AccessScope::Submit, AccessScope::Read])?;
+    let site = ToolContext {
         tenant: caller.tenancy.id().clone(),
         session: caller.session("main")?,
         agent: caller.agent()?,
@@ -42,7 +42,7 @@ pub(super) async fn tools(
     };
     let entries = caller.tenancy.gate.catalog().list();
     let tools = entries.iter().filter(|entry| may_use(caller.name(), entry.name())).map(|entry| {
-        let (schema, unfit) = match forms::schema(query.form.into(), entry, &site) {
+        let (schema, unfit) = match provider_formats::schema(query.form.into(), entry, &site) {
             Ok(schema) => (Some(schema), None),
             Err(why) => (None, Some(why.to_string())),
         };
@@ -55,7 +55,7 @@ pub(super) async fn tools(
             destructive: manifest.destructive,
         }
     });
-    Ok(Said(ToolList { tools: tools.collect() }))
+    Ok(JsonResponse(ToolList { tools: tools.collect() }))
 }
 
 /// Say what a call would do, and what the policy says of it
@@ -65,7 +65,7 @@ pub(super) async fn tools(
     post, path = "/v1/policy/explain", tag = "policy",
     request_body = ExplainBody,
     responses(
-        (status = 200, body = Explained, description = "What it would do, and the ruling"),
+        (status = 200, body = ExplanationBody, description = "What it would do, and the ruling"),
         (status = 408, body = Problem, content_type = "application/problem+json", description = "The body took too long"),
         (status = 413, body = Problem, content_type = "application/problem+json", description = "The body is too large"),
         (status = 415, body = Problem, content_type = "application/problem+json", description = "The body is not JSON"),
@@ -75,9 +75,9 @@ pub(super) async fn tools(
 pub(super) async fn explain(
     State(_app): State<App>,
     caller: Caller,
-    Given(body): Given<ExplainBody>,
-) -> Result<Said<Explained>, Problem> {
-    caller.may(&[Scope::Submit, Scope::Read])?;
+    StrictJson(body): StrictJson<ExplainBody>,
+) -> Result<JsonResponse<ExplanationBody>, Problem> {
+    caller.may(&[AccessScope::Submit, AccessScope::Read])?;
     bounded("tool", &body.tool, 1, 128)?;
     usable(&caller, &body.tool)?;
     let call = Call {
@@ -92,12 +92,12 @@ pub(super) async fn explain(
         mode: mode(&caller, body.mode)?,
         dry_run: true,
     };
-    Ok(Said(match caller.tenancy.gate.explain(call).await {
-        Ok(found) => Explained::from(&found),
-        Err(refusal) => Explained {
+    Ok(JsonResponse(match caller.tenancy.gate.explain(call).await {
+        Ok(found) => ExplanationBody::from(&found),
+        Err(refusal) => ExplanationBody {
             tool: body.tool,
             verdict: None,
-            refusal: Some(Refused::from(&refusal)),
+            refusal: Some(RefusalBody::from(&refusal)),
             effects: Vec::new(),
             reasons: Vec::new(),
             policy: None,
@@ -113,7 +113,7 @@ pub(super) async fn explain(
     post, path = "/v1/policy/replay", tag = "policy",
     request_body = ReplayBody,
     responses(
-        (status = 200, body = Replayed, description = "What would change"),
+        (status = 200, body = ReplayReport, description = "What would change"),
         (status = 408, body = Problem, content_type = "application/problem+json", description = "The body took too long"),
         (status = 413, body = Problem, content_type = "application/problem+json", description = "The body is too large"),
         (status = 415, body = Problem, content_type = "application/problem+json", description = "The body is not JSON"),
@@ -123,15 +123,15 @@ pub(super) async fn explain(
 pub(super) async fn replay(
     State(_app): State<App>,
     caller: Caller,
-    Given(body): Given<ReplayBody>,
-) -> Result<Said<Replayed>, Problem> {
-    caller.may(&[Scope::Administer])?;
+    StrictJson(body): StrictJson<ReplayBody>,
+) -> Result<JsonResponse<ReplayReport>, Problem> {
+    caller.may(&[AccessScope::Administer])?;
     if !(1..=REPLAY_MAX).contains(&body.limit) {
         let what = format!("`limit` is 1 to {REPLAY_MAX}");
-        return Err(Problem::new(Trouble::Unusable, what));
+        return Err(Problem::new(ProblemKind::Unusable, what));
     }
     bounded("policy", &body.policy, 0, POLICY_CHARS_MAX)?;
     let limit = usize::try_from(body.limit).unwrap_or(usize::MAX);
     let (replay, more) = replay::replay(Arc::clone(&caller.tenancy), body.policy, limit).await?;
-    Ok(Said(Replayed::of(&replay, more)))
+    Ok(JsonResponse(ReplayReport::of(&replay, more)))
 }

@@ -7,16 +7,16 @@ use byleave::core::digest::Digest;
 use byleave::core::id::QuestionId;
 use tokio::time::Instant;
 
-use super::book::page;
+use super::audit_log::page;
 use super::calls::{said, unstarted};
-use crate::answering::{self, Answered};
-use crate::app::App;
-use crate::body::{Asked, Given, Id, Said};
+use crate::api_types::{AnswerBody, CallStatusBody, OpenQuestion, PageQuery, QuestionList, QuestionViewBody};
 use crate::caller::Caller;
-use crate::principal::Scope;
-use crate::problem::{Problem, Trouble};
-use crate::tenancy::Stood;
-use crate::wire::{AnswerBody, CallStanding, OpenQuestion, PageQuery, QuestionList, QuestionSheet};
+use crate::extract::{JsonResponse, PathId, StrictJson, StrictQuery};
+use crate::principal::AccessScope;
+use crate::problem::{Problem, ProblemKind};
+use crate::state::App;
+use crate::submit_answer::{self, AcceptedAnswer};
+use crate::tenant::ClientCallStatus;
 
 /// List open questions
 #[utoipa::path(
@@ -27,12 +27,12 @@ use crate::wire::{AnswerBody, CallStanding, OpenQuestion, PageQuery, QuestionLis
 pub(super) async fn list(
     State(_app): State<App>,
     caller: Caller,
-    Asked(query): Asked<PageQuery>,
-) -> Result<Said<QuestionList>, Problem> {
-    caller.may(&[Scope::Answer, Scope::Read])?;
+    StrictQuery(query): StrictQuery<PageQuery>,
+) -> Result<JsonResponse<QuestionList>, Problem> {
+    caller.may(&[AccessScope::Answer, AccessScope::Read])?;
     let page = page(query.limit, query.after)?;
     let items = caller.tenancy.book.questions(caller.tenancy.open_questions(), page).await?;
-    Ok(Said(QuestionList { questions: items.iter().map(OpenQuestion::from).collect() }))
+    Ok(JsonResponse(QuestionList { questions: items.iter().map(OpenQuestion::from).collect() }))
 }
 
 /// See a question in full
@@ -42,7 +42,7 @@ pub(super) async fn list(
     get, path = "/v1/questions/{question}", tag = "questions",
     params(("question" = uuid::Uuid, Path, description = "The question")),
     responses(
-        (status = 200, body = QuestionSheet, description = "The question"),
+        (status = 200, body = QuestionViewBody, description = "The question"),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such question"),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "It can no longer be answered"),
         (status = 422, body = Problem, content_type = "application/problem+json", description = "It cannot be shown"),
@@ -51,11 +51,11 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(_app): State<App>,
     caller: Caller,
-    Id(question): Id<QuestionId>,
-) -> Result<Said<QuestionSheet>, Problem> {
-    caller.may(&[Scope::Answer])?;
-    let sheet = answering::sheet(&caller, question).await?;
-    Ok(Said(QuestionSheet::from(&sheet)))
+    PathId(question): PathId<QuestionId>,
+) -> Result<JsonResponse<QuestionViewBody>, Problem> {
+    caller.may(&[AccessScope::Answer])?;
+    let sheet = submit_answer::sheet(&caller, question).await?;
+    Ok(JsonResponse(QuestionViewBody::from(&sheet)))
 }
 
 /// Answer a question
@@ -67,9 +67,9 @@ pub(super) async fn show(
     params(("question" = uuid::Uuid, Path, description = "The question")),
     request_body = AnswerBody,
     responses(
-        (status = 200, body = CallStanding, description = "It was answered, and its call is settled",
+        (status = 200, body = CallStatusBody, description = "It was answered, and its call is settled",
             headers(("Location" = String, description = "Where the call is"))),
-        (status = 202, body = CallStanding, description = "It was answered, and its call goes on",
+        (status = 202, body = CallStatusBody, description = "It was answered, and its call goes on",
             headers(("Location" = String, description = "Where the call is"))),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such question"),
         (status = 408, body = Problem, content_type = "application/problem+json", description = "The body took too long"),
@@ -83,18 +83,19 @@ pub(super) async fn show(
 pub(super) async fn answer(
     State(_app): State<App>,
     caller: Caller,
-    Id(question): Id<QuestionId>,
-    Given(body): Given<AnswerBody>,
+    PathId(question): PathId<QuestionId>,
+    StrictJson(body): StrictJson<AnswerBody>,
 ) -> Result<Response, Problem> {
     let digest = digest(&body.digest)?;
-    let Answered { call, driven_here } = answering::give(&caller, question, digest, body.answer).await?;
+    let AcceptedAnswer { call, driven_here } =
+        submit_answer::give(&caller, question, digest, body.answer).await?;
     if driven_here {
         return said(call, &caller.tenancy.stands(call, Instant::now()).await.map_err(unstarted)?);
     }
-    said(call, &Stood::Running)
+    said(call, &ClientCallStatus::Running)
 }
 
 fn digest(text: &str) -> Result<Digest, Problem> {
-    let wrong = |_| Problem::new(Trouble::Unusable, "`digest` has 64 small hexadecimal digits");
+    let wrong = |_| Problem::new(ProblemKind::Unusable, "`digest` has 64 small hexadecimal digits");
     serde_json::from_value(text.into()).map_err(wrong)
 }

@@ -3,28 +3,31 @@
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use byleave::book::{CallFilter, Page};
+use byleave::audit_log::{CallFilter, PageRequest};
 
-use crate::app::App;
-use crate::body::{Given, Said};
+use crate::api_types::{HaltBody, HaltStatus, Health, bounded};
 use crate::caller::Caller;
-use crate::principal::Scope;
-use crate::problem::{Problem, Trouble};
-use crate::wire::{Halt, HaltBody, Health, bounded};
+use crate::extract::{JsonResponse, StrictJson};
+use crate::principal::AccessScope;
+use crate::problem::{Problem, ProblemKind};
+use crate::state::App;
 
 /// See whether everything is halted
 #[utoipa::path(
     get, path = "/v1/halt", tag = "service",
-    responses((status = 200, body = Halt, description = "Whether it is")),
+    responses((status = 200, body = HaltStatus, description = "Whether it is")),
 )]
-pub(super) async fn halted(State(_app): State<App>, caller: Caller) -> Result<Said<Halt>, Problem> {
-    caller.may(&Scope::ALL)?;
+pub(super) async fn halted(
+    State(_app): State<App>,
+    caller: Caller,
+) -> Result<JsonResponse<HaltStatus>, Problem> {
+    caller.may(&AccessScope::ALL)?;
     let found = caller.tenancy.ledger.halted(caller.tenancy.id()).await?;
     let why = found.as_ref().and_then(|act| match &act.deed {
-        byleave::core::act::Deed::Halt { why } => Some(why.clone()),
+        byleave::core::admin_action::AdminActionKind::Halt { why } => Some(why.clone()),
         _ => None,
     });
-    Ok(Said(Halt { halted: found.is_some(), why, by: found.map(|act| act.by) }))
+    Ok(JsonResponse(HaltStatus { halted: found.is_some(), why, by: found.map(|act| act.by) }))
 }
 
 /// Refuse everything from now on
@@ -44,9 +47,9 @@ pub(super) async fn halted(State(_app): State<App>, caller: Caller) -> Result<Sa
 pub(super) async fn halt(
     State(_app): State<App>,
     caller: Caller,
-    Given(body): Given<HaltBody>,
+    StrictJson(body): StrictJson<HaltBody>,
 ) -> Result<StatusCode, Problem> {
-    caller.may(&[Scope::Administer])?;
+    caller.may(&[AccessScope::Administer])?;
     bounded("why", &body.why, 1, 1_000)?;
     caller.tenancy.gate.halt(caller.tenancy.id(), caller.name(), &body.why).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -58,7 +61,7 @@ pub(super) async fn halt(
     responses((status = 204, description = "Nothing is halted")),
 )]
 pub(super) async fn lift(State(_app): State<App>, caller: Caller) -> Result<StatusCode, Problem> {
-    caller.may(&[Scope::Administer])?;
+    caller.may(&[AccessScope::Administer])?;
     caller.tenancy.gate.lift(caller.tenancy.id(), caller.name()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -68,11 +71,11 @@ pub(super) async fn lift(State(_app): State<App>, caller: Caller) -> Result<Stat
     get, path = "/v1/health", tag = "service",
     responses((status = 200, body = Health, description = "It is, and its book can be read")),
 )]
-pub(super) async fn health(State(_app): State<App>, caller: Caller) -> Result<Said<Health>, Problem> {
-    caller.may(&Scope::ALL)?;
+pub(super) async fn health(State(_app): State<App>, caller: Caller) -> Result<JsonResponse<Health>, Problem> {
+    caller.may(&AccessScope::ALL)?;
     caller.tenancy.ledger.halted(caller.tenancy.id()).await?;
-    caller.tenancy.book.calls(CallFilter::default(), Page::first(1)).await?;
-    Ok(Said(Health { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }))
+    caller.tenancy.book.calls(CallFilter::default(), PageRequest::first(1)).await?;
+    Ok(JsonResponse(Health { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }))
 }
 
 /// See what is counted
@@ -83,8 +86,9 @@ pub(super) async fn health(State(_app): State<App>, caller: Caller) -> Result<Sa
     responses((status = 200, body = String, content_type = "text/plain", description = "The metrics")),
 )]
 pub(super) async fn metrics(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
-    caller.may(&[Scope::Administer])?;
-    let refused = || Problem::new(Trouble::Forbidden, "metrics are for the operator's own administrators");
+    caller.may(&[AccessScope::Administer])?;
+    let refused =
+        || Problem::new(ProblemKind::Forbidden, "metrics are for the operator's own administrators");
     let text = app.metrics(caller.tenancy.id()).ok_or_else(refused)?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }
@@ -97,7 +101,7 @@ pub(super) async fn metrics(State(app): State<App>, caller: Caller) -> Result<Re
 pub(super) async fn document(
     State(app): State<App>,
     caller: Caller,
-) -> Result<Said<utoipa::openapi::OpenApi>, Problem> {
-    caller.may(&Scope::ALL)?;
-    Ok(Said((*app.document).clone()))
+) -> Result<JsonResponse<utoipa::openapi::OpenApi>, Problem> {
+    caller.may(&AccessScope::ALL)?;
+    Ok(JsonResponse((*app.document).clone()))
 }

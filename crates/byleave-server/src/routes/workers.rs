@@ -6,16 +6,16 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::Response;
-use byleave_worker::{Rights, office, socket};
+use byleave_worker::{Permissions, server, websocket};
 use hyper_util::rt::TokioIo;
 
-use crate::app::App;
-use crate::body::Said;
+use crate::api_types::WorkerList;
+use crate::auth::is_still_known;
 use crate::caller::Caller;
-use crate::door::is_still_known;
-use crate::principal::Scope;
-use crate::problem::{Problem, Trouble};
-use crate::wire::WorkerList;
+use crate::extract::JsonResponse;
+use crate::principal::AccessScope;
+use crate::problem::{Problem, ProblemKind};
+use crate::state::App;
 
 /// How often it is looked whether a token still counts.
 const LOOK: Duration = Duration::from_secs(5);
@@ -25,11 +25,14 @@ const LOOK: Duration = Duration::from_secs(5);
     get, path = "/v1/workers", tag = "service",
     responses((status = 200, body = WorkerList, description = "The workers of the tenant")),
 )]
-pub(super) async fn list(State(_app): State<App>, caller: Caller) -> Result<Said<WorkerList>, Problem> {
-    caller.may(&[Scope::Read])?;
+pub(super) async fn list(
+    State(_app): State<App>,
+    caller: Caller,
+) -> Result<JsonResponse<WorkerList>, Problem> {
+    caller.may(&[AccessScope::Read])?;
     let crew = caller.tenancy.crew.as_ref();
     let workers = crew.map(|crew| crew.workers().into_iter().map(Into::into).collect());
-    Ok(Said(WorkerList { drives_itself: crew.is_none(), workers: workers.unwrap_or_default() }))
+    Ok(JsonResponse(WorkerList { drives_itself: crew.is_none(), workers: workers.unwrap_or_default() }))
 }
 
 /// Opens the wire of a worker.
@@ -38,13 +41,17 @@ pub(crate) async fn come_in(
     caller: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
-    caller.may(&[Scope::Work])?;
+    caller.may(&[AccessScope::Work])?;
     let none = || {
-        Problem::new(Trouble::NotFound, "this server drives calls itself: it was started without `--workers`")
+        Problem::new(
+            ProblemKind::NotFound,
+            "this server drives calls itself: it was started without `--workers`",
+        )
     };
     let crew = caller.tenancy.crew.clone().ok_or_else(none)?;
-    let answer = socket::answer(&request).map_err(|why| Problem::new(Trouble::Malformed, why))?;
-    let rights = Rights::Worker { tenant: caller.principal.tenant.clone(), name: caller.name().to_owned() };
+    let answer = websocket::answer(&request).map_err(|why| Problem::new(ProblemKind::Malformed, why))?;
+    let rights =
+        Permissions::Worker { tenant: caller.principal.tenant.clone(), name: caller.name().to_owned() };
     let many = || Problem::too_many("a worker has one wire, and this one has too many", 10);
     let seat = caller.tenancy.wires.take(caller.name()).ok_or_else(many)?;
     let shown = request.headers().get(header::AUTHORIZATION).cloned();
@@ -55,7 +62,7 @@ pub(crate) async fn come_in(
             Ok(upgraded) => upgraded,
             Err(error) => return tracing::debug!(%error, "a worker did not open its wire"),
         };
-        let wire = socket::answered(TokioIo::new(upgraded)).await;
+        let wire = websocket::answered(TokioIo::new(upgraded)).await;
         let until_unknown = async {
             loop {
                 tokio::time::sleep(LOOK).await;
@@ -66,7 +73,7 @@ pub(crate) async fn come_in(
         };
         // Whichever ends, the wire is let go of.
         tokio::select! {
-            () = office::attend(&crew, rights, wire) => {}
+            () = server::attend(&crew, rights, wire) => {}
             () = until_unknown => tracing::warn!(worker = caller.name(), "the token of a worker counts no more"),
             () = app.end.cancelled() => {}
         }

@@ -5,14 +5,14 @@ use std::time::Duration;
 use byleave::clock::{Clock as _, SystemClock};
 use metrics::counter;
 
-use super::message::Message;
-use super::{Webhook, WebhookFault, Webhooks, sign};
-use crate::limits::Limits;
-use crate::random;
+use super::message::WebhookMessage;
+use super::{StoredWebhook, WebhookError, WebhookStore, sign};
+use crate::limits::ServerLimits;
+use crate::secure_random;
 
 /// Why something was not taken.
 #[derive(Debug, thiserror::Error)]
-pub enum Undelivered {
+pub enum DeliveryError {
     /// The webhook cannot be used: its address or its secret is none.
     #[error("the webhook cannot be used; remove it and add it again")]
     Unusable,
@@ -24,21 +24,21 @@ pub enum Undelivered {
     Refused(u16),
 }
 
-impl Webhooks {
+impl WebhookStore {
     /// Sends a webhook a message that says that nothing happened.
-    pub async fn test(&self, webhook: &Webhook) -> Result<(), Undelivered> {
-        let id = random::hex::<16>().map_err(|error| Undelivered::Unreached(error.to_string()))?;
-        let message = Message::test(format!("test_{id}"), webhook.tenant.as_str());
-        self.attempt(webhook, &message, Limits::default().webhook_attempt).await
+    pub async fn test(&self, webhook: &StoredWebhook) -> Result<(), DeliveryError> {
+        let id = secure_random::hex::<16>().map_err(|error| DeliveryError::Unreached(error.to_string()))?;
+        let message = WebhookMessage::test(format!("test_{id}"), webhook.tenant.as_str());
+        self.attempt(webhook, &message, ServerLimits::default().webhook_attempt).await
     }
 
     /// Says something once, and writes down how that went.
     pub(super) async fn attempt(
         &self,
-        webhook: &Webhook,
-        message: &Message,
+        webhook: &StoredWebhook,
+        message: &WebhookMessage,
         limit: Duration,
-    ) -> Result<(), Undelivered> {
+    ) -> Result<(), DeliveryError> {
         let sent = send(webhook, message, limit).await;
         let now = SystemClock.now();
         let word = if sent.is_ok() { "told" } else { "failed" };
@@ -60,31 +60,39 @@ impl Webhooks {
     }
 
     /// Writes down that a message was given up.
-    pub(super) async fn give_up(&self, webhook: &Webhook) {
+    pub(super) async fn give_up(&self, webhook: &StoredWebhook) {
         counter!("byleave_webhook_messages_given_up_total").increment(1);
         self.noted(webhook, |standing| standing.given_up = standing.given_up.saturating_add(1)).await;
     }
 
-    async fn noted(&self, webhook: &Webhook, change: impl FnOnce(&mut super::Standing) + Send + 'static) {
+    async fn noted(
+        &self,
+        webhook: &StoredWebhook,
+        change: impl FnOnce(&mut super::DeliveryStatus) + Send + 'static,
+    ) {
         let (webhooks, id) = (self.clone(), webhook.id.clone());
         // It waits for the disk.
         let noted = tokio::task::spawn_blocking(move || webhooks.note(&id, change)).await;
-        let fault: Option<WebhookFault> = noted.ok().and_then(Result::err);
+        let fault: Option<WebhookError> = noted.ok().and_then(Result::err);
         if let Some(fault) = fault {
             tracing::warn!(%fault, "it cannot be written down how it went with a webhook");
         }
     }
 }
 
-async fn send(webhook: &Webhook, message: &Message, limit: Duration) -> Result<(), Undelivered> {
-    let endpoint = webhook.endpoint().map_err(|_| Undelivered::Unusable)?;
-    let key = webhook.key().ok_or(Undelivered::Unusable)?;
+async fn send(
+    webhook: &StoredWebhook,
+    message: &WebhookMessage,
+    limit: Duration,
+) -> Result<(), DeliveryError> {
+    let endpoint = webhook.endpoint().map_err(|_| DeliveryError::Unusable)?;
+    let key = webhook.key().ok_or(DeliveryError::Unusable)?;
     let body = message.body(webhook.form);
     let seconds = SystemClock.now() / 1_000;
-    let headers = sign::headers(&key, &message.id, seconds, &body).ok_or(Undelivered::Unusable)?;
+    let headers = sign::headers(&key, &message.id, seconds, &body).ok_or(DeliveryError::Unusable)?;
     match endpoint.tell(&headers, body, limit).await {
         Ok(200..=299) => Ok(()),
-        Ok(status) => Err(Undelivered::Refused(status)),
-        Err(why) => Err(Undelivered::Unreached(why)),
+        Ok(status) => Err(DeliveryError::Refused(status)),
+        Err(why) => Err(DeliveryError::Unreached(why)),
     }
 }

@@ -1,16 +1,16 @@
 //! What is said to a webhook: what a list of questions shows, secrets taken out, and where to answer.
 
-use byleave::book::QuestionItem;
+use byleave::audit_log::QuestionItem;
 use serde_json::{Value, json};
 
-use super::Form;
-use crate::wire::kind_word;
+use super::WebhookFormat;
+use crate::api_types::kind_word;
 
 /// How much of a text goes out.
 const TEXT_CHARS_MAX: usize = 500;
 
 /// A message.
-pub(super) struct Message {
+pub(super) struct WebhookMessage {
     /// The same whenever the same is said again.
     pub(super) id: String,
     /// What kind it is.
@@ -19,7 +19,7 @@ pub(super) struct Message {
     text: String,
 }
 
-impl Message {
+impl WebhookMessage {
     /// A question was asked.
     pub(super) fn asked(item: &QuestionItem, tenant: &str, link: &str) -> Self {
         let listing = &item.listing;
@@ -60,10 +60,10 @@ impl Message {
     }
 
     /// As it goes out.
-    pub(super) fn body(&self, form: Form) -> Vec<u8> {
+    pub(super) fn body(&self, form: WebhookFormat) -> Vec<u8> {
         let body = match form {
-            Form::Generic => json!({ "type": self.kind, "data": self.data }),
-            Form::Slack => json!({ "text": self.text }),
+            WebhookFormat::Generic => json!({ "type": self.kind, "data": self.data }),
+            WebhookFormat::Slack => json!({ "text": self.text }),
         };
         body.to_string().into_bytes()
     }

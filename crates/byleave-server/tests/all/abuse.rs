@@ -2,11 +2,11 @@
 
 use byleave::clock::{Clock as _, SystemClock};
 use byleave_server::openapi;
-use byleave_server::principal::{Kind, Scope};
-use byleave_server::tokens::Wanted;
+use byleave_server::principal::{AccessScope, PrincipalKind};
+use byleave_server::tokens::NewToken;
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::stage::ServerFixture;
 
 /// Every operation that there is, with a path that names nothing.
 fn operations() -> Vec<(String, String)> {
@@ -50,18 +50,18 @@ fn body(path: &str) -> Option<Value> {
 // req: R4
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_good_token_nothing_is_learned() {
-    let stage = Stage::new().await;
-    let wanted = Wanted {
+    let stage = ServerFixture::new().await;
+    let wanted = NewToken {
         tenant: "local".parse().unwrap(),
         name: "old".parse().unwrap(),
-        kind: Kind::Agent,
-        scopes: [Scope::Submit, Scope::Answer, Scope::Read].into(),
+        kind: PrincipalKind::Agent,
+        scopes: [AccessScope::Submit, AccessScope::Answer, AccessScope::Read].into(),
         lasts_ms: 1_000,
     };
     let (_, expired) = stage.tokens().add(wanted, SystemClock.now() - 10_000).unwrap();
     let expired = String::from_utf8(expired.expose().to_vec()).unwrap();
     let good = stage.agent("bot");
-    let nowhere = stage.token_in("nobody", "bot", Kind::Agent, &[Scope::Submit]);
+    let nowhere = stage.token_in("nobody", "bot", PrincipalKind::Agent, &[AccessScope::Submit]);
     let mut forged = good.clone();
     forged.replace_range(forged.len() - 1.., if good.ends_with('0') { "1" } else { "0" });
     let removed = stage.agent("gone");
@@ -99,9 +99,9 @@ async fn without_a_good_token_nothing_is_learned() {
 // req: R4
 #[tokio::test(flavor = "multi_thread")]
 async fn every_operation_wants_its_scope() {
-    let stage = Stage::new().await;
-    let needs = |method: &str, path: &str| -> &'static [Scope] {
-        use Scope::{Administer, Answer, Read, Submit};
+    let stage = ServerFixture::new().await;
+    let needs = |method: &str, path: &str| -> &'static [AccessScope] {
+        use AccessScope::{Administer, Answer, Read, Submit};
         match (method, path) {
             ("POST", "/v1/calls") => &[Submit],
             (_, path) if path.ends_with("/cancel") => &[Submit, Administer],
@@ -112,12 +112,12 @@ async fn every_operation_wants_its_scope() {
             (_, path) if path.starts_with("/v1/questions/") => &[Answer],
             (_, path) if path.starts_with("/v1/calls/") => &[Submit, Read],
             (_, "/v1/tools" | "/v1/policy/explain") => &[Submit, Read],
-            (_, "/v1/health" | "/v1/openapi.json" | "/v1/halt") => &Scope::ALL,
+            (_, "/v1/health" | "/v1/openapi.json" | "/v1/halt") => &AccessScope::ALL,
             _ => &[Read],
         }
     };
-    for scope in Scope::ALL {
-        let kind = if scope == Scope::Work { Kind::Agent } else { Kind::Person };
+    for scope in AccessScope::ALL {
+        let kind = if scope == AccessScope::Work { PrincipalKind::Agent } else { PrincipalKind::Person };
         let token = stage.token_in("local", &format!("p-{}", scope.word()), kind, &[scope]);
         for (method, path) in operations() {
             let heard = stage
@@ -136,7 +136,7 @@ async fn every_operation_wants_its_scope() {
 // req: R4
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_others_and_other_names_are_refused() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
     let port = stage.address.port();
     let refused = [
@@ -176,8 +176,8 @@ async fn pages_of_others_and_other_names_are_refused() {
 // req: B7
 #[tokio::test(flavor = "multi_thread")]
 async fn paths_have_one_spelling() {
-    let stage = Stage::new().await;
-    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Read]));
+    let stage = ServerFixture::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Read]));
     let heard = stage.call(&bot, "k", 30, &json!({"tool": "echo", "arguments": {"text": "x"}})).await;
     let call = heard.json["call"].as_str().unwrap();
     let braced = format!("/v1/calls/%7B{call}%7D");
@@ -216,7 +216,7 @@ async fn paths_have_one_spelling() {
 // req: R3
 #[tokio::test(flavor = "multi_thread")]
 async fn bodies_that_are_not_wanted_are_refused_whole() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
     let send = async |body: &str, media: &str, key: &str| {
         let head = format!(
@@ -271,7 +271,7 @@ async fn bodies_that_are_not_wanted_are_refused_whole() {
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_sees_its_own_calls_and_no_others() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let (bot, spy) = (stage.agent("bot"), stage.agent("spy"));
     let body = json!({"tool": "echo", "arguments": {"text": "mine"}, "session": "s"});
     let call = stage.call(&bot, "k", 30, &body).await.json["call"].as_str().unwrap().to_owned();

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use byleave_server::principal::{Kind, Scope};
+use byleave_server::principal::{AccessScope, PrincipalKind};
 use serde_json::{Value, json};
 
-use crate::stage::{Setup, Stage};
+use crate::stage::{ServerFixture, ServerTestSettings};
 
 fn answer(digest: &str, said: &Value) -> Value {
     json!({"digest": digest, "answer": said})
@@ -14,8 +14,8 @@ fn answer(digest: &str, said: &Value) -> Value {
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_is_listed_shown_answered_and_its_call_goes_on() {
-    let stage = Stage::new().await;
-    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Answer, Scope::Read]));
+    let stage = ServerFixture::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Answer, AccessScope::Read]));
     let (call, question, digest) = stage.waiting(&bot, "k").await;
     let listed = stage.ask(&ann, "GET", "/v1/questions", None).await;
     assert_eq!(listed.json["questions"][0]["question"], question.as_str(), "{}", listed.text);
@@ -45,8 +45,8 @@ async fn a_question_is_listed_shown_answered_and_its_call_goes_on() {
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn no_edit_and_abort_do_what_they_say() {
-    let stage = Stage::new().await;
-    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Answer]));
+    let stage = ServerFixture::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Answer]));
     let cases = [
         ("no", json!({"say": "no", "feedback": "not today"}), "declined"),
         ("abort", json!({"say": "abort"}), "aborted"),
@@ -71,8 +71,8 @@ async fn no_edit_and_abort_do_what_they_say() {
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn a_no_stays_a_no_for_the_same_call_in_its_session() {
-    let stage = Stage::new().await;
-    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Answer]));
+    let stage = ServerFixture::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Answer]));
     let (call, question, digest) = stage.waiting(&bot, "once").await;
     let said = json!({"say": "no", "feedback": "not that"});
     let path = format!("/v1/questions/{question}/answer");
@@ -89,9 +89,9 @@ async fn a_no_stays_a_no_for_the_same_call_in_its_session() {
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leave_spares_the_next_question_until_it_is_revoked() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
-    let ann = stage.person("ann", &[Scope::Answer, Scope::Read, Scope::Administer]);
+    let ann = stage.person("ann", &[AccessScope::Answer, AccessScope::Read, AccessScope::Administer]);
     let (call, question, digest) = stage.waiting(&bot, "first").await;
     let path = format!("/v1/questions/{question}/answer");
     let none = json!({"say": "leave", "offer": 99});
@@ -116,9 +116,10 @@ async fn a_leave_spares_the_next_question_until_it_is_revoked() {
 // req: R4
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_answers_what_stands_under_their_own_name() {
-    let stage = Stage::new().await;
-    let bot = stage.token_in("local", "bot", Kind::Agent, &[Scope::Submit, Scope::Answer]);
-    let boss = stage.person("boss", &[Scope::Submit, Scope::Answer]);
+    let stage = ServerFixture::new().await;
+    let bot =
+        stage.token_in("local", "bot", PrincipalKind::Agent, &[AccessScope::Submit, AccessScope::Answer]);
+    let boss = stage.person("boss", &[AccessScope::Submit, AccessScope::Answer]);
     for who in [&bot, &boss] {
         let (call, question, digest) = stage.waiting(who, "own").await;
         let path = format!("/v1/questions/{question}/answer");
@@ -128,7 +129,7 @@ async fn nobody_answers_what_stands_under_their_own_name() {
         assert_eq!(standing.json["state"], "waiting");
     }
     // With another token of the same name neither.
-    let answering = stage.token_in("local", "bot", Kind::Agent, &[Scope::Answer]);
+    let answering = stage.token_in("local", "bot", PrincipalKind::Agent, &[AccessScope::Answer]);
     let (_, question, digest) = stage.waiting(&bot, "again").await;
     let path = format!("/v1/questions/{question}/answer");
     let heard = stage.ask(&answering, "POST", &path, Some(&answer(&digest, &json!({"say": "yes"})))).await;
@@ -139,8 +140,9 @@ async fn nobody_answers_what_stands_under_their_own_name() {
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_answers_others_as_a_program_and_gives_no_leave() {
-    let stage = Stage::new().await;
-    let (bot, judge) = (stage.agent("bot"), stage.token_in("local", "judge", Kind::Agent, &[Scope::Answer]));
+    let stage = ServerFixture::new().await;
+    let (bot, judge) =
+        (stage.agent("bot"), stage.token_in("local", "judge", PrincipalKind::Agent, &[AccessScope::Answer]));
     let (call, question, digest) = stage.waiting(&bot, "k").await;
     let path = format!("/v1/questions/{question}/answer");
     for said in
@@ -155,8 +157,8 @@ async fn an_agent_answers_others_as_a_program_and_gives_no_leave() {
 // req: R4
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_is_good_for_the_question_that_was_shown_and_no_other() {
-    let stage = Stage::new().await;
-    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Answer]));
+    let stage = ServerFixture::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Answer]));
     let (first, question, digest) = stage.waiting(&bot, "one").await;
     let (second, other, _) = stage.waiting(&bot, "two").await;
     let yes = json!({"say": "yes"});
@@ -181,8 +183,8 @@ async fn an_answer_is_good_for_the_question_that_was_shown_and_no_other() {
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_outlives_the_server() {
-    let stage = Stage::new().await;
-    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Answer]));
+    let stage = ServerFixture::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Answer]));
     let (call, question, digest) = stage.waiting(&bot, "k").await;
     let stage = stage.again().await;
     let standing = stage.ask(&bot, "GET", &format!("/v1/calls/{call}"), None).await;
@@ -196,10 +198,10 @@ async fn a_question_outlives_the_server() {
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_comes_too_late_is_none() {
-    let mut setup = Setup::default();
+    let mut setup = ServerTestSettings::default();
     setup.settings.limits.question_ms = 3_000;
-    let stage = Stage::with(setup).await;
-    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Answer]));
+    let stage = ServerFixture::with(setup).await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Answer]));
     let (call, question, digest) = stage.waiting(&bot, "k").await;
     // Nobody looks after it but the server itself.
     assert_eq!(stage.settled(&bot, &call).await["refusal"]["code"], "unanswered");

@@ -2,15 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
-use byleave_server::principal::Scope;
+use byleave_server::principal::AccessScope;
 use serde_json::json;
 
-use crate::stage::{Setup, Stage, files_hold};
+use crate::stage::{ServerFixture, ServerTestSettings, files_hold};
 
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_with_another_body_is_refused_whether_or_not_it_is_waited_for() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
     for round in 0..60 {
         let (key, wait) = (format!("k{round}"), round % 2);
@@ -26,7 +26,7 @@ async fn a_key_with_another_body_is_refused_whether_or_not_it_is_waited_for() {
 // req: E1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_made_and_settles() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
     let heard = stage.call(&bot, "k1", 30, &json!({"tool": "echo", "arguments": {"text": "hi"}})).await;
     assert_eq!(heard.status, 200, "{}", heard.text);
@@ -44,7 +44,7 @@ async fn a_call_is_made_and_settles() {
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_looks_at_a_settled_call_sees_its_end_without_waiting() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
     let made = stage.call(&bot, "k", 30, &json!({"tool": "echo", "arguments": {"text": "hi"}})).await;
     let place = made.headers["location"].clone();
@@ -60,7 +60,11 @@ async fn whoever_looks_at_a_settled_call_sees_its_end_without_waiting() {
 // req: E1
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_key_is_the_same_call_and_another_body_is_refused() {
-    let stage = Stage::with(Setup { mode: byleave::core::call::Mode::Yolo, ..Setup::default() }).await;
+    let stage = ServerFixture::with(ServerTestSettings {
+        mode: byleave::core::call::Mode::Yolo,
+        ..ServerTestSettings::default()
+    })
+    .await;
     let bot = stage.agent("bot");
     let body = json!({"tool": "note", "arguments": {"text": "x"}});
     let first = stage.call(&bot, "k", 30, &body).await;
@@ -85,7 +89,7 @@ async fn the_same_key_is_the_same_call_and_another_body_is_refused() {
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_call_is_a_result_with_its_code_and_page() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
     for (key, body, code) in [
         ("a", json!({"tool": "nothing"}), "tool-unknown"),
@@ -101,8 +105,8 @@ async fn a_refused_call_is_a_result_with_its_code_and_page() {
 // req: E5
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dry_run_and_an_explanation_run_nothing() {
-    let stage = Stage::new().await;
-    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Read]));
+    let stage = ServerFixture::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Read]));
     let body = json!({"tool": "note", "arguments": {"text": "x"}, "dry_run": true});
     let heard = stage.call(&bot, "k", 30, &body).await;
     assert_eq!(heard.json["result"]["outcome"], "rehearsed", "{}", heard.text);
@@ -121,7 +125,7 @@ async fn a_dry_run_and_an_explanation_run_nothing() {
 // req: P2
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_cannot_choose_a_looser_mode_than_the_servers() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
     let call = |mode: &str| json!({"tool": "note", "arguments": {"text": "x"}, "mode": mode});
     stage.call(&bot, "a", 0, &call("yolo")).await.is_problem(403, "forbidden");
@@ -143,7 +147,7 @@ async fn a_call_cannot_choose_a_looser_mode_than_the_servers() {
 // req: E2
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_goes_away_stops_nothing_and_a_cancellation_does() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
     let heard = stage.call(&bot, "k", 0, &json!({"tool": "hang"})).await;
     assert_eq!((heard.status, heard.json["state"].as_str()), (202, Some("running")), "{}", heard.text);
@@ -164,8 +168,8 @@ async fn a_client_that_goes_away_stops_nothing_and_a_cancellation_does() {
 // req: A1
 #[tokio::test(flavor = "multi_thread")]
 async fn the_book_is_listed_read_exported_and_verified() {
-    let stage = Stage::new().await;
-    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Read]));
+    let stage = ServerFixture::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Read]));
     for key in ["a", "b", "c"] {
         stage.call(&bot, key, 30, &json!({"tool": "echo", "arguments": {"text": "a secret word"}})).await;
     }
@@ -189,8 +193,8 @@ async fn the_book_is_listed_read_exported_and_verified() {
 // req: P2
 #[tokio::test(flavor = "multi_thread")]
 async fn a_halt_refuses_everything_until_it_is_lifted() {
-    let stage = Stage::new().await;
-    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Administer]));
+    let stage = ServerFixture::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Administer]));
     let heard = stage.ask(&ann, "PUT", "/v1/halt", Some(&json!({"why": "lunch"}))).await;
     assert_eq!(heard.status, 204, "{}", heard.text);
     assert_eq!(stage.ask(&bot, "GET", "/v1/halt", None).await.json["why"], "lunch");

@@ -1,14 +1,14 @@
 //! The OpenAPI document: of all that is served, and of nothing else.
 
-use byleave_server::{Trouble, openapi};
+use byleave_server::{ProblemKind, openapi};
 use serde_json::Value;
 
-use crate::stage::Stage;
+use crate::stage::ServerFixture;
 
 // req: T9
 #[tokio::test(flavor = "multi_thread")]
 async fn the_document_is_served_and_says_who_may() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
     let heard = stage.ask(&bot, "GET", "/v1/openapi.json", None).await;
     assert_eq!(heard.status, 200);
@@ -27,7 +27,7 @@ async fn the_document_is_served_and_says_who_may() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_come_in_every_form() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
     for (form, field) in [
         ("mcp", "inputSchema"),
@@ -47,10 +47,10 @@ async fn tools_come_in_every_form() {
 fn the_guide_lists_every_code_of_a_problem() {
     let guide = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/server.md");
     let guide = std::fs::read_to_string(guide).unwrap();
-    for trouble in Trouble::ALL {
+    for trouble in ProblemKind::ALL {
         let row = format!("| `{}` | {} |", trouble.as_str(), trouble.status().as_u16());
         assert_eq!(guide.matches(&row).count(), 1, "docs/guide/server.md should have this once: {row}");
     }
     let rows = guide.lines().skip_while(|line| *line != "## Problems").filter(|line| line.starts_with("| `"));
-    assert_eq!(rows.count(), Trouble::ALL.len());
+    assert_eq!(rows.count(), ProblemKind::ALL.len());
 }

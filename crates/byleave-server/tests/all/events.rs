@@ -1,17 +1,17 @@
 //! Events: every entry once, in order, from where one was.
 
-use byleave_server::Limits;
-use byleave_server::principal::Scope;
+use byleave_server::ServerLimits;
+use byleave_server::principal::AccessScope;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use crate::stage::{SOON, Setup, Stage};
+use crate::stage::{SOON, ServerFixture, ServerTestSettings};
 
 /// An event as it came: id, name, data.
-type Event = (Option<u32>, String, Value);
+type ReceivedEvent = (Option<u32>, String, Value);
 
-fn events(text: &str) -> Vec<Event> {
+fn events(text: &str) -> Vec<ReceivedEvent> {
     let field = |block: &str, name: &str| {
         let found = block.lines().find_map(|line| line.strip_prefix(name));
         found.map(|value| value.trim().to_owned())
@@ -25,7 +25,7 @@ fn events(text: &str) -> Vec<Event> {
 }
 
 /// A stream that stays open.
-async fn open(stage: &Stage, token: &str, call: &str) -> BufReader<TcpStream> {
+async fn open(stage: &ServerFixture, token: &str, call: &str) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(stage.address).await.unwrap();
     let head = format!(
         "GET /v1/calls/{call}/events HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n"
@@ -49,8 +49,8 @@ async fn until(stream: &mut BufReader<TcpStream>, text: &str) -> String {
 // req: R6
 #[tokio::test(flavor = "multi_thread")]
 async fn every_entry_comes_once_and_who_comes_back_goes_on_where_they_were() {
-    let stage = Stage::new().await;
-    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Answer, Scope::Read]));
+    let stage = ServerFixture::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Answer, AccessScope::Read]));
     let (call, question, digest) = stage.waiting(&bot, "k").await;
     let mut live = open(&stage, &bot, &call).await;
     until(&mut live, "asked").await;
@@ -88,10 +88,13 @@ async fn every_entry_comes_once_and_who_comes_back_goes_on_where_they_were() {
 // req: A2
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_are_bounded_and_their_seats_are_given_back() {
-    let limits = Limits { streams: 3, streams_each: 2, ..Setup::default().limits };
-    let stage = Stage::with(Setup { limits, ..Setup::default() }).await;
-    let (bot, ann, bob) =
-        (stage.agent("bot"), stage.person("ann", &[Scope::Read]), stage.person("bob", &[Scope::Read]));
+    let limits = ServerLimits { streams: 3, streams_each: 2, ..ServerTestSettings::default().limits };
+    let stage = ServerFixture::with(ServerTestSettings { limits, ..ServerTestSettings::default() }).await;
+    let (bot, ann, bob) = (
+        stage.agent("bot"),
+        stage.person("ann", &[AccessScope::Read]),
+        stage.person("bob", &[AccessScope::Read]),
+    );
     let (call, ..) = stage.waiting(&bot, "k").await;
     let mut held = Vec::new();
     for token in [&ann, &ann, &bob] {
@@ -123,7 +126,7 @@ async fn streams_are_bounded_and_their_seats_are_given_back() {
 // req: A2
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_end_when_the_server_does() {
-    let mut stage = Stage::new().await;
+    let mut stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
     let (call, ..) = stage.waiting(&bot, "k").await;
     let mut stream = open(&stage, &bot, &call).await;

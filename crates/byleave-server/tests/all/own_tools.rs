@@ -1,13 +1,13 @@
 //! Own tools: functions in the process of who made the call, judged, asked about and recorded like any other, and run once.
 
-use byleave_server::principal::Scope;
+use byleave_server::principal::AccessScope;
 use serde_json::{Value, json};
 
-use crate::stage::{Heard, Stage};
+use crate::stage::{ServerFixture, TestResponse};
 
 const CLAIM: &str = "0123456789abcdef";
 
-async fn register(stage: &Stage, token: &str, name: &str, more: Value) -> Heard {
+async fn register(stage: &ServerFixture, token: &str, name: &str, more: Value) -> TestResponse {
     let mut body = json!({
         "description": "Pays money back.",
         "input_schema": {
@@ -21,7 +21,7 @@ async fn register(stage: &Stage, token: &str, name: &str, more: Value) -> Heard 
     stage.ask(token, "PUT", &format!("/v1/own-tools/{name}"), Some(&body)).await
 }
 
-async fn submit(stage: &Stage, token: &str, key: &str, more: Value) -> Value {
+async fn submit(stage: &ServerFixture, token: &str, key: &str, more: Value) -> Value {
     let mut body = json!({"tool": "own.bot.refund", "arguments": {"cents": 5}});
     for (key, value) in more.as_object().unwrap() {
         body[key] = value.clone();
@@ -31,12 +31,12 @@ async fn submit(stage: &Stage, token: &str, key: &str, more: Value) -> Value {
     heard.json
 }
 
-async fn take(stage: &Stage, token: &str, call: &str, claim: &str) -> Heard {
+async fn take(stage: &ServerFixture, token: &str, call: &str, claim: &str) -> TestResponse {
     let path = format!("/v1/calls/{call}/take?wait=30");
     stage.ask(token, "POST", &path, Some(&json!({"claim": claim}))).await
 }
 
-async fn report(stage: &Stage, token: &str, call: &str, body: Value) -> Heard {
+async fn report(stage: &ServerFixture, token: &str, call: &str, body: Value) -> TestResponse {
     stage.ask(token, "POST", &format!("/v1/calls/{call}/report?wait=30"), Some(&body)).await
 }
 
@@ -45,7 +45,7 @@ fn id(standing: &Value) -> &str {
 }
 
 /// A call that is ready to be taken.
-async fn ready(stage: &Stage, token: &str, key: &str) -> String {
+async fn ready(stage: &ServerFixture, token: &str, key: &str) -> String {
     let name = register(stage, token, "refund", json!({})).await;
     assert_eq!(name.json["tool"], "own.bot.refund", "{}", name.text);
     // Each in a session of its own: one that was taken holds its session up.
@@ -57,7 +57,7 @@ async fn ready(stage: &Stage, token: &str, key: &str) -> String {
 // req: E1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_taken_run_and_reported_once() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
     let call = ready(&stage, &bot, "k").await;
     let taken = take(&stage, &bot, &call, CLAIM).await;
@@ -83,9 +83,9 @@ async fn a_call_is_taken_run_and_reported_once() {
 // req: R2
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_makers_reviewers_say_is_on_the_record() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
-    let ann = stage.person("ann", &[Scope::Read]);
+    let ann = stage.person("ann", &[AccessScope::Read]);
     register(&stage, &bot, "refund", json!({})).await;
     let denied = submit(&stage, &bot, "a", json!({"review": {"say": "deny", "why": "too much"}})).await;
     let refusal = &denied["result"]["refusal"];
@@ -138,9 +138,9 @@ paid"
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_is_asked_before_it_can_be_taken() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
-    let ann = stage.person("ann", &[Scope::Answer]);
+    let ann = stage.person("ann", &[AccessScope::Answer]);
     register(&stage, &bot, "refund", json!({"class": "generic"})).await;
     let refund = json!({"tool": "own.bot.refund", "arguments": {"cents": 5}});
     let mut standing = stage.call(&bot, "k", 0, &refund).await.json;
@@ -165,7 +165,7 @@ async fn a_person_is_asked_before_it_can_be_taken() {
 // req: E2
 #[tokio::test(flavor = "multi_thread")]
 async fn who_takes_a_call_and_does_not_report_has_it_end_as_unknown() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
     register(&stage, &bot, "refund", json!({"timeout_ms": 300})).await;
     let standing = submit(&stage, &bot, "k", json!({})).await;
@@ -189,7 +189,7 @@ async fn who_takes_a_call_and_does_not_report_has_it_end_as_unknown() {
 // req: E2
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_ends_in_the_middle_hands_nothing_out_again() {
-    let (stage, process) = Stage::in_a_process_of_its_own().await;
+    let (stage, process) = ServerFixture::in_a_process_of_its_own().await;
     let bot = stage.agent("bot");
     let taken = ready(&stage, &bot, "taken").await;
     take(&stage, &bot, &taken, CLAIM).await;
@@ -205,7 +205,7 @@ async fn a_server_that_ends_in_the_middle_hands_nothing_out_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_own_tool_is_nobody_elses() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let (bot, mallory) = (stage.agent("bot"), stage.agent("mallory"));
     let call = ready(&stage, &bot, "k").await;
     let body = json!({"tool": "own.bot.refund", "arguments": {"cents": 5}});
@@ -213,7 +213,7 @@ async fn an_own_tool_is_nobody_elses() {
     stage.ask(&mallory, "POST", "/v1/policy/explain", Some(&body)).await.is_problem(404, "not-found");
     take(&stage, &mallory, &call, CLAIM).await.is_problem(404, "not-found");
     report(&stage, &mallory, &call, json!({"claim": CLAIM, "text": "x"})).await.is_problem(404, "not-found");
-    let listed = |heard: Heard| heard.text.contains("own.bot.refund");
+    let listed = |heard: TestResponse| heard.text.contains("own.bot.refund");
     assert!(!listed(stage.ask(&mallory, "GET", "/v1/tools", None).await));
     assert!(listed(stage.ask(&bot, "GET", "/v1/tools", None).await));
     // A name cannot reach into another's, nor take the place of a tool of the server.
@@ -224,7 +224,7 @@ async fn an_own_tool_is_nobody_elses() {
     let bad = json!({"input_schema": {"type": "no such type"}});
     register(&stage, &bot, "refund", bad).await.is_problem(422, "unusable");
     // Who only reads makes no tools.
-    let ann = stage.person("ann", &[Scope::Read]);
+    let ann = stage.person("ann", &[AccessScope::Read]);
     register(&stage, &ann, "refund", json!({})).await.is_problem(403, "forbidden");
     // What it says of itself has changed since it was judged, so it is not what was judged.
     register(&stage, &bot, "refund", json!({"description": "Something else."})).await;

@@ -4,19 +4,19 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use byleave_server::principal::{Kind, Scope};
+use byleave_server::principal::{AccessScope, PrincipalKind};
 
-use crate::stage::{Heard, Stage};
+use crate::stage::{ServerFixture, TestResponse};
 
 /// Somebody with a browser.
 struct Browser<'a> {
-    stage: &'a Stage,
+    stage: &'a ServerFixture,
     origin: String,
     cookie: String,
 }
 
 impl<'a> Browser<'a> {
-    async fn sign_in(stage: &'a Stage, token: &str) -> Self {
+    async fn sign_in(stage: &'a ServerFixture, token: &str) -> Self {
         let origin = format!("http://{}", stage.address);
         let heard = stage.browse("/sign-in", &[("origin", &origin)], Some(&format!("token={token}"))).await;
         assert_eq!((heard.status, heard.headers["location"].as_str()), (303, "/"), "{}", heard.text);
@@ -29,11 +29,11 @@ impl<'a> Browser<'a> {
         Self { stage, origin, cookie }
     }
 
-    async fn get(&self, path: &str) -> Heard {
+    async fn get(&self, path: &str) -> TestResponse {
         self.stage.browse(path, &[("cookie", &self.cookie)], None).await
     }
 
-    async fn post(&self, path: &str, form: &str) -> Heard {
+    async fn post(&self, path: &str, form: &str) -> TestResponse {
         self.stage.browse(path, &[("cookie", &self.cookie), ("origin", &self.origin)], Some(form)).await
     }
 
@@ -57,7 +57,7 @@ const READ: Duration = Duration::from_millis(2_600);
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_not_signed_in_sees_the_way_in_and_nothing_else() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
     let (_, question, _) = stage.waiting(&bot, "k").await;
     for path in ["/", "/book", "/leaves", "/stats", "/live", &format!("/questions/{question}")] {
@@ -83,14 +83,14 @@ async fn who_is_not_signed_in_sees_the_way_in_and_nothing_else() {
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn only_people_sign_in_and_an_end_is_an_end() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let origin = format!("http://{}", stage.address);
     for (token, why) in [(stage.agent("bot"), "agent"), ("byl_no".to_owned(), "no token that counts")] {
         let heard = stage.browse("/sign-in", &[("origin", &origin)], Some(&format!("token={token}"))).await;
         assert!(heard.status == 403 && heard.text.contains(why), "{}", heard.text);
         assert!(!heard.headers.contains_key("set-cookie"));
     }
-    let ann = stage.person("ann", &[Scope::Answer, Scope::Read]);
+    let ann = stage.person("ann", &[AccessScope::Answer, AccessScope::Read]);
     // Not from a page of another's, and not from nowhere.
     let form = format!("token={ann}");
     for headers in [&[("origin", "http://evil.example")][..], &[("origin", "null")], &[]] {
@@ -115,11 +115,11 @@ async fn only_people_sign_in_and_an_end_is_an_end() {
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_comes_from_a_page_of_ours_and_from_who_was_shown_it() {
-    let stage = Stage::new().await;
-    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[Scope::Answer, Scope::Read]));
+    let stage = ServerFixture::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Answer, AccessScope::Read]));
     let (call, question, _) = stage.waiting(&bot, "k").await;
     let browser = Browser::sign_in(&stage, &ann).await;
-    let other = Browser::sign_in(&stage, &stage.person("bea", &[Scope::Answer])).await;
+    let other = Browser::sign_in(&stage, &stage.person("bea", &[AccessScope::Answer])).await;
     let (mark, digest) = browser.reads(&question).await;
     let path = format!("/questions/{question}/answer");
     let yes = format!("mark={mark}&digest={digest}&say=yes");
@@ -169,14 +169,14 @@ async fn an_answer_comes_from_a_page_of_ours_and_from_who_was_shown_it() {
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_are_of_one_tenant_and_for_who_may() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
     let (call, question, digest) = stage.waiting(&bot, "k").await;
     let eve = stage.token_in(
         "other",
         "eve",
-        Kind::Person,
-        &[Scope::Submit, Scope::Answer, Scope::Read, Scope::Administer],
+        PrincipalKind::Person,
+        &[AccessScope::Submit, AccessScope::Answer, AccessScope::Read, AccessScope::Administer],
     );
     let eve = Browser::sign_in(&stage, &eve).await;
     for path in
@@ -190,14 +190,14 @@ async fn pages_are_of_one_tenant_and_for_who_may() {
     let heard = eve.post(&path, &format!("mark={mark}&digest={digest}&say=no")).await;
     assert_eq!(heard.status, 404, "{}", heard.text);
     // Who may read does not see questions in full, and answers none.
-    let rob = Browser::sign_in(&stage, &stage.person("rob", &[Scope::Read])).await;
+    let rob = Browser::sign_in(&stage, &stage.person("rob", &[AccessScope::Read])).await;
     assert_eq!(rob.get("/").await.status, 200);
     assert_eq!(rob.get(&format!("/questions/{question}")).await.status, 403);
     let mark = field(&rob.get("/").await.text, "mark");
     assert_eq!(rob.post(&path, &format!("mark={mark}&digest={digest}&say=no")).await.status, 403);
     assert_eq!(rob.post("/halt", &format!("mark={mark}&why=x")).await.status, 403);
     // Nobody answers what stands under their own name.
-    let sam = stage.person("sam", &[Scope::Submit, Scope::Answer]);
+    let sam = stage.person("sam", &[AccessScope::Submit, AccessScope::Answer]);
     let (_, own, digest) = stage.waiting(&sam, "own").await;
     let sam = Browser::sign_in(&stage, &sam).await;
     let page = sam.get(&format!("/questions/{own}")).await;
@@ -212,8 +212,8 @@ async fn pages_are_of_one_tenant_and_for_who_may() {
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_leads_in_from_anywhere_and_changes_nothing() {
-    let stage = Stage::new().await;
-    let ann = Browser::sign_in(&stage, &stage.person("ann", &[Scope::Answer, Scope::Read])).await;
+    let stage = ServerFixture::new().await;
+    let ann = Browser::sign_in(&stage, &stage.person("ann", &[AccessScope::Answer, AccessScope::Read])).await;
     let cookie = ("cookie", ann.cookie.as_str());
     let link = [
         cookie,

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave_server::Limits;
-use byleave_server::listen::{self, ListenFault};
+use byleave_server::ServerLimits;
+use byleave_server::listen::{self, ListenError};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::stage::{Heard, SOON, Setup, Stage};
+use crate::stage::{SOON, ServerFixture, ServerTestSettings, TestResponse};
 
 const SHORT: Duration = Duration::from_millis(300);
 
 /// Says this and nothing more, and reads until the other end has enough.
-async fn stall(stage: &Stage, said: &str) -> String {
+async fn stall(stage: &ServerFixture, said: &str) -> String {
     let mut stream = TcpStream::connect(stage.address).await.unwrap();
     stream.write_all(said.as_bytes()).await.unwrap();
     let mut heard = Vec::new();
@@ -28,8 +28,8 @@ async fn stall(stage: &Stage, said: &str) -> String {
 // req: E2
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_slow_is_given_up() {
-    let limits = Limits { head: SHORT, body: SHORT, ..Setup::default().limits };
-    let stage = Stage::with(Setup { limits, ..Setup::default() }).await;
+    let limits = ServerLimits { head: SHORT, body: SHORT, ..ServerTestSettings::default().limits };
+    let stage = ServerFixture::with(ServerTestSettings { limits, ..ServerTestSettings::default() }).await;
     let bot = stage.agent("bot");
     // Nothing, half a head, half a body.
     stall(&stage, "").await;
@@ -46,8 +46,8 @@ async fn who_is_slow_is_given_up() {
 // req: E3
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_too_large_is_refused_however_it_is_sent() {
-    let limits = Limits { body_bytes_max: 10_000, ..Setup::default().limits };
-    let stage = Stage::with(Setup { limits, ..Setup::default() }).await;
+    let limits = ServerLimits { body_bytes_max: 10_000, ..ServerTestSettings::default().limits };
+    let stage = ServerFixture::with(ServerTestSettings { limits, ..ServerTestSettings::default() }).await;
     let bot = stage.agent("bot");
     let body = json!({"tool": "echo", "arguments": {"text": "x".repeat(20_000)}});
     stage.call(&bot, "k", 0, &body).await.is_problem(413, "too-large");
@@ -69,8 +69,9 @@ async fn what_is_too_large_is_refused_however_it_is_sent() {
 // req: A2
 #[tokio::test(flavor = "multi_thread")]
 async fn who_asks_too_often_waits_and_others_do_not() {
-    let limits = Limits { requests_per_second: 1, burst: 5, strangers_per_second: 1, ..Limits::default() };
-    let stage = Stage::with(Setup { limits, ..Setup::default() }).await;
+    let limits =
+        ServerLimits { requests_per_second: 1, burst: 5, strangers_per_second: 1, ..ServerLimits::default() };
+    let stage = ServerFixture::with(ServerTestSettings { limits, ..ServerTestSettings::default() }).await;
     let (bot, other) = (stage.agent("bot"), stage.agent("other"));
     let mut refused = 0;
     for _ in 0..20 {
@@ -94,8 +95,8 @@ async fn who_asks_too_often_waits_and_others_do_not() {
 // req: A2
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_are_bounded() {
-    let limits = Limits { connections: 2, head: SHORT, ..Setup::default().limits };
-    let stage = Stage::with(Setup { limits, ..Setup::default() }).await;
+    let limits = ServerLimits { connections: 2, head: SHORT, ..ServerTestSettings::default().limits };
+    let stage = ServerFixture::with(ServerTestSettings { limits, ..ServerTestSettings::default() }).await;
     let bot = stage.agent("bot");
     let held =
         [TcpStream::connect(stage.address).await.unwrap(), TcpStream::connect(stage.address).await.unwrap()];
@@ -130,7 +131,7 @@ async fn connections_are_bounded() {
 fn beyond_this_machine_only_with_tls() {
     for address in ["0.0.0.0:1", "[::]:1", "192.0.2.1:1", "10.0.0.1:1"] {
         let address = address.parse().unwrap();
-        assert!(matches!(listen::may_listen(address, false), Err(ListenFault::NotProtected(_))));
+        assert!(matches!(listen::may_listen(address, false), Err(ListenError::NotProtected(_))));
         assert!(listen::may_listen(address, true).is_ok());
     }
     for address in ["127.0.0.1:1", "[::1]:1"] {
@@ -149,7 +150,7 @@ async fn over_tls_it_is_the_same_and_in_the_clear_nothing_is_said() {
     assert!(listen::tls(&key, &certificate).is_err());
     assert!(listen::tls(&dir.path().join("none"), &key).is_err());
     let tls = Some(listen::tls(&certificate, &key).unwrap());
-    let stage = Stage::with(Setup { tls, ..Setup::default() }).await;
+    let stage = ServerFixture::with(ServerTestSettings { tls, ..ServerTestSettings::default() }).await;
     let bot = stage.agent("bot");
 
     let mut roots = RootCertStore::empty();
@@ -171,7 +172,7 @@ async fn over_tls_it_is_the_same_and_in_the_clear_nothing_is_said() {
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut heard = Vec::new();
     tokio::time::timeout(SOON, stream.read_to_end(&mut heard)).await.expect("it ends").unwrap();
-    assert_eq!(Heard::new(&heard).json["status"], "ok");
+    assert_eq!(TestResponse::new(&heard).json["status"], "ok");
     // Who speaks in the clear is not spoken to.
     let heard = stall(&stage, &head).await;
     assert!(!heard.contains("HTTP/"), "{heard}");

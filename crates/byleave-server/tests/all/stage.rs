@@ -7,19 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use byleave::book::sqlite::{self, SqliteBook};
+use byleave::audit_log::sqlite::{self, SqliteLedger};
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::call::Mode;
 use byleave::core::id::TenantId;
-use byleave::core::manifest::Class;
+use byleave::core::manifest::PermissionClass;
 use byleave::gate::Gate;
-use byleave::settings::Settings;
-use byleave::tool::Run;
-use byleave::typed::Typed;
-use byleave_server::principal::{Kind, Scope};
-use byleave_server::tokens::{Tokens, Wanted};
-use byleave_server::webhooks::Webhooks;
-use byleave_server::{Limits, OwnTools, Server, Tenancy, listen};
+use byleave::settings::GateSettings;
+use byleave::tool::RunContext;
+use byleave::typed_tool::TypedTool;
+use byleave_server::principal::{AccessScope, PrincipalKind};
+use byleave_server::tokens::{NewToken, TokenStore};
+use byleave_server::webhooks::WebhookStore;
+use byleave_server::{ClientTools, Server, ServerLimits, Tenant, listen};
 use rustls::ServerConfig;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -36,37 +36,38 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Text {
+struct TextArguments {
     text: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct NoArguments {}
 
 /// How the server of a test differs from the usual one.
-pub(crate) struct Setup {
-    pub(crate) limits: Limits,
-    pub(crate) settings: Settings,
+pub(crate) struct ServerTestSettings {
+    pub(crate) limits: ServerLimits,
+    pub(crate) settings: GateSettings,
     pub(crate) mode: Mode,
     pub(crate) tls: Option<Arc<ServerConfig>>,
 }
 
-impl Default for Setup {
+impl Default for ServerTestSettings {
     fn default() -> Self {
-        let limits = Limits {
+        let limits = ServerLimits {
             requests_per_second: 1_000,
             burst: 10_000,
             strangers_per_second: 1_000,
-            ..Limits::default()
+            ..ServerLimits::default()
         };
-        let settings = Settings { inbox: true, poll: Duration::from_millis(20), ..Settings::default() };
+        let settings =
+            GateSettings { inbox: true, poll: Duration::from_millis(20), ..GateSettings::default() };
         Self { limits, settings, mode: Mode::ConfirmSensitive, tls: None }
     }
 }
 
 /// A server with the tenants `local` and `other`.
-pub(crate) struct Stage {
+pub(crate) struct ServerFixture {
     dir: Arc<TempDir>,
     pub(crate) address: SocketAddr,
     pub(crate) end: CancellationToken,
@@ -75,52 +76,60 @@ pub(crate) struct Stage {
     pub(crate) notes: Arc<AtomicU32>,
 }
 
-impl Stage {
+impl ServerFixture {
     pub(crate) async fn new() -> Self {
-        Self::with(Setup::default()).await
+        Self::with(ServerTestSettings::default()).await
     }
 
-    pub(crate) async fn with(setup: Setup) -> Self {
+    pub(crate) async fn with(setup: ServerTestSettings) -> Self {
         Self::on(Arc::new(tempfile::tempdir().unwrap()), setup).await
     }
 
-    async fn on(dir: Arc<TempDir>, setup: Setup) -> Self {
+    async fn on(dir: Arc<TempDir>, setup: ServerTestSettings) -> Self {
         let notes = Arc::new(AtomicU32::new(0));
-        let tokens = Tokens::at(dir.path().join("tokens.json"));
+        let tokens = TokenStore::at(dir.path().join("tokens.json"));
         let mut builder = Server::builder(TenantId::new("local").unwrap(), tokens).limits(setup.limits);
         for tenant in ["local", "other"] {
-            let options = sqlite::Options { seal_every: None, ..sqlite::Options::default() };
-            let book = Arc::new(SqliteBook::open(&dir.path().join(tenant), &options).unwrap());
+            let options = sqlite::SqliteOptions { seal_every: None, ..sqlite::SqliteOptions::default() };
+            let book = Arc::new(SqliteLedger::open(&dir.path().join(tenant), &options).unwrap());
             let ran = Arc::clone(&notes);
-            let note = move |args: Text, _run: Run| {
+            let note = move |args: TextArguments, _run: RunContext| {
                 let number = ran.fetch_add(1, Ordering::SeqCst) + 1;
                 async move { format!("noted {} as {number}", args.text) }
             };
-            let hang = |_: Nothing, run: Run| async move {
+            let hang = |_: NoArguments, run: RunContext| async move {
                 run.cancel.cancelled().await;
                 "stopped".to_owned()
             };
-            let echo = |args: Text, _run: Run| async move { args.text };
-            let own = OwnTools::default();
+            let echo = |args: TextArguments, _run: RunContext| async move { args.text };
+            let own = ClientTools::default();
             let gate = own
                 .behind(Gate::builder())
                 .ledger(book.clone())
-                .tool(Typed::new("echo", "Says a text back.", echo).class(Class::Readonly).not_sensitive())
-                .tool(Typed::new("note", "Takes a note.", note).class(Class::Generic))
-                .tool(Typed::new("hang", "Never ends.", hang).class(Class::Readonly).not_sensitive())
+                .tool(
+                    TypedTool::new("echo", "Says a text back.", echo)
+                        .class(PermissionClass::Readonly)
+                        .not_sensitive(),
+                )
+                .tool(TypedTool::new("note", "Takes a note.", note).class(PermissionClass::Generic))
+                .tool(
+                    TypedTool::new("hang", "Never ends.", hang)
+                        .class(PermissionClass::Readonly)
+                        .not_sensitive(),
+                )
                 .settings(setup.settings.clone())
                 .build()
                 .unwrap();
             let shelf = (book.clone() as Arc<_>, book as Arc<_>);
             let cwd = dir.path().to_str().unwrap().to_owned();
-            let tenancy = Tenancy::new(TenantId::new(tenant).unwrap(), gate, shelf, cwd, setup.mode);
+            let tenancy = Tenant::new(TenantId::new(tenant).unwrap(), gate, shelf, cwd, setup.mode);
             builder = builder.tenancy(tenancy.own_tools(own));
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let builder = builder
             .public_url(format!("http://{address}").parse().unwrap())
-            .notices(dir.path().join("serving.json"), Webhooks::at(dir.path().join("webhooks.json")));
+            .notices(dir.path().join("serving.json"), WebhookStore::at(dir.path().join("webhooks.json")));
         let (end, server) = (CancellationToken::new(), builder.build());
         let ending = end.clone();
         let served = tokio::spawn(async move {
@@ -131,10 +140,10 @@ impl Stage {
 
     /// The same book, in a process that began anew.
     pub(crate) async fn again(self) -> Self {
-        self.again_with(Setup::default()).await
+        self.again_with(ServerTestSettings::default()).await
     }
 
-    pub(crate) async fn again_with(mut self, setup: Setup) -> Self {
+    pub(crate) async fn again_with(mut self, setup: ServerTestSettings) -> Self {
         self.end.cancel();
         self.served.take().unwrap().await.unwrap();
         Self::on(Arc::clone(&self.dir), setup).await
@@ -149,25 +158,31 @@ impl Stage {
     /// The same book in a process that began anew, after everything that went on in the other has ended in the middle.
     pub(crate) async fn killed(self, process: Runtime) -> Self {
         tokio::task::spawn_blocking(move || process.shutdown_timeout(SOON)).await.unwrap();
-        Self::on(Arc::clone(&self.dir), Setup::default()).await
+        Self::on(Arc::clone(&self.dir), ServerTestSettings::default()).await
     }
 
     /// Another server on the same book.
-    pub(crate) async fn beside(&self, setup: Setup) -> Self {
+    pub(crate) async fn beside(&self, setup: ServerTestSettings) -> Self {
         Self::on(Arc::clone(&self.dir), setup).await
     }
 
-    pub(crate) fn webhooks(&self) -> Webhooks {
-        Webhooks::at(self.dir.path().join("webhooks.json"))
+    pub(crate) fn webhooks(&self) -> WebhookStore {
+        WebhookStore::at(self.dir.path().join("webhooks.json"))
     }
 
-    pub(crate) fn tokens(&self) -> Tokens {
-        Tokens::at(self.dir.path().join("tokens.json"))
+    pub(crate) fn tokens(&self) -> TokenStore {
+        TokenStore::at(self.dir.path().join("tokens.json"))
     }
 
     /// A token for somebody.
-    pub(crate) fn token_in(&self, tenant: &str, name: &str, kind: Kind, scopes: &[Scope]) -> String {
-        let wanted = Wanted {
+    pub(crate) fn token_in(
+        &self,
+        tenant: &str,
+        name: &str,
+        kind: PrincipalKind,
+        scopes: &[AccessScope],
+    ) -> String {
+        let wanted = NewToken {
             tenant: tenant.parse().unwrap(),
             name: name.parse().unwrap(),
             kind,
@@ -179,15 +194,21 @@ impl Stage {
     }
 
     pub(crate) fn agent(&self, name: &str) -> String {
-        self.token_in("local", name, Kind::Agent, &[Scope::Submit])
+        self.token_in("local", name, PrincipalKind::Agent, &[AccessScope::Submit])
     }
 
-    pub(crate) fn person(&self, name: &str, scopes: &[Scope]) -> String {
-        self.token_in("local", name, Kind::Person, scopes)
+    pub(crate) fn person(&self, name: &str, scopes: &[AccessScope]) -> String {
+        self.token_in("local", name, PrincipalKind::Person, scopes)
     }
 
     /// Asks as somebody, and reads the answer.
-    pub(crate) async fn ask(&self, token: &str, method: &str, path: &str, body: Option<&Value>) -> Heard {
+    pub(crate) async fn ask(
+        &self,
+        token: &str,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> TestResponse {
         self.ask_with(token, method, path, body, &[]).await
     }
 
@@ -198,7 +219,7 @@ impl Stage {
         path: &str,
         body: Option<&Value>,
         headers: &[(&str, &str)],
-    ) -> Heard {
+    ) -> TestResponse {
         let body = body.map(ToString::to_string).unwrap_or_default();
         let mut head = format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {}\r\n",
@@ -218,7 +239,7 @@ impl Stage {
     }
 
     /// Sends what a browser would: a cookie, a form, and where it comes from.
-    pub(crate) async fn browse(&self, path: &str, more: &[(&str, &str)], form: Option<&str>) -> Heard {
+    pub(crate) async fn browse(&self, path: &str, more: &[(&str, &str)], form: Option<&str>) -> TestResponse {
         let method = if form.is_some() { "POST" } else { "GET" };
         let body = form.unwrap_or_default();
         let mut head = format!(
@@ -236,17 +257,17 @@ impl Stage {
     }
 
     /// Says just this, and reads until the other end closes.
-    pub(crate) async fn say(&self, bytes: &[u8]) -> Heard {
+    pub(crate) async fn say(&self, bytes: &[u8]) -> TestResponse {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(bytes).await.unwrap();
         let mut heard = Vec::new();
         let read = tokio::time::timeout(SOON, stream.read_to_end(&mut heard)).await;
         read.expect("it ends").expect("it can be read");
-        Heard::new(&heard)
+        TestResponse::new(&heard)
     }
 
     /// Makes a call with a key.
-    pub(crate) async fn call(&self, token: &str, key: &str, wait: u32, body: &Value) -> Heard {
+    pub(crate) async fn call(&self, token: &str, key: &str, wait: u32, body: &Value) -> TestResponse {
         let path = format!("/v1/calls?wait={wait}");
         self.ask_with(token, "POST", &path, Some(body), &[("idempotency-key", key)]).await
     }
@@ -273,7 +294,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for ServerFixture {
     fn drop(&mut self) {
         self.end.cancel();
     }
@@ -281,14 +302,14 @@ impl Drop for Stage {
 
 /// A response.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct TestResponse {
     pub(crate) status: u16,
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) text: String,
     pub(crate) json: Value,
 }
 
-impl Heard {
+impl TestResponse {
     pub(crate) fn new(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -328,7 +349,7 @@ fn unchunked(mut text: &str) -> String {
 }
 
 /// What a book has on the disk, to be sure that a secret is not there.
-pub(crate) fn files_hold(stage: &Stage, text: &str) -> bool {
+pub(crate) fn files_hold(stage: &ServerFixture, text: &str) -> bool {
     let mut left = vec![stage.dir.path().to_owned()];
     while let Some(path) = left.pop() {
         if path.is_dir() {

@@ -1,19 +1,19 @@
 //! Tenants: what is one's is not there for another.
 
-use byleave_server::principal::{Kind, Scope};
+use byleave_server::principal::{AccessScope, PrincipalKind};
 use serde_json::json;
 
-use crate::stage::Stage;
+use crate::stage::ServerFixture;
 
 // req: R5
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_of_one_tenant_is_there_for_another() {
-    let stage = Stage::new().await;
+    let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
-    let all = [Scope::Submit, Scope::Answer, Scope::Read, Scope::Administer];
-    let foreign = stage.token_in("other", "ann", Kind::Person, &all);
+    let all = [AccessScope::Submit, AccessScope::Answer, AccessScope::Read, AccessScope::Administer];
+    let foreign = stage.token_in("other", "ann", PrincipalKind::Person, &all);
     // Even under the same name.
-    let namesake = stage.token_in("other", "bot", Kind::Agent, &[Scope::Submit]);
+    let namesake = stage.token_in("other", "bot", PrincipalKind::Agent, &[AccessScope::Submit]);
     let (call, question, digest) = stage.waiting(&bot, "k").await;
     for token in [&foreign, &namesake] {
         stage.ask(token, "GET", &format!("/v1/calls/{call}"), None).await.is_problem(404, "not-found");

@@ -3,19 +3,19 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use byleave_server::Limits;
-use byleave_server::principal::{Kind, Scope};
-use byleave_server::webhooks::{Form, Webhooks};
+use byleave_server::ServerLimits;
+use byleave_server::principal::{AccessScope, PrincipalKind};
+use byleave_server::webhooks::{WebhookFormat, WebhookStore};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use crate::stage::{SOON, Setup, Stage};
+use crate::stage::{SOON, ServerFixture, ServerTestSettings};
 
 /// How a fake receiver answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Manner {
+enum ReceiverBehavior {
     Takes,
     /// Not the first two, then it does.
     FailsTwice,
@@ -30,13 +30,13 @@ enum Manner {
 
 /// A message as it came in.
 #[derive(Clone, Debug)]
-struct Came {
+struct ReceivedMessage {
     path: String,
     headers: Vec<(String, String)>,
     body: String,
 }
 
-impl Came {
+impl ReceivedMessage {
     fn header(&self, name: &str) -> &str {
         let mut found = self.headers.iter().filter(|(known, _)| known == name);
         let (_, value) = found.next().unwrap_or_else(|| panic!("no {name} in {self:?}"));
@@ -59,18 +59,18 @@ impl Came {
 }
 
 /// A fake receiver.
-struct Fake {
+struct FakeReceiver {
     url: String,
-    came: mpsc::UnboundedReceiver<Came>,
-    all: Arc<Mutex<Vec<Came>>>,
+    came: mpsc::UnboundedReceiver<ReceivedMessage>,
+    all: Arc<Mutex<Vec<ReceivedMessage>>>,
 }
 
-impl Fake {
-    async fn start(manner: Manner) -> Self {
+impl FakeReceiver {
+    async fn start(manner: ReceiverBehavior) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/services/T0/secret-path", listener.local_addr().unwrap());
         let (send, came) = mpsc::unbounded_channel();
-        let all: Arc<Mutex<Vec<Came>>> = Arc::default();
+        let all: Arc<Mutex<Vec<ReceivedMessage>>> = Arc::default();
         let kept = Arc::clone(&all);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -80,20 +80,20 @@ impl Fake {
         Self { url, came, all }
     }
 
-    async fn next(&mut self) -> Came {
+    async fn next(&mut self) -> ReceivedMessage {
         tokio::time::timeout(SOON, self.came.recv()).await.expect("a message comes").unwrap()
     }
 
-    fn all(&self) -> Vec<Came> {
+    fn all(&self) -> Vec<ReceivedMessage> {
         self.all.lock().unwrap().clone()
     }
 }
 
 async fn talk(
     mut stream: TcpStream,
-    manner: Manner,
-    send: mpsc::UnboundedSender<Came>,
-    all: Arc<Mutex<Vec<Came>>>,
+    manner: ReceiverBehavior,
+    send: mpsc::UnboundedSender<ReceivedMessage>,
+    all: Arc<Mutex<Vec<ReceivedMessage>>>,
 ) {
     loop {
         let mut heard = Vec::new();
@@ -113,28 +113,30 @@ async fn talk(
             all.len()
         };
         let said = match manner {
-            Manner::FailsTwice if number <= 2 => "HTTP/1.1 503 x\r\ncontent-length: 0\r\n\r\n",
-            Manner::Takes | Manner::FailsTwice => "HTTP/1.1 204 x\r\n\r\n",
-            Manner::Fails => "HTTP/1.1 500 x\r\ncontent-length: 0\r\n\r\n",
-            Manner::Redirects => "HTTP/1.1 307 x\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n",
-            Manner::Hangs => "",
-            Manner::Floods => "HTTP/1.1 200 x\r\ncontent-length: 100000000\r\n\r\n",
+            ReceiverBehavior::FailsTwice if number <= 2 => "HTTP/1.1 503 x\r\ncontent-length: 0\r\n\r\n",
+            ReceiverBehavior::Takes | ReceiverBehavior::FailsTwice => "HTTP/1.1 204 x\r\n\r\n",
+            ReceiverBehavior::Fails => "HTTP/1.1 500 x\r\ncontent-length: 0\r\n\r\n",
+            ReceiverBehavior::Redirects => {
+                "HTTP/1.1 307 x\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n"
+            }
+            ReceiverBehavior::Hangs => "",
+            ReceiverBehavior::Floods => "HTTP/1.1 200 x\r\ncontent-length: 100000000\r\n\r\n",
         };
         drop(send.send(came));
-        if manner == Manner::Hangs {
+        if manner == ReceiverBehavior::Hangs {
             tokio::time::sleep(SOON).await;
         }
         if stream.write_all(said.as_bytes()).await.is_err() {
             return;
         }
-        if manner == Manner::Floods {
+        if manner == ReceiverBehavior::Floods {
             while stream.write_all(&[b'x'; 4096]).await.is_ok() {}
             return;
         }
     }
 }
 
-fn whole(heard: &[u8]) -> Option<Came> {
+fn whole(heard: &[u8]) -> Option<ReceivedMessage> {
     let text = std::str::from_utf8(heard).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;
     let mut lines = head.lines();
@@ -143,26 +145,26 @@ fn whole(heard: &[u8]) -> Option<Came> {
         |line: &str| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned()));
     let headers: Vec<_> = lines.filter_map(pair).collect();
     let length: usize = headers.iter().find(|(name, _)| name == "content-length")?.1.parse().ok()?;
-    (body.len() == length).then(|| Came { path, headers, body: body.to_owned() })
+    (body.len() == length).then(|| ReceivedMessage { path, headers, body: body.to_owned() })
 }
 
-fn setup() -> Setup {
-    let usual = Setup::default();
-    let limits = Limits {
+fn setup() -> ServerTestSettings {
+    let usual = ServerTestSettings::default();
+    let limits = ServerLimits {
         webhook_attempt: Duration::from_millis(500),
         webhook_pauses: vec![Duration::from_millis(50); 3],
         ..usual.limits
     };
-    Setup { limits, ..usual }
+    ServerTestSettings { limits, ..usual }
 }
 
-fn add(webhooks: &Webhooks, tenant: &str, form: Form, url: &str) -> (String, String) {
+fn add(webhooks: &WebhookStore, tenant: &str, form: WebhookFormat, url: &str) -> (String, String) {
     let (made, secret) = webhooks.add(tenant.parse().unwrap(), form, url.to_owned(), 0).unwrap();
     (made.id, String::from_utf8(secret.expose().to_vec()).unwrap())
 }
 
 /// A question that nobody else asks, told as the last: when it has come, everything before it has.
-async fn is_last(stage: &Stage, bot: &str, fake: &mut Fake) -> Vec<Value> {
+async fn is_last(stage: &ServerFixture, bot: &str, fake: &mut FakeReceiver) -> Vec<Value> {
     let (_, question, _) = stage.waiting(bot, "last").await;
     let mut before = Vec::new();
     loop {
@@ -177,10 +179,13 @@ async fn is_last(stage: &Stage, bot: &str, fake: &mut Fake) -> Vec<Value> {
 // req: A1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_is_told_once_signed_and_without_what_is_secret() {
-    let stage = Stage::with(setup()).await;
-    let (mut fake, mut slack) = (Fake::start(Manner::Takes).await, Fake::start(Manner::Takes).await);
-    let (_, secret) = add(&stage.webhooks(), "local", Form::Generic, &fake.url);
-    add(&stage.webhooks(), "local", Form::Slack, &slack.url);
+    let stage = ServerFixture::with(setup()).await;
+    let (mut fake, mut slack) = (
+        FakeReceiver::start(ReceiverBehavior::Takes).await,
+        FakeReceiver::start(ReceiverBehavior::Takes).await,
+    );
+    let (_, secret) = add(&stage.webhooks(), "local", WebhookFormat::Generic, &fake.url);
+    add(&stage.webhooks(), "local", WebhookFormat::Slack, &slack.url);
     let bot = stage.agent("bot");
     // It may be open before the webhooks are known, and is then told in the message for what was open.
     let first = stage.waiting(&bot, "warm").await;
@@ -210,7 +215,7 @@ async fn a_question_is_told_once_signed_and_without_what_is_secret() {
     assert!(came.is_believed(&secret, &came.body));
     assert!(!came.is_believed(&secret, &came.body.replace("note", "nota")), "another body");
     assert!(!came.is_believed("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", &came.body), "another secret");
-    let moved = Came {
+    let moved = ReceivedMessage {
         headers: came
             .headers
             .iter()
@@ -231,7 +236,7 @@ async fn a_question_is_told_once_signed_and_without_what_is_secret() {
     assert!(!text.replace(&link, "").contains('<'), "{text}");
 
     // Once, and neither again when it is answered nor when nothing happens.
-    let ann = stage.person("ann", &[Scope::Answer]);
+    let ann = stage.person("ann", &[AccessScope::Answer]);
     let answer = json!({"digest": first.2, "answer": {"say": "no"}});
     stage.ask(&ann, "POST", &format!("/v1/questions/{}/answer", first.1), Some(&answer)).await;
     assert_eq!(is_last(&stage, &bot, &mut fake).await, Vec::<Value>::new());
@@ -244,14 +249,15 @@ async fn a_question_is_told_once_signed_and_without_what_is_secret() {
 // req: A1
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_open_already_is_told_in_one_message_and_another_tenants_is_not() {
-    let stage = Stage::with(setup()).await;
-    let (bot, theirs) = (stage.agent("bot"), stage.token_in("other", "bot", Kind::Agent, &[Scope::Submit]));
+    let stage = ServerFixture::with(setup()).await;
+    let (bot, theirs) =
+        (stage.agent("bot"), stage.token_in("other", "bot", PrincipalKind::Agent, &[AccessScope::Submit]));
     for key in ["a", "b", "c"] {
         stage.waiting(&bot, key).await;
     }
     stage.waiting(&theirs, "theirs").await;
-    let mut fake = Fake::start(Manner::Takes).await;
-    add(&stage.webhooks(), "local", Form::Generic, &fake.url);
+    let mut fake = FakeReceiver::start(ReceiverBehavior::Takes).await;
+    add(&stage.webhooks(), "local", WebhookFormat::Generic, &fake.url);
     let came = fake.next().await;
     assert_eq!(came.path, "/services/T0/secret-path");
     let said = came.json();
@@ -272,19 +278,20 @@ async fn what_is_open_already_is_told_in_one_message_and_another_tenants_is_not(
 async fn a_receiver_that_is_slow_dead_or_hostile_holds_up_nobody() {
     // Side by side: each waits for pauses.
     tokio::join!(
-        holds_up_nobody(Manner::Fails),
-        holds_up_nobody(Manner::Hangs),
-        holds_up_nobody(Manner::Redirects),
-        holds_up_nobody(Manner::Floods)
+        holds_up_nobody(ReceiverBehavior::Fails),
+        holds_up_nobody(ReceiverBehavior::Hangs),
+        holds_up_nobody(ReceiverBehavior::Redirects),
+        holds_up_nobody(ReceiverBehavior::Floods)
     );
 }
 
-async fn holds_up_nobody(manner: Manner) {
-    let stage = Stage::with(setup()).await;
-    let (mut bad, mut good) = (Fake::start(manner).await, Fake::start(Manner::Takes).await);
-    let (id, _) = add(&stage.webhooks(), "local", Form::Generic, &bad.url);
-    add(&stage.webhooks(), "local", Form::Generic, "http://127.0.0.1:1/nobody");
-    add(&stage.webhooks(), "local", Form::Generic, &good.url);
+async fn holds_up_nobody(manner: ReceiverBehavior) {
+    let stage = ServerFixture::with(setup()).await;
+    let (mut bad, mut good) =
+        (FakeReceiver::start(manner).await, FakeReceiver::start(ReceiverBehavior::Takes).await);
+    let (id, _) = add(&stage.webhooks(), "local", WebhookFormat::Generic, &bad.url);
+    add(&stage.webhooks(), "local", WebhookFormat::Generic, "http://127.0.0.1:1/nobody");
+    add(&stage.webhooks(), "local", WebhookFormat::Generic, &good.url);
     let bot = stage.agent("bot");
     stage.waiting(&bot, "first").await;
     good.next().await;
@@ -297,8 +304,8 @@ async fn holds_up_nobody(manner: Manner) {
         let standing = standing.get(&id).cloned().unwrap_or_default();
         match manner {
             // The status is good, and of the rest nothing is read.
-            Manner::Floods if standing.told > 0 => break assert!(standing.is_well()),
-            Manner::Floods => {}
+            ReceiverBehavior::Floods if standing.told > 0 => break assert!(standing.is_well()),
+            ReceiverBehavior::Floods => {}
             _ if standing.given_up > 0 => {
                 assert!(standing.told == 0 && !standing.is_well() && standing.failed >= 4, "{standing:?}");
                 let why = standing.why.unwrap();
@@ -316,9 +323,9 @@ async fn holds_up_nobody(manner: Manner) {
 // req: A1
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_not_taken_is_said_again_as_the_same() {
-    let stage = Stage::with(setup()).await;
-    let mut fake = Fake::start(Manner::FailsTwice).await;
-    let (_, secret) = add(&stage.webhooks(), "local", Form::Generic, &fake.url);
+    let stage = ServerFixture::with(setup()).await;
+    let mut fake = FakeReceiver::start(ReceiverBehavior::FailsTwice).await;
+    let (_, secret) = add(&stage.webhooks(), "local", WebhookFormat::Generic, &fake.url);
     let bot = stage.agent("bot");
     stage.waiting(&bot, "one").await;
     let all = [fake.next().await, fake.next().await, fake.next().await];
@@ -333,10 +340,10 @@ async fn what_was_not_taken_is_said_again_as_the_same() {
 // req: A1
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_removed_is_told_nothing_more_and_of_two_servers_one_tells() {
-    let stage = Stage::with(setup()).await;
+    let stage = ServerFixture::with(setup()).await;
     let second = stage.beside(setup()).await;
-    let mut fake = Fake::start(Manner::Takes).await;
-    let (id, _) = add(&stage.webhooks(), "local", Form::Generic, &fake.url);
+    let mut fake = FakeReceiver::start(ReceiverBehavior::Takes).await;
+    let (id, _) = add(&stage.webhooks(), "local", WebhookFormat::Generic, &fake.url);
     let bot = stage.agent("bot");
     stage.waiting(&bot, "one").await;
     fake.next().await;
@@ -348,9 +355,9 @@ async fn who_is_removed_is_told_nothing_more_and_of_two_servers_one_tells() {
     let said = fake.next().await.json();
     assert_eq!((&said["type"], &said["data"]["count"]), (&json!("questions.open"), &json!(3)));
     assert_eq!(said["data"]["link"], format!("http://{}/", second.address));
-    let mut other = Fake::start(Manner::Takes).await;
+    let mut other = FakeReceiver::start(ReceiverBehavior::Takes).await;
     second.webhooks().remove(&id).unwrap().unwrap();
-    add(&second.webhooks(), "local", Form::Generic, &other.url);
+    add(&second.webhooks(), "local", WebhookFormat::Generic, &other.url);
     assert_eq!(other.next().await.json()["type"], "questions.open");
     // The list is read as a whole: who knows the new one no longer has the old.
     second.waiting(&bot, "four").await;

@@ -2,22 +2,22 @@
 
 use std::collections::HashMap;
 
-use super::{Manual, Role, Style};
+use super::{Manual, OptionStyle, WordRole};
 use crate::word::Word;
 
 /// One option under all its names.
 #[derive(Debug)]
-pub(crate) struct Opt {
+pub(crate) struct OptionSpec {
     pub(crate) names: Vec<String>,
-    pub(crate) value: Value,
+    pub(crate) value: OptionValue,
     /// It takes a second word, in this role.
-    pub(crate) second: Option<Role>,
+    pub(crate) second: Option<WordRole>,
     /// It gives what would else be the first operand.
     pub(crate) shift: bool,
     /// With it, every operand has this role.
-    pub(crate) operands: Option<Role>,
+    pub(crate) operands: Option<WordRole>,
     /// With it, no operand means the current directory, in this role.
-    pub(crate) here: Option<Role>,
+    pub(crate) here: Option<WordRole>,
     /// Its value is the directory that the program then runs in.
     pub(crate) cd: bool,
     /// With it, files are written into the current directory.
@@ -34,31 +34,31 @@ pub(crate) struct Opt {
 
 /// Whether an option takes a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
+pub(crate) enum OptionValue {
     /// No.
     None,
     /// Yes: in the same word or the next.
-    Required(Role),
+    Required(WordRole),
     /// Only in the same word.
-    Optional(Role),
+    Optional(WordRole),
 }
 
 /// The options of a manual.
 #[derive(Debug, Default)]
-pub(crate) struct Options {
-    list: Vec<Opt>,
+pub(crate) struct OptionTable {
+    list: Vec<OptionSpec>,
     index: HashMap<String, usize>,
 }
 
 /// Words taken apart.
 #[derive(Debug, Default)]
-pub(crate) struct Parsed<'m> {
+pub(crate) struct ParsedOptions<'m> {
     /// The options, each with its value.
-    pub(crate) given: Vec<(&'m Opt, Option<Word>)>,
+    pub(crate) given: Vec<(&'m OptionSpec, Option<Word>)>,
     /// The operands; those after `--` are certain to be none else.
     pub(crate) operands: Vec<Operand>,
     /// The second words of options that take two.
-    pub(crate) seconds: Vec<(Role, Word)>,
+    pub(crate) seconds: Vec<(WordRole, Word)>,
     /// What the manual does not know, with the word.
     pub(crate) strange: Vec<(String, Word)>,
     /// The words without those options that may be left out.
@@ -75,7 +75,7 @@ pub(crate) struct Operand {
     pub(crate) certain: bool,
 }
 
-impl Parsed<'_> {
+impl ParsedOptions<'_> {
     /// Whether one of these options was given, each under any of its names.
     pub(crate) fn has(&self, names: &[&str]) -> bool {
         self.word_values(names).next().is_some()
@@ -88,12 +88,12 @@ impl Parsed<'_> {
 
     /// The same, known or not, once for every time that one of them was given; none where it had no value.
     pub(crate) fn word_values(&self, names: &[&str]) -> impl Iterator<Item = Option<&Word>> {
-        let is_one = move |opt: &Opt| opt.names.iter().any(|own| names.contains(&own.as_str()));
+        let is_one = move |opt: &OptionSpec| opt.names.iter().any(|own| names.contains(&own.as_str()));
         self.given.iter().filter(move |(opt, _)| is_one(opt)).map(|(_, value)| value.as_ref())
     }
 }
 
-impl Options {
+impl OptionTable {
     /// Reads the lines of a manual: names, then `=role` or `?role`, then marks.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut options = Self::default();
@@ -106,7 +106,7 @@ impl Options {
                 Some((line, why)) => (line, Some(why.trim().to_owned())),
                 None => (line, None),
             };
-            let opt = Opt::parse(line, why)?;
+            let opt = OptionSpec::parse(line, why)?;
             let at = options.list.len();
             for name in &opt.names {
                 if options.index.insert(name.clone(), at).is_some() {
@@ -119,21 +119,21 @@ impl Options {
     }
 
     /// The option of exactly this name.
-    pub(crate) fn get(&self, name: &str) -> Option<&Opt> {
+    pub(crate) fn get(&self, name: &str) -> Option<&OptionSpec> {
         self.index.get(name).and_then(|at| self.list.get(*at))
     }
 
     /// Every option with a long name that begins so.
-    fn beginning(&self, name: &str) -> Vec<&Opt> {
+    fn beginning(&self, name: &str) -> Vec<&OptionSpec> {
         self.list.iter().filter(|opt| opt.names.iter().any(|own| own.starts_with(name))).collect()
     }
 }
 
-impl Opt {
+impl OptionSpec {
     fn parse(line: &str, why: Option<String>) -> Result<Self, String> {
         let mut opt = Self {
             names: Vec::new(),
-            value: Value::None,
+            value: OptionValue::None,
             second: None,
             shift: false,
             operands: None,
@@ -145,16 +145,16 @@ impl Opt {
             plain: false,
             why,
         };
-        let role = |name: &str| Role::named(name).ok_or_else(|| format!("no role `{name}` in `{line}`"));
+        let role = |name: &str| WordRole::named(name).ok_or_else(|| format!("no role `{name}` in `{line}`"));
         for token in line.split_whitespace() {
             if token.starts_with('-') {
                 opt.names.push(token.to_owned());
-            } else if let (Some(name), Value::Required(_)) = (token.strip_prefix('='), opt.value) {
+            } else if let (Some(name), OptionValue::Required(_)) = (token.strip_prefix('='), opt.value) {
                 opt.second = Some(role(name)?);
             } else if let Some(name) = token.strip_prefix('=') {
-                opt.value = Value::Required(role(name)?);
+                opt.value = OptionValue::Required(role(name)?);
             } else if let Some(name) = token.strip_prefix('?') {
-                opt.value = Value::Optional(role(name)?);
+                opt.value = OptionValue::Optional(role(name)?);
             } else if let Some(name) = token.strip_prefix("@operands=") {
                 opt.operands = Some(role(name)?);
             } else if let Some(name) = token.strip_prefix("@here=") {
@@ -177,19 +177,19 @@ impl Opt {
 
 impl Manual {
     /// Takes words apart. `until_operand`: the rest begins with the first operand, as before a sub-command.
-    pub(crate) fn take_apart(&self, words: &[Word], until_operand: bool) -> Parsed<'_> {
-        let mut parsed = Parsed::default();
+    pub(crate) fn take_apart(&self, words: &[Word], until_operand: bool) -> ParsedOptions<'_> {
+        let mut parsed = ParsedOptions::default();
         let mut only_operands = false;
         let mut at = 0;
         while let Some(word) = words.get(at) {
             let here = at;
             at = at.saturating_add(1);
             let text = match word.text() {
-                Some(text) if !only_operands && self.style != Style::None && is_option(text) => text,
+                Some(text) if !only_operands && self.style != OptionStyle::None && is_option(text) => text,
                 _ => {
                     parsed.kept.push(word.clone());
                     parsed.operands.push(Operand { word: word.clone(), at: here, certain: only_operands });
-                    if self.style == Style::Posix || until_operand {
+                    if self.style == OptionStyle::Posix || until_operand {
                         only_operands = true;
                     }
                     if until_operand {
@@ -205,7 +205,7 @@ impl Manual {
             }
             let before = parsed.given.len();
             let strange = parsed.strange.len();
-            let taken = if self.style == Style::Single || text.starts_with("--") {
+            let taken = if self.style == OptionStyle::Single || text.starts_with("--") {
                 self.take_long(text, words.get(at), &mut parsed)
             } else {
                 self.take_cluster(text, words.get(at), &mut parsed)
@@ -238,7 +238,7 @@ impl Manual {
     }
 
     /// Takes a long option; says whether the next word belongs to it.
-    fn take_long<'m>(&'m self, text: &str, next: Option<&Word>, parsed: &mut Parsed<'m>) -> bool {
+    fn take_long<'m>(&'m self, text: &str, next: Option<&Word>, parsed: &mut ParsedOptions<'m>) -> bool {
         let (name, glued) = match text.split_once('=') {
             Some((name, value)) => (name, Some(Word::literal(value))),
             None => (text, None),
@@ -246,7 +246,7 @@ impl Manual {
         let double = format!("-{name}");
         let single = name.strip_prefix('-').unwrap_or(name);
         let exact = self.options.get(name).or_else(|| match self.style {
-            Style::Single => self.options.get(&double).or_else(|| self.options.get(single)),
+            OptionStyle::Single => self.options.get(&double).or_else(|| self.options.get(single)),
             _ => None,
         });
         let opt = match exact {
@@ -264,7 +264,7 @@ impl Manual {
                         parsed.strange.push((why, Word::literal(text)));
                         // Whatever it may be short for is reported, so that a deny sees it.
                         for candidate in candidates {
-                            if let Value::Required(_) | Value::Optional(_) = candidate.value {
+                            if let OptionValue::Required(_) | OptionValue::Optional(_) = candidate.value {
                                 parsed.given.push((candidate, glued.clone().or_else(|| next.cloned())));
                             }
                         }
@@ -274,12 +274,12 @@ impl Manual {
             }
         };
         match (opt.value, glued) {
-            (Value::None, Some(_)) => {
+            (OptionValue::None, Some(_)) => {
                 parsed.strange.push((format!("option `{name}` takes no value"), Word::literal(text)));
                 parsed.given.push((opt, None));
                 false
             }
-            (Value::Required(_), None) => {
+            (OptionValue::Required(_), None) => {
                 parsed.given.push((opt, next.cloned()));
                 true
             }
@@ -291,18 +291,18 @@ impl Manual {
     }
 
     /// Takes a cluster of short options; says whether the next word belongs to the last of them.
-    fn take_cluster<'m>(&'m self, text: &str, next: Option<&Word>, parsed: &mut Parsed<'m>) -> bool {
+    fn take_cluster<'m>(&'m self, text: &str, next: Option<&Word>, parsed: &mut ParsedOptions<'m>) -> bool {
         if let Some(number) = self.number(text) {
             parsed.given.push((number, None));
             return false;
         }
         if let Some(opt) = self.options.get(text).filter(|_| text.chars().count() > 2) {
-            let takes = matches!(opt.value, Value::Required(_));
+            let takes = matches!(opt.value, OptionValue::Required(_));
             parsed.given.push((opt, next.filter(|_| takes).cloned()));
             return takes;
         }
         if let Some((name, value)) = text.split_once('=').filter(|(name, _)| name.chars().count() > 2)
-            && let Some(opt) = self.options.get(name).filter(|opt| opt.value != Value::None)
+            && let Some(opt) = self.options.get(name).filter(|opt| opt.value != OptionValue::None)
         {
             parsed.given.push((opt, Some(Word::literal(value))));
             return false;
@@ -319,17 +319,17 @@ impl Manual {
             };
             let rest = letters.as_str();
             match opt.value {
-                Value::None => parsed.given.push((opt, None)),
-                Value::Optional(_) => {
+                OptionValue::None => parsed.given.push((opt, None)),
+                OptionValue::Optional(_) => {
                     let value = Some(rest).filter(|rest| !rest.is_empty()).map(Word::literal);
                     parsed.given.push((opt, value));
                     return false;
                 }
-                Value::Required(_) if rest.is_empty() => {
+                OptionValue::Required(_) if rest.is_empty() => {
                     parsed.given.push((opt, next.cloned()));
                     return true;
                 }
-                Value::Required(_) => {
+                OptionValue::Required(_) => {
                     parsed.given.push((opt, Some(Word::literal(rest))));
                     return false;
                 }
@@ -339,7 +339,7 @@ impl Manual {
     }
 
     /// `-20`, where the manual says that a number may be an option.
-    fn number(&self, text: &str) -> Option<&Opt> {
+    fn number(&self, text: &str) -> Option<&OptionSpec> {
         let digits = text.strip_prefix('-')?;
         let all = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         if all { self.options.get("-NUM") } else { None }

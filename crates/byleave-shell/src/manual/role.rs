@@ -2,7 +2,7 @@
 
 /// What a program does with a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum WordRole {
     /// Nothing but looking at it: text, a number, a pattern, a name.
     Text,
     /// A file or directory that it reads.
@@ -63,7 +63,7 @@ pub(crate) enum Role {
     Unknown,
 }
 
-impl Role {
+impl WordRole {
     /// The role of this name in a manual.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {

@@ -1,11 +1,11 @@
 //! Compound commands: groups, loops, conditions, functions.
 
-use super::parser::{Parsed, Parser, bare, is_break};
-use super::tree::{Kind, List, Node, Part, Raw, TestToken};
+use super::parser::{ParseResult, Parser, bare, is_break};
+use super::tree::{CommandList, CommandNode, CommandNodeKind, RawWord, TestToken, WordPart};
 
 impl Parser<'_> {
     /// The compound command that stands here, if one does.
-    pub(super) fn compound(&mut self) -> Parsed<Option<Kind>> {
+    pub(super) fn compound(&mut self) -> ParseResult<Option<CommandNodeKind>> {
         if self.peek() == Some('(') {
             return self.parentheses().map(Some);
         }
@@ -23,12 +23,12 @@ impl Parser<'_> {
         };
         self.eat(keyword);
         let kind = match keyword {
-            "{" => Kind::Group(self.body("}")?),
+            "{" => CommandNodeKind::Group(self.body("}")?),
             "if" => self.conditional()?,
             "while" | "until" => {
                 let condition = self.some_list(&["do"])?;
                 self.expect_word("do")?;
-                Kind::Loop { condition, body: self.body("done")? }
+                CommandNodeKind::Loop { condition, body: self.body("done")? }
             }
             "for" | "select" => self.for_loop(keyword == "select")?,
             "case" => self.case()?,
@@ -53,39 +53,43 @@ impl Parser<'_> {
                 self.function(name, start)?.kind
             }
             "coproc" => self.coprocess()?,
-            _ => Kind::Test(self.test()?),
+            _ => CommandNodeKind::Test(self.test()?),
         };
         Ok(Some(kind))
     }
 
     /// A function's body, after its name.
-    pub(super) fn function(&mut self, name: String, start: usize) -> Parsed<Node> {
+    pub(super) fn function(&mut self, name: String, start: usize) -> ParseResult<CommandNode> {
         self.skip_newlines()?;
         let begin = self.at;
         let body = self.deeper(|parser| match parser.compound()? {
             Some(kind) => {
                 let redirects = parser.redirects()?;
-                Ok(Node { kind, redirects, span: parser.span_from(begin) })
+                Ok(CommandNode { kind, redirects, span: parser.span_from(begin) })
             }
             None => Err(parser.broken("a function has no body")),
         })?;
         let span = self.span_from(start);
-        Ok(Node { kind: Kind::Function { name, body: Box::new(body) }, redirects: Vec::new(), span })
+        Ok(CommandNode {
+            kind: CommandNodeKind::Function { name, body: Box::new(body) },
+            redirects: Vec::new(),
+            span,
+        })
     }
 
-    fn some_list(&mut self, ends: &[&str]) -> Parsed<List> {
+    fn some_list(&mut self, ends: &[&str]) -> ParseResult<CommandList> {
         let list = self.list_until(ends)?;
         if list.items.is_empty() { Err(self.broken("a command is missing")) } else { Ok(list) }
     }
 
-    fn body(&mut self, end: &str) -> Parsed<List> {
+    fn body(&mut self, end: &str) -> ParseResult<CommandList> {
         let list = self.some_list(&[end])?;
         self.expect_word(end)?;
         Ok(list)
     }
 
     /// `( … )` or `(( … ))`.
-    fn parentheses(&mut self) -> Parsed<Kind> {
+    fn parentheses(&mut self) -> ParseResult<CommandNodeKind> {
         if self.peek_second() == Some('(') {
             let before = self.at;
             self.eat("((");
@@ -94,7 +98,7 @@ impl Parser<'_> {
                 && self.chars.get(self.at) == Some(&')')
             {
                 self.at += 1;
-                return Ok(Kind::Arithmetic(Raw { parts: self.parts_of(inside)? }));
+                return Ok(CommandNodeKind::Arithmetic(RawWord { parts: self.parts_of(inside)? }));
             }
             self.doubts.truncate(doubts);
             self.back_to(before);
@@ -102,10 +106,10 @@ impl Parser<'_> {
         self.bump();
         let list = self.some_list(&[")"])?;
         self.bump();
-        Ok(Kind::Subshell(list))
+        Ok(CommandNodeKind::Subshell(list))
     }
 
-    fn conditional(&mut self) -> Parsed<Kind> {
+    fn conditional(&mut self) -> ParseResult<CommandNodeKind> {
         let mut branches = Vec::new();
         loop {
             let condition = self.some_list(&["then"])?;
@@ -117,11 +121,11 @@ impl Parser<'_> {
             }
             let other = if self.eat_word("else") { Some(self.some_list(&["fi"])?) } else { None };
             self.expect_word("fi")?;
-            return Ok(Kind::If { branches, other });
+            return Ok(CommandNodeKind::If { branches, other });
         }
     }
 
-    fn for_loop(&mut self, asks: bool) -> Parsed<Kind> {
+    fn for_loop(&mut self, asks: bool) -> ParseResult<CommandNodeKind> {
         self.skip_blanks();
         if self.peek() == Some('(') && self.peek_second() == Some('(') {
             self.eat("((");
@@ -129,13 +133,13 @@ impl Parser<'_> {
             if self.bump_raw() != Some(')') {
                 return Err(self.broken("`((` is not closed"));
             }
-            let head = Raw { parts: self.parts_of(inside)? };
+            let head = RawWord { parts: self.parts_of(inside)? };
             self.skip_blanks();
             if self.peek() == Some(';') {
                 self.bump();
             }
             let body = self.loop_body()?;
-            return Ok(Kind::ArithmeticFor { head, body });
+            return Ok(CommandNodeKind::ArithmeticFor { head, body });
         }
         let word = self.word(true)?;
         let Some(name) = bare(&word) else {
@@ -164,10 +168,10 @@ impl Parser<'_> {
             self.bump();
         }
         let body = self.loop_body()?;
-        Ok(Kind::For { name, words, body, asks })
+        Ok(CommandNodeKind::For { name, words, body, asks })
     }
 
-    fn loop_body(&mut self) -> Parsed<List> {
+    fn loop_body(&mut self) -> ParseResult<CommandList> {
         self.skip_newlines()?;
         if self.eat_word("{") {
             return self.body("}");
@@ -176,7 +180,7 @@ impl Parser<'_> {
         self.body("done")
     }
 
-    fn case(&mut self) -> Parsed<Kind> {
+    fn case(&mut self) -> ParseResult<CommandNodeKind> {
         self.skip_blanks();
         if self.peek().is_none_or(is_break) && !self.at_process() {
             return Err(self.broken("`case` has no word"));
@@ -188,7 +192,7 @@ impl Parser<'_> {
         loop {
             self.skip_newlines()?;
             if self.eat_word("esac") {
-                return Ok(Kind::Case { word, arms });
+                return Ok(CommandNodeKind::Case { word, arms });
             }
             if self.peek() == Some('(') {
                 self.bump();
@@ -212,12 +216,12 @@ impl Parser<'_> {
             arms.push((patterns, body));
             if !(self.eat(";;&") || self.eat(";;") || self.eat(";&")) {
                 self.expect_word("esac")?;
-                return Ok(Kind::Case { word, arms });
+                return Ok(CommandNodeKind::Case { word, arms });
             }
         }
     }
 
-    fn coprocess(&mut self) -> Parsed<Kind> {
+    fn coprocess(&mut self) -> ParseResult<CommandNodeKind> {
         self.skip_blanks();
         let before = self.at;
         let name = self.name();
@@ -225,11 +229,11 @@ impl Parser<'_> {
             self.skip_blanks();
             if self.peek() == Some('(') || self.at_keyword(self.at) {
                 self.doubt("a coprocess sets the variable that it is named after");
-                return Ok(Kind::Coprocess(Box::new(self.command()?)));
+                return Ok(CommandNodeKind::Coprocess(Box::new(self.command()?)));
             }
         }
         self.at = before;
-        Ok(Kind::Coprocess(Box::new(self.command()?)))
+        Ok(CommandNodeKind::Coprocess(Box::new(self.command()?)))
     }
 
     fn at_keyword(&mut self, at: usize) -> bool {
@@ -243,7 +247,7 @@ impl Parser<'_> {
     }
 
     /// What stands between `[[` and `]]`.
-    fn test(&mut self) -> Parsed<Vec<TestToken>> {
+    fn test(&mut self) -> ParseResult<Vec<TestToken>> {
         let mut tokens = Vec::new();
         let mut loose = false;
         loop {
@@ -270,7 +274,7 @@ impl Parser<'_> {
                 _ => {
                     let word = if loose { self.pattern_word()? } else { self.word(true)? };
                     loose = matches!(word.parts.as_slice(),
-                        [Part::Bare(text)] if !loose && matches!(text.as_str(), "=~" | "==" | "!=" | "="));
+                        [WordPart::Bare(text)] if !loose && matches!(text.as_str(), "=~" | "==" | "!=" | "="));
                     tokens.push(TestToken::Word(word));
                     continue;
                 }

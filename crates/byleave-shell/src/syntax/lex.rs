@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::ansi;
-use super::parser::{Parsed, Parser, is_break};
-use super::tree::{Part, Raw};
+use super::ansi_c_quoting;
+use super::parser::{ParseResult, Parser, is_break};
+use super::tree::{RawWord, WordPart};
 
 /// What the parts stand in, which says what is special among them and what ends them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Within {
+pub(super) enum LexContext {
     /// A word; arrays may follow `NAME=` where `arrays` says so.
     Word { arrays: bool },
     /// A pattern or regular expression in `[[`, where parentheses are text.
@@ -23,7 +23,7 @@ pub(super) enum Within {
     All,
 }
 
-impl Within {
+impl LexContext {
     /// Whether text is taken as it is: no word is split off, no glob is one.
     pub(super) fn is_quoted(self) -> bool {
         matches!(self, Self::QuotedBraces | Self::Quotes | Self::All)
@@ -31,23 +31,23 @@ impl Within {
 }
 
 impl Parser<'_> {
-    pub(super) fn word(&mut self, arrays: bool) -> Parsed<Raw> {
-        self.one_word(Within::Word { arrays })
+    pub(super) fn word(&mut self, arrays: bool) -> ParseResult<RawWord> {
+        self.one_word(LexContext::Word { arrays })
     }
 
-    pub(super) fn pattern_word(&mut self) -> Parsed<Raw> {
-        self.one_word(Within::Pattern)
+    pub(super) fn pattern_word(&mut self) -> ParseResult<RawWord> {
+        self.one_word(LexContext::Pattern)
     }
 
-    pub(super) fn here_parts(&mut self) -> Parsed<Vec<Part>> {
-        self.parts(Within::All)
+    pub(super) fn here_parts(&mut self) -> ParseResult<Vec<WordPart>> {
+        self.parts(LexContext::All)
     }
 
     /// A stretch of the text, taken as within double quotes.
-    pub(super) fn parts_of(&mut self, inside: Range<usize>) -> Parsed<Vec<Part>> {
+    pub(super) fn parts_of(&mut self, inside: Range<usize>) -> ParseResult<Vec<WordPart>> {
         let chars = self.chars.get(inside.clone()).unwrap_or_default();
         let mut inner = Parser::new(chars, self.depth).beginning_at(self.base + inside.start);
-        let parts = inner.deeper(|inner| inner.parts(Within::All))?;
+        let parts = inner.deeper(|inner| inner.parts(LexContext::All))?;
         for doubt in inner.doubts {
             self.doubt(&doubt);
         }
@@ -55,7 +55,7 @@ impl Parser<'_> {
     }
 
     /// From behind an opening bracket to behind its closing one: what stands between.
-    pub(super) fn enclosed(&mut self, open: char, close: char) -> Parsed<Range<usize>> {
+    pub(super) fn enclosed(&mut self, open: char, close: char) -> ParseResult<Range<usize>> {
         let start = self.at;
         let mut depth = 1_usize;
         loop {
@@ -86,7 +86,7 @@ impl Parser<'_> {
         Ok(inside)
     }
 
-    fn skip_quoted(&mut self, quote: char) -> Parsed<()> {
+    fn skip_quoted(&mut self, quote: char) -> ParseResult<()> {
         loop {
             match self.bump_raw() {
                 None => return Err(self.broken("a quote is not closed")),
@@ -99,56 +99,56 @@ impl Parser<'_> {
         }
     }
 
-    fn one_word(&mut self, within: Within) -> Parsed<Raw> {
+    fn one_word(&mut self, within: LexContext) -> ParseResult<RawWord> {
         let parts = self.deeper(|parser| parser.parts(within))?;
         if parts.is_empty() {
             return Err(self.broken("a word is missing"));
         }
-        Ok(Raw { parts })
+        Ok(RawWord { parts })
     }
 
     /// Parts up to the end that `within` has; closing quotes and braces are taken too.
-    pub(super) fn parts(&mut self, within: Within) -> Parsed<Vec<Part>> {
-        let mut parts: Vec<Part> = Vec::new();
+    pub(super) fn parts(&mut self, within: LexContext) -> ParseResult<Vec<WordPart>> {
+        let mut parts: Vec<WordPart> = Vec::new();
         let mut parentheses = 0_usize;
         loop {
             let Some(c) = self.peek() else {
                 return match within {
-                    Within::Word { .. } | Within::Pattern | Within::All => Ok(parts),
-                    Within::Quotes => Err(self.broken("a quote is not closed")),
-                    Within::Braces | Within::QuotedBraces => Err(self.broken("`${` is not closed")),
+                    LexContext::Word { .. } | LexContext::Pattern | LexContext::All => Ok(parts),
+                    LexContext::Quotes => Err(self.broken("a quote is not closed")),
+                    LexContext::Braces | LexContext::QuotedBraces => Err(self.broken("`${` is not closed")),
                 };
             };
             if matches!(c, '<' | '>') && self.peek_second() == Some('(') && !within.is_quoted() {
                 self.eat(if c == '<' { "<(" } else { ">(" });
-                parts.push(Part::Process(self.substituted()?));
+                parts.push(WordPart::Process(self.substituted()?));
                 continue;
             }
             match (within, c) {
-                (Within::Word { arrays: true }, '(') if names_array(&parts) => {
+                (LexContext::Word { arrays: true }, '(') if names_array(&parts) => {
                     let elements = self.array()?;
-                    parts.push(Part::Array(elements));
+                    parts.push(WordPart::Array(elements));
                     continue;
                 }
-                (Within::Word { .. }, c) if is_break(c) => return Ok(parts),
-                (Within::Pattern, '(') => {
+                (LexContext::Word { .. }, c) if is_break(c) => return Ok(parts),
+                (LexContext::Pattern, '(') => {
                     parentheses += 1;
                     self.bump();
                     push_bare(&mut parts, c);
                     continue;
                 }
-                (Within::Pattern, ')') if parentheses > 0 => {
+                (LexContext::Pattern, ')') if parentheses > 0 => {
                     parentheses -= 1;
                     self.bump();
                     push_bare(&mut parts, c);
                     continue;
                 }
-                (Within::Pattern, '|') if parentheses > 0 || self.peek_second() != Some('|') => {
+                (LexContext::Pattern, '|') if parentheses > 0 || self.peek_second() != Some('|') => {
                     self.bump();
                     push_bare(&mut parts, c);
                     continue;
                 }
-                (Within::Pattern, c) if is_break(c) => {
+                (LexContext::Pattern, c) if is_break(c) => {
                     if parentheses == 0 {
                         return Ok(parts);
                     }
@@ -159,7 +159,7 @@ impl Parser<'_> {
                     push_bare(&mut parts, c);
                     continue;
                 }
-                (Within::Braces | Within::QuotedBraces, '}') | (Within::Quotes, '"') => {
+                (LexContext::Braces | LexContext::QuotedBraces, '}') | (LexContext::Quotes, '"') => {
                     self.bump();
                     return Ok(parts);
                 }
@@ -170,7 +170,7 @@ impl Parser<'_> {
     }
 
     /// One more part, or one more character of the last.
-    fn part(&mut self, within: Within, c: char, parts: &mut Vec<Part>) -> Parsed<()> {
+    fn part(&mut self, within: LexContext, c: char, parts: &mut Vec<WordPart>) -> ParseResult<()> {
         match c {
             '\\' => {
                 self.bump();
@@ -180,10 +180,10 @@ impl Parser<'_> {
                     return Ok(());
                 };
                 let escapes = match within {
-                    Within::Quotes => matches!(next, '$' | '`' | '"' | '\\'),
-                    Within::QuotedBraces => matches!(next, '$' | '`' | '"' | '\\' | '}'),
-                    Within::All => matches!(next, '$' | '`' | '\\'),
-                    Within::Word { .. } | Within::Pattern | Within::Braces => true,
+                    LexContext::Quotes => matches!(next, '$' | '`' | '"' | '\\'),
+                    LexContext::QuotedBraces => matches!(next, '$' | '`' | '"' | '\\' | '}'),
+                    LexContext::All => matches!(next, '$' | '`' | '\\'),
+                    LexContext::Word { .. } | LexContext::Pattern | LexContext::Braces => true,
                 };
                 if escapes {
                     self.at += 1;
@@ -197,22 +197,22 @@ impl Parser<'_> {
                 let text = self.until_quote(false)?;
                 push_quoted_text(parts, &text);
             }
-            '\'' if within == Within::QuotedBraces => {
+            '\'' if within == LexContext::QuotedBraces => {
                 self.doubt("single quotes stand in an expansion within double quotes");
                 self.bump();
                 let text = self.until_quote(false)?;
                 push_quoted_text(parts, &format!("'{text}'"));
             }
-            '"' if within != Within::All => {
+            '"' if within != LexContext::All => {
                 self.bump();
-                let inner = self.deeper(|parser| parser.parts(Within::Quotes))?;
-                parts.push(Part::Double(inner));
+                let inner = self.deeper(|parser| parser.parts(LexContext::Quotes))?;
+                parts.push(WordPart::Double(inner));
             }
             '$' => self.dollar(within, parts)?,
             '`' => {
                 self.bump();
                 let text = self.backquoted(within)?;
-                parts.push(Part::Backquoted(text));
+                parts.push(WordPart::Backquoted(text));
             }
             _ => {
                 self.bump();
@@ -227,7 +227,7 @@ impl Parser<'_> {
     }
 
     /// The text up to a single quote; backslashes hide one where `escapes` says so.
-    pub(super) fn until_quote(&mut self, escapes: bool) -> Parsed<String> {
+    pub(super) fn until_quote(&mut self, escapes: bool) -> ParseResult<String> {
         let mut text = String::new();
         loop {
             match self.bump_raw() {
@@ -245,7 +245,7 @@ impl Parser<'_> {
     }
 
     /// The text up to a backquote, with the backslashes off that only served there.
-    fn backquoted(&mut self, within: Within) -> Parsed<String> {
+    fn backquoted(&mut self, within: LexContext) -> ParseResult<String> {
         let mut text = String::new();
         loop {
             match self.bump_raw() {
@@ -253,7 +253,9 @@ impl Parser<'_> {
                 Some('`') => return Ok(text),
                 Some('\\') => match self.bump_raw() {
                     Some(c @ ('`' | '\\' | '$')) => text.push(c),
-                    Some('"') if matches!(within, Within::Quotes | Within::QuotedBraces) => text.push('"'),
+                    Some('"') if matches!(within, LexContext::Quotes | LexContext::QuotedBraces) => {
+                        text.push('"')
+                    }
                     Some(c) => text.extend(['\\', c]),
                     None => return Err(self.broken("a backquote is not closed")),
                 },
@@ -263,20 +265,20 @@ impl Parser<'_> {
     }
 
     /// `$'…'` after its dollar.
-    pub(super) fn ansi_quoted(&mut self, parts: &mut Vec<Part>) -> Parsed<()> {
+    pub(super) fn ansi_quoted(&mut self, parts: &mut Vec<WordPart>) -> ParseResult<()> {
         self.bump();
         let text = self.until_quote(true)?;
-        match ansi::decode(&text) {
+        match ansi_c_quoting::decode(&text) {
             Some(text) => push_quoted_text(parts, &text),
-            None => parts.push(Part::Opaque("`$'…'` stands for bytes that are not certain")),
+            None => parts.push(WordPart::Opaque("`$'…'` stands for bytes that are not certain")),
         }
         Ok(())
     }
 }
 
 /// Whether an array may follow: `NAME=` or `NAME+=` so far.
-fn names_array(parts: &[Part]) -> bool {
-    let [Part::Bare(text)] = parts else { return false };
+fn names_array(parts: &[WordPart]) -> bool {
+    let [WordPart::Bare(text)] = parts else { return false };
     let Some(name) = text.strip_suffix('=') else { return false };
     let name = name.strip_suffix('+').unwrap_or(name);
     is_name(name)
@@ -288,23 +290,23 @@ pub(crate) fn is_name(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-pub(super) fn push_bare(parts: &mut Vec<Part>, c: char) {
+pub(super) fn push_bare(parts: &mut Vec<WordPart>, c: char) {
     match parts.last_mut() {
-        Some(Part::Bare(text)) => text.push(c),
-        _ => parts.push(Part::Bare(c.to_string())),
+        Some(WordPart::Bare(text)) => text.push(c),
+        _ => parts.push(WordPart::Bare(c.to_string())),
     }
 }
 
-pub(super) fn push_quoted(parts: &mut Vec<Part>, c: char) {
+pub(super) fn push_quoted(parts: &mut Vec<WordPart>, c: char) {
     match parts.last_mut() {
-        Some(Part::Quoted(text)) => text.push(c),
-        _ => parts.push(Part::Quoted(c.to_string())),
+        Some(WordPart::Quoted(text)) => text.push(c),
+        _ => parts.push(WordPart::Quoted(c.to_string())),
     }
 }
 
-fn push_quoted_text(parts: &mut Vec<Part>, more: &str) {
+fn push_quoted_text(parts: &mut Vec<WordPart>, more: &str) {
     match parts.last_mut() {
-        Some(Part::Quoted(text)) => text.push_str(more),
-        _ => parts.push(Part::Quoted(more.to_owned())),
+        Some(WordPart::Quoted(text)) => text.push_str(more),
+        _ => parts.push(WordPart::Quoted(more.to_owned())),
     }
 }

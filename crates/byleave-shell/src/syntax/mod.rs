@@ -5,14 +5,14 @@
 //! the next, so the parser must stop after each and go on. It must never panic, never take more than time linear in the
 //! text (but for a bounded number of second looks), and never accept less than bash does without saying so.
 
-pub(crate) mod ansi;
+pub(crate) mod ansi_c_quoting;
 mod compound;
+mod heredoc;
 mod lex;
 mod parser;
-mod pending;
 mod redirect;
 mod substitution;
 pub(crate) mod tree;
 
 pub(crate) use lex::is_name;
-pub(crate) use parser::{Broken, Parser};
+pub(crate) use parser::{Parser, SyntaxError};

@@ -2,19 +2,22 @@
 
 use std::ops::Range;
 
-use super::pending::Pending;
-use super::tree::{Assign, Item, Joint, Kind, List, Node, Part, Pipeline, Raw};
+use super::heredoc::PendingHereDoc;
+use super::tree::{
+    AndOrList, AndOrOperator, Assignment, CommandList, CommandNode, CommandNodeKind, Pipeline, RawWord,
+    WordPart,
+};
 
 /// How deep commands, words and substitutions may stand in each other.
 const DEPTH_MAX: usize = 160;
 
 /// Why the text could not be parsed further.
 #[derive(Clone, Debug)]
-pub(crate) struct Broken {
+pub(crate) struct SyntaxError {
     pub(crate) why: String,
 }
 
-pub(super) type Parsed<T> = Result<T, Broken>;
+pub(super) type ParseResult<T> = Result<T, SyntaxError>;
 
 /// A parser over the characters of a text.
 pub(crate) struct Parser<'a> {
@@ -23,7 +26,7 @@ pub(crate) struct Parser<'a> {
     pub(super) depth: usize,
     /// Where these characters begin in the whole text.
     pub(super) base: usize,
-    pub(super) pending: Vec<Pending>,
+    pub(super) pending: Vec<PendingHereDoc>,
     /// What was accepted though bash may see it otherwise.
     pub(crate) doubts: Vec<String>,
 }
@@ -40,7 +43,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The commands of the next complete line; `None` at the end of the text.
-    pub(crate) fn line(&mut self) -> Parsed<Option<List>> {
+    pub(crate) fn line(&mut self) -> ParseResult<Option<CommandList>> {
         loop {
             self.skip_blanks();
             match self.peek() {
@@ -52,7 +55,7 @@ impl<'a> Parser<'a> {
                 Some(_) => break,
             }
         }
-        let mut list = List::default();
+        let mut list = CommandList::default();
         loop {
             list.items.push(self.item()?);
             self.skip_blanks();
@@ -146,7 +149,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    pub(super) fn skip_newlines(&mut self) -> Parsed<()> {
+    pub(super) fn skip_newlines(&mut self) -> ParseResult<()> {
         loop {
             self.skip_blanks();
             if self.peek() != Some('\n') {
@@ -157,7 +160,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Takes a newline, and the here-documents that begin after it.
-    pub(super) fn newline(&mut self) -> Parsed<()> {
+    pub(super) fn newline(&mut self) -> ParseResult<()> {
         self.bump();
         for pending in std::mem::take(&mut self.pending) {
             self.here_document(&pending)?;
@@ -165,11 +168,11 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    pub(super) fn broken(&self, why: &str) -> Broken {
-        Broken { why: why.to_owned() }
+    pub(super) fn broken(&self, why: &str) -> SyntaxError {
+        SyntaxError { why: why.to_owned() }
     }
 
-    pub(super) fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    pub(super) fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.depth >= DEPTH_MAX {
             return Err(self.broken("it is nested too deeply to be read"));
         }
@@ -199,9 +202,9 @@ impl<'a> Parser<'a> {
     }
 
     /// Commands up to one of these words or operators, which is left standing.
-    pub(super) fn list_until(&mut self, ends: &[&str]) -> Parsed<List> {
+    pub(super) fn list_until(&mut self, ends: &[&str]) -> ParseResult<CommandList> {
         self.deeper(|parser| {
-            let mut list = List::default();
+            let mut list = CommandList::default();
             loop {
                 parser.skip_newlines()?;
                 if parser.ends(ends) {
@@ -237,12 +240,12 @@ impl<'a> Parser<'a> {
         self.at_word(word) && self.eat(word)
     }
 
-    pub(super) fn expect_word(&mut self, word: &str) -> Parsed<()> {
+    pub(super) fn expect_word(&mut self, word: &str) -> ParseResult<()> {
         if self.eat_word(word) { Ok(()) } else { Err(self.broken(&format!("`{word}` is missing"))) }
     }
 
     /// Pipelines up to and with their `;` or `&`.
-    fn item(&mut self) -> Parsed<Item> {
+    fn item(&mut self) -> ParseResult<AndOrList> {
         let first = self.pipeline()?;
         let mut rest = Vec::new();
         loop {
@@ -251,30 +254,30 @@ impl<'a> Parser<'a> {
                 (Some('&'), Some('&')) => {
                     self.eat("&&");
                     self.skip_newlines()?;
-                    rest.push((Joint::And, self.pipeline()?));
+                    rest.push((AndOrOperator::And, self.pipeline()?));
                 }
                 (Some('|'), Some('|')) => {
                     self.eat("||");
                     self.skip_newlines()?;
-                    rest.push((Joint::Or, self.pipeline()?));
+                    rest.push((AndOrOperator::Or, self.pipeline()?));
                 }
                 (Some('&'), _) => {
                     self.bump();
-                    return Ok(Item { first, rest, background: true });
+                    return Ok(AndOrList { first, rest, background: true });
                 }
                 (Some(';'), second) if !matches!(second, Some(';' | '&')) => {
                     self.bump();
-                    return Ok(Item { first, rest, background: false });
+                    return Ok(AndOrList { first, rest, background: false });
                 }
                 (None | Some('\n' | ')' | ';'), _) => {
-                    return Ok(Item { first, rest, background: false });
+                    return Ok(AndOrList { first, rest, background: false });
                 }
                 _ => return Err(self.broken("a command does not end where it should")),
             }
         }
     }
 
-    fn pipeline(&mut self) -> Parsed<Pipeline> {
+    fn pipeline(&mut self) -> ParseResult<Pipeline> {
         let mut negated = false;
         let mut prefixed = false;
         loop {
@@ -322,21 +325,21 @@ impl<'a> Parser<'a> {
         Ok(Pipeline { negated, commands })
     }
 
-    pub(super) fn command(&mut self) -> Parsed<Node> {
+    pub(super) fn command(&mut self) -> ParseResult<CommandNode> {
         self.deeper(|parser| {
             parser.skip_blanks();
             let start = parser.at;
             if let Some(kind) = parser.compound()? {
                 let redirects = parser.redirects()?;
-                return Ok(Node { kind, redirects, span: parser.span_from(start) });
+                return Ok(CommandNode { kind, redirects, span: parser.span_from(start) });
             }
             parser.simple(start)
         })
     }
 
-    fn simple(&mut self, start: usize) -> Parsed<Node> {
+    fn simple(&mut self, start: usize) -> ParseResult<CommandNode> {
         let mut assignments = Vec::new();
-        let mut words: Vec<Raw> = Vec::new();
+        let mut words: Vec<RawWord> = Vec::new();
         let mut redirects = Vec::new();
         loop {
             self.skip_blanks();
@@ -380,11 +383,15 @@ impl<'a> Parser<'a> {
         if assignments.is_empty() && words.is_empty() && redirects.is_empty() {
             return Err(self.broken("a command is missing"));
         }
-        Ok(Node { kind: Kind::Simple { assignments, words }, redirects, span: self.span_from(start) })
+        Ok(CommandNode {
+            kind: CommandNodeKind::Simple { assignments, words },
+            redirects,
+            span: self.span_from(start),
+        })
     }
 
     /// `NAME=value`, where one stands here.
-    fn assignment(&mut self) -> Parsed<Option<Assign>> {
+    fn assignment(&mut self) -> ParseResult<Option<Assignment>> {
         let before = self.at;
         let name = self.name();
         if name.is_empty() {
@@ -411,17 +418,17 @@ impl<'a> Parser<'a> {
         self.bump();
         let value = if self.peek() == Some('(') {
             let elements = self.array()?;
-            Raw { parts: vec![Part::Array(elements)] }
+            RawWord { parts: vec![WordPart::Array(elements)] }
         } else if self.peek().is_none_or(is_break) && !self.at_process() {
-            Raw::default()
+            RawWord::default()
         } else {
             self.word(false)?
         };
-        Ok(Some(Assign { name, subscript, append, value }))
+        Ok(Some(Assignment { name, subscript, append, value }))
     }
 
     /// The elements of `(…)`.
-    pub(super) fn array(&mut self) -> Parsed<Vec<Raw>> {
+    pub(super) fn array(&mut self) -> ParseResult<Vec<RawWord>> {
         self.bump();
         self.deeper(|parser| {
             let mut elements = Vec::new();
@@ -465,9 +472,9 @@ pub(super) fn is_break(c: char) -> bool {
 }
 
 /// The text of a word without any quotes or expansions.
-pub(super) fn bare(word: &Raw) -> Option<String> {
+pub(super) fn bare(word: &RawWord) -> Option<String> {
     match word.parts.as_slice() {
-        [Part::Bare(text)] => Some(text.clone()),
+        [WordPart::Bare(text)] => Some(text.clone()),
         _ => None,
     }
 }

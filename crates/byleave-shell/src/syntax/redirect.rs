@@ -3,12 +3,12 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use super::parser::{Parsed, Parser, is_break};
-use super::pending::Pending;
-use super::tree::{Direction, Part, Raw, Redirect};
+use super::heredoc::PendingHereDoc;
+use super::parser::{ParseResult, Parser, is_break};
+use super::tree::{RawWord, Redirect, RedirectOperator, WordPart};
 
 impl Parser<'_> {
-    pub(super) fn redirects(&mut self) -> Parsed<Vec<Redirect>> {
+    pub(super) fn redirects(&mut self) -> ParseResult<Vec<Redirect>> {
         let mut redirects = Vec::new();
         loop {
             self.skip_blanks();
@@ -19,7 +19,7 @@ impl Parser<'_> {
         }
     }
 
-    pub(super) fn redirect(&mut self) -> Parsed<Option<Redirect>> {
+    pub(super) fn redirect(&mut self) -> ParseResult<Option<Redirect>> {
         let before = self.at;
         let mut variable = None;
         let mut descriptor = String::new();
@@ -53,20 +53,22 @@ impl Parser<'_> {
         let numbered = !descriptor.is_empty();
         let direction = match (self.peek(), self.peek_second(), self.peek_third()) {
             (Some('<' | '>'), Some('('), _) => None,
-            (Some('<'), Some('<'), Some('<')) => Some(("<<<", Direction::HereString)),
-            (Some('<'), Some('<'), Some('-')) => Some(("<<-", Direction::HereDocument { tabs: true })),
-            (Some('<'), Some('<'), _) => Some(("<<", Direction::HereDocument { tabs: false })),
-            (Some('<'), Some('>'), _) => Some(("<>", Direction::ReadWrite)),
-            (Some('<'), Some('&'), _) => Some(("<&", Direction::DuplicateInput)),
-            (Some('<'), ..) => Some(("<", Direction::Read)),
-            (Some('>'), Some('>'), _) => Some((">>", Direction::Write)),
-            (Some('>'), Some('|'), _) => Some((">|", Direction::Write)),
-            (Some('>'), Some('&'), _) => Some((">&", Direction::DuplicateOutput)),
-            (Some('>'), ..) => Some((">", Direction::Write)),
+            (Some('<'), Some('<'), Some('<')) => Some(("<<<", RedirectOperator::HereString)),
+            (Some('<'), Some('<'), Some('-')) => Some(("<<-", RedirectOperator::HereDocument { tabs: true })),
+            (Some('<'), Some('<'), _) => Some(("<<", RedirectOperator::HereDocument { tabs: false })),
+            (Some('<'), Some('>'), _) => Some(("<>", RedirectOperator::ReadWrite)),
+            (Some('<'), Some('&'), _) => Some(("<&", RedirectOperator::DuplicateInput)),
+            (Some('<'), ..) => Some(("<", RedirectOperator::Read)),
+            (Some('>'), Some('>'), _) => Some((">>", RedirectOperator::Write)),
+            (Some('>'), Some('|'), _) => Some((">|", RedirectOperator::Write)),
+            (Some('>'), Some('&'), _) => Some((">&", RedirectOperator::DuplicateOutput)),
+            (Some('>'), ..) => Some((">", RedirectOperator::Write)),
             (Some('&'), Some('>'), Some('>')) if variable.is_none() && !numbered => {
-                Some(("&>>", Direction::Both))
+                Some(("&>>", RedirectOperator::Both))
             }
-            (Some('&'), Some('>'), _) if variable.is_none() && !numbered => Some(("&>", Direction::Both)),
+            (Some('&'), Some('>'), _) if variable.is_none() && !numbered => {
+                Some(("&>", RedirectOperator::Both))
+            }
             _ => None,
         };
         let Some((text, operator)) = direction else {
@@ -81,29 +83,29 @@ impl Parser<'_> {
         let start = self.at;
         let target = self.word(true)?;
         let body = Rc::new(OnceCell::new());
-        if let Direction::HereDocument { tabs } = operator {
+        if let RedirectOperator::HereDocument { tabs } = operator {
             let (delimiter, quoted) = self.delimiter(start, &target);
-            self.pending.push(Pending { delimiter, quoted, tabs, body: Rc::clone(&body) });
+            self.pending.push(PendingHereDoc { delimiter, quoted, tabs, body: Rc::clone(&body) });
         }
         Ok(Some(Redirect { operator, target, variable, descriptor, body }))
     }
 
     /// What ends a here-document: its word with the quotes taken off, and nothing expanded.
-    fn delimiter(&mut self, start: usize, word: &Raw) -> (String, bool) {
+    fn delimiter(&mut self, start: usize, word: &RawWord) -> (String, bool) {
         let mut text = String::new();
         let mut quoted = false;
         for part in &word.parts {
             match part {
-                Part::Bare(bare) => text.push_str(bare),
-                Part::Quoted(inner) => {
+                WordPart::Bare(bare) => text.push_str(bare),
+                WordPart::Quoted(inner) => {
                     quoted = true;
                     text.push_str(inner);
                 }
-                Part::Double(inner) => {
+                WordPart::Double(inner) => {
                     quoted = true;
                     for part in inner {
                         match part {
-                            Part::Quoted(inner) => text.push_str(inner),
+                            WordPart::Quoted(inner) => text.push_str(inner),
                             _ => self.doubt("the word that ends a here-document holds an expansion"),
                         }
                     }
@@ -121,7 +123,7 @@ impl Parser<'_> {
         (text, quoted)
     }
 
-    pub(super) fn here_document(&mut self, pending: &Pending) -> Parsed<()> {
+    pub(super) fn here_document(&mut self, pending: &PendingHereDoc) -> ParseResult<()> {
         let start = self.at;
         let mut lines: Vec<char> = Vec::new();
         let mut ended = false;
@@ -162,23 +164,23 @@ impl Parser<'_> {
             self.doubt("a here-document has no end");
         }
         let parts = if pending.quoted {
-            vec![Part::Quoted(lines.into_iter().collect())]
+            vec![WordPart::Quoted(lines.into_iter().collect())]
         } else {
             let mut inner = Parser::new(&lines, self.depth).beginning_at(self.base + start);
             let parts = inner.deeper(|inner| inner.here_parts())?;
             for doubt in inner.doubts {
                 self.doubt(&doubt);
             }
-            vec![Part::Double(parts)]
+            vec![WordPart::Double(parts)]
         };
-        if pending.body.set(Raw { parts }).is_err() {
+        if pending.body.set(RawWord { parts }).is_err() {
             self.doubt("a here-document was read twice");
         }
         Ok(())
     }
 
     /// At the end of the text or of a substitution: what still waits for its lines gets none.
-    pub(super) fn finish_here_documents(&mut self) -> Parsed<()> {
+    pub(super) fn finish_here_documents(&mut self) -> ParseResult<()> {
         if !self.pending.is_empty() {
             self.doubt("a here-document has no end");
             for pending in std::mem::take(&mut self.pending) {
@@ -189,7 +191,7 @@ impl Parser<'_> {
     }
 
     /// Parses with here-documents of its own: a substitution.
-    pub(super) fn apart<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    pub(super) fn apart<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         let outer = std::mem::take(&mut self.pending);
         let start = self.at;
         let parsed = parse(self);

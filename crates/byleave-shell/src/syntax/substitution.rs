@@ -1,11 +1,11 @@
 //! What begins with a dollar: parameters, commands, arithmetic.
 
-use super::lex::{Within, push_bare, push_quoted};
-use super::parser::{Parsed, Parser};
-use super::tree::{List, Parameter, Part};
+use super::lex::{LexContext, push_bare, push_quoted};
+use super::parser::{ParseResult, Parser};
+use super::tree::{CommandList, ParameterExpansion, WordPart};
 
 impl Parser<'_> {
-    pub(super) fn dollar(&mut self, within: Within, parts: &mut Vec<Part>) -> Parsed<()> {
+    pub(super) fn dollar(&mut self, within: LexContext, parts: &mut Vec<WordPart>) -> ParseResult<()> {
         self.bump();
         match self.peek() {
             Some('(') if self.peek_second() == Some('(') => {
@@ -14,23 +14,23 @@ impl Parser<'_> {
             }
             Some('(') => {
                 self.bump();
-                parts.push(Part::Command(self.substituted()?));
+                parts.push(WordPart::Command(self.substituted()?));
             }
             Some('[') => {
                 self.bump();
                 let inside = self.enclosed('[', ']')?;
-                parts.push(Part::Arithmetic(self.parts_of(inside)?));
+                parts.push(WordPart::Arithmetic(self.parts_of(inside)?));
             }
             Some('{') => {
                 self.bump();
                 let parameter = self.deeper(|parser| parser.braces(within))?;
-                parts.push(Part::Parameter(Box::new(parameter)));
+                parts.push(WordPart::Parameter(Box::new(parameter)));
             }
             Some('\'') if !within.is_quoted() => self.ansi_quoted(parts)?,
             Some('"') if !within.is_quoted() => {
                 self.bump();
-                let inner = self.deeper(|parser| parser.parts(Within::Quotes))?;
-                parts.push(Part::Double(inner));
+                let inner = self.deeper(|parser| parser.parts(LexContext::Quotes))?;
+                parts.push(WordPart::Double(inner));
             }
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
                 let name = self.name();
@@ -47,7 +47,7 @@ impl Parser<'_> {
     }
 
     /// Commands up to the `)` that ends their substitution.
-    pub(super) fn substituted(&mut self) -> Parsed<List> {
+    pub(super) fn substituted(&mut self) -> ParseResult<CommandList> {
         self.apart(|parser| {
             let list = parser.list_until(&[")"])?;
             parser.bump();
@@ -56,7 +56,7 @@ impl Parser<'_> {
     }
 
     /// `$((…))`, or commands that begin with a subshell.
-    fn arithmetic(&mut self) -> Parsed<Part> {
+    fn arithmetic(&mut self) -> ParseResult<WordPart> {
         let before = self.at;
         let doubts = self.doubts.len();
         self.eat("((");
@@ -64,7 +64,7 @@ impl Parser<'_> {
             && self.chars.get(self.at) == Some(&')')
         {
             self.at += 1;
-            return Ok(Part::Arithmetic(self.parts_of(inside)?));
+            return Ok(WordPart::Arithmetic(self.parts_of(inside)?));
         }
         let quoted = self.doubts.len() > doubts;
         self.doubts.truncate(doubts);
@@ -73,12 +73,12 @@ impl Parser<'_> {
         if quoted {
             self.doubt("`$((` begins commands rather than arithmetic, as far as can be told");
         }
-        Ok(Part::Command(self.substituted()?))
+        Ok(WordPart::Command(self.substituted()?))
     }
 
     /// `${…}` after its brace.
-    fn braces(&mut self, within: Within) -> Parsed<Parameter> {
-        let mut parameter = Parameter::default();
+    fn braces(&mut self, within: LexContext) -> ParseResult<ParameterExpansion> {
+        let mut parameter = ParameterExpansion::default();
         if matches!(self.peek(), Some(' ' | '\t' | '\n' | '|')) {
             self.doubt("`${ …; }` runs commands in newer shells");
         }
@@ -126,11 +126,11 @@ impl Parser<'_> {
             }
         }
         parameter.operand =
-            self.parts(if within.is_quoted() { Within::QuotedBraces } else { Within::Braces })?;
+            self.parts(if within.is_quoted() { LexContext::QuotedBraces } else { LexContext::Braces })?;
         Ok(parameter)
     }
 }
 
-fn plain(name: String) -> Part {
-    Part::Parameter(Box::new(Parameter { name, plain: true, ..Parameter::default() }))
+fn plain(name: String) -> WordPart {
+    WordPart::Parameter(Box::new(ParameterExpansion { name, plain: true, ..ParameterExpansion::default() }))
 }

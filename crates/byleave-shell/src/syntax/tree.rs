@@ -6,20 +6,20 @@ use std::rc::Rc;
 
 /// Commands one after another.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct List {
-    pub(crate) items: Vec<Item>,
+pub(crate) struct CommandList {
+    pub(crate) items: Vec<AndOrList>,
 }
 
 /// Pipelines joined by `&&` and `||`.
 #[derive(Clone, Debug)]
-pub(crate) struct Item {
+pub(crate) struct AndOrList {
     pub(crate) first: Pipeline,
-    pub(crate) rest: Vec<(Joint, Pipeline)>,
+    pub(crate) rest: Vec<(AndOrOperator, Pipeline)>,
     pub(crate) background: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Joint {
+pub(crate) enum AndOrOperator {
     And,
     Or,
 }
@@ -27,99 +27,99 @@ pub(crate) enum Joint {
 #[derive(Clone, Debug)]
 pub(crate) struct Pipeline {
     pub(crate) negated: bool,
-    pub(crate) commands: Vec<Node>,
+    pub(crate) commands: Vec<CommandNode>,
 }
 
 /// One command, simple or compound.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) kind: Kind,
+pub(crate) struct CommandNode {
+    pub(crate) kind: CommandNodeKind,
     pub(crate) redirects: Vec<Redirect>,
     pub(crate) span: Range<usize>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
-    Simple { assignments: Vec<Assign>, words: Vec<Raw> },
-    Group(List),
-    Subshell(List),
-    Loop { condition: List, body: List },
-    For { name: String, words: Option<Vec<Raw>>, body: List, asks: bool },
-    ArithmeticFor { head: Raw, body: List },
-    If { branches: Vec<(List, List)>, other: Option<List> },
-    Case { word: Raw, arms: Vec<(Vec<Raw>, List)> },
-    Function { name: String, body: Box<Node> },
-    Arithmetic(Raw),
+pub(crate) enum CommandNodeKind {
+    Simple { assignments: Vec<Assignment>, words: Vec<RawWord> },
+    Group(CommandList),
+    Subshell(CommandList),
+    Loop { condition: CommandList, body: CommandList },
+    For { name: String, words: Option<Vec<RawWord>>, body: CommandList, asks: bool },
+    ArithmeticFor { head: RawWord, body: CommandList },
+    If { branches: Vec<(CommandList, CommandList)>, other: Option<CommandList> },
+    Case { word: RawWord, arms: Vec<(Vec<RawWord>, CommandList)> },
+    Function { name: String, body: Box<CommandNode> },
+    Arithmetic(RawWord),
     Test(Vec<TestToken>),
-    Coprocess(Box<Node>),
+    Coprocess(Box<CommandNode>),
 }
 
 /// What stands between `[[` and `]]`.
 #[derive(Clone, Debug)]
 pub(crate) enum TestToken {
-    Word(Raw),
+    Word(RawWord),
     Operator,
 }
 
 /// A word as it was written.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Raw {
-    pub(crate) parts: Vec<Part>,
+pub(crate) struct RawWord {
+    pub(crate) parts: Vec<WordPart>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Part {
+pub(crate) enum WordPart {
     /// Without quotes: braces, tildes and globs mean something in it.
     Bare(String),
     /// Taken out of quotes, or escaped: exactly this.
     Quoted(String),
     /// Within double quotes, or where the shell treats text so.
-    Double(Vec<Part>),
-    Parameter(Box<Parameter>),
-    Command(List),
+    Double(Vec<WordPart>),
+    Parameter(Box<ParameterExpansion>),
+    Command(CommandList),
     /// Its text with the backslashes taken off, as the shell reads it when it comes to it.
     Backquoted(String),
-    Process(List),
-    Arithmetic(Vec<Part>),
+    Process(CommandList),
+    Arithmetic(Vec<WordPart>),
     /// `(…)` after `NAME=`.
-    Array(Vec<Raw>),
+    Array(Vec<RawWord>),
     /// Something whose text cannot be told, and why.
     Opaque(&'static str),
 }
 
 /// `$x`, `${x…}`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Parameter {
+pub(crate) struct ParameterExpansion {
     pub(crate) name: String,
     /// Plain `$x` or `${x}`; everything else does something to it.
     pub(crate) plain: bool,
-    pub(crate) subscript: Option<Vec<Part>>,
+    pub(crate) subscript: Option<Vec<WordPart>>,
     pub(crate) operator: String,
-    pub(crate) operand: Vec<Part>,
+    pub(crate) operand: Vec<WordPart>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Assign {
+pub(crate) struct Assignment {
     pub(crate) name: String,
-    pub(crate) subscript: Option<Vec<Part>>,
+    pub(crate) subscript: Option<Vec<WordPart>>,
     pub(crate) append: bool,
-    pub(crate) value: Raw,
+    pub(crate) value: RawWord,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Redirect {
-    pub(crate) operator: Direction,
-    pub(crate) target: Raw,
+    pub(crate) operator: RedirectOperator,
+    pub(crate) target: RawWord,
     /// `{name}>`: the variable that gets the descriptor.
     pub(crate) variable: Option<String>,
     /// `3>`: the descriptor, as it was written.
     pub(crate) descriptor: String,
     /// The here-document, once its lines have been read.
-    pub(crate) body: Rc<OnceCell<Raw>>,
+    pub(crate) body: Rc<OnceCell<RawWord>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
+pub(crate) enum RedirectOperator {
     Read,
     Write,
     ReadWrite,

@@ -3,11 +3,11 @@
 use byleave_core::effect::Effect;
 use byleave_shell::tell;
 
-use crate::stage::MadeUp;
+use crate::stage::FakeShellEnv;
 
 /// The marked effects, and the others but runs and reads; the paths beneath `/ws` are short.
 fn told(command: &str) -> (Vec<String>, Vec<String>) {
-    let account = tell(command, &MadeUp::default());
+    let account = tell(command, &FakeShellEnv::default());
     for effect in &account.beneath {
         assert!(account.effects.contains(effect), "{command}: a mark without an effect: {effect}");
     }
@@ -98,7 +98,7 @@ fn what_is_known_only_when_it_runs_is_not_understood() {
         "rm nothing-like-*",
         "find $x -delete",
     ] {
-        let account = tell(command, &MadeUp::default());
+        let account = tell(command, &FakeShellEnv::default());
         let unknown = |effect: &Effect| matches!(effect, Effect::Unknown { .. });
         assert!(account.effects.iter().any(unknown), "{command}: {:?}", account.effects);
     }

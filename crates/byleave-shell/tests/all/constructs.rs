@@ -1,12 +1,12 @@
 //! Constructs, one by one: what is read of each.
 
+use byleave_shell::commands::{ParsedCommands, RedirectionAccess, WorkingDir};
 use byleave_shell::read;
-use byleave_shell::reading::{Access, Place, Reading};
 
-use crate::stage::MadeUp;
+use crate::stage::FakeShellEnv;
 
 /// A reading on one line per command: words, then redirections, input, place if it is not where we began.
-fn shown(reading: &Reading) -> Vec<String> {
+fn shown(reading: &ParsedCommands) -> Vec<String> {
     reading
         .commands
         .iter()
@@ -16,17 +16,17 @@ fn shown(reading: &Reading) -> Vec<String> {
             text.extend(command.words.iter().map(ToString::to_string));
             text.extend(command.redirections.iter().map(|redirection| {
                 let sign = match redirection.access {
-                    Access::Read => "<",
-                    Access::Write => ">",
-                    Access::ReadWrite => "<>",
+                    RedirectionAccess::Read => "<",
+                    RedirectionAccess::Write => ">",
+                    RedirectionAccess::ReadWrite => "<>",
                 };
                 format!("{sign}{}", redirection.target)
             }));
             text.extend(command.input.iter().map(|input| format!("<<{input}")));
             match &command.place {
-                Place::At(at) if at == "/ws" => {}
-                Place::At(at) => text.push(format!("@{at}")),
-                Place::Unknown(_) => text.push("@?".to_owned()),
+                WorkingDir::At(at) if at == "/ws" => {}
+                WorkingDir::At(at) => text.push(format!("@{at}")),
+                WorkingDir::Unknown(_) => text.push("@?".to_owned()),
             }
             if command.is_function {
                 text.push("(function)".to_owned());
@@ -38,7 +38,7 @@ fn shown(reading: &Reading) -> Vec<String> {
 
 fn check(cases: &[(&str, &[&str])], puzzled: bool) {
     for (text, want) in cases {
-        let reading = read(text, &MadeUp::default());
+        let reading = read(text, &FakeShellEnv::default());
         let got = shown(&reading);
         assert_eq!(got, *want, "{text}\n{:#?}", reading.riddles);
         assert_eq!(!reading.riddles.is_empty(), puzzled, "{text}\n{:#?}", reading.riddles);
@@ -213,7 +213,7 @@ fn what_cannot_be_told_is_said() {
         "if a; then b",
         "[ $x ]",
     ] {
-        let reading = read(text, &MadeUp::default());
+        let reading = read(text, &FakeShellEnv::default());
         assert!(!reading.riddles.is_empty(), "{text}\n{:#?}", shown(&reading));
     }
 }
@@ -238,7 +238,7 @@ fn what_does_not_parse_is_still_swept_for_commands() {
         &deep,
         &many,
     ] {
-        let reading = read(text, &MadeUp::default());
+        let reading = read(text, &FakeShellEnv::default());
         assert!(!reading.riddles.is_empty(), "{text:.80}");
         assert!(
             shown(&reading).iter().any(|command| command.starts_with("touch m")),

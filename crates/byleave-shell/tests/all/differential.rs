@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use byleave_shell::commands::{ParsedCommands, RedirectionAccess, WorkingDir};
 use byleave_shell::read;
-use byleave_shell::reading::{Access, Place, Reading};
 use byleave_shell::word::Word;
 
 use crate::scripts::script;
-use crate::stage::Real;
+use crate::stage::RealShellEnv;
 use crate::tricky::TRICKY;
 
 /// What the shell runs instead of any program: it writes down its words and where it stands. `p1` fails, all others succeed.
@@ -63,15 +63,15 @@ const REGRESSIONS: &[&str] = &[
 ];
 
 /// What was run: where, and its words.
-type Runs = Vec<(String, Vec<String>)>;
+type CommandRuns = Vec<(String, Vec<String>)>;
 
-struct Stage {
+struct DifferentialFixture {
     top: tempfile::TempDir,
     count: AtomicU64,
-    scene: Real,
+    scene: RealShellEnv,
 }
 
-impl Stage {
+impl DifferentialFixture {
     fn new() -> Self {
         let top = tempfile::tempdir().unwrap();
         let real = fs::canonicalize(top.path()).unwrap();
@@ -89,13 +89,13 @@ impl Stage {
         std::os::unix::fs::symlink("d2/sub", cwd.join("link")).unwrap();
         fs::write(real.join("stub.sh"), STUB).unwrap();
         let text = |path: PathBuf| path.to_str().unwrap().to_owned();
-        let scene = Real { cwd: text(cwd), home: text(home), variables: vec![("FOO", "foo bar")] };
+        let scene = RealShellEnv { cwd: text(cwd), home: text(home), variables: vec![("FOO", "foo bar")] };
         Self { top, count: AtomicU64::new(0), scene }
     }
 
     /// Runs a script and returns the words and place of everything that it ran, and the files that it made; nothing if it does not end
     /// within this time.
-    fn run(&self, text: &str, patience: Duration) -> Option<(Runs, Vec<String>)> {
+    fn run(&self, text: &str, patience: Duration) -> Option<(CommandRuns, Vec<String>)> {
         let top = fs::canonicalize(self.top.path()).unwrap();
         // Each its own: a straggler of the one before writes elsewhere.
         let log = top.join(format!("log{}", self.count.fetch_add(1, Ordering::Relaxed)));
@@ -166,7 +166,7 @@ fn sweep(directory: &Path, made: &mut Vec<String>) {
     }
 }
 
-fn logged(log: &Path) -> Option<Runs> {
+fn logged(log: &Path) -> Option<CommandRuns> {
     let bytes = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let mut fields = text.split('\0');
@@ -194,15 +194,15 @@ fn could_be(words: &[Word], arguments: &[String]) -> bool {
 }
 
 /// What bash did that the reading does not know of.
-fn misses(reading: &Reading, runs: &[(String, Vec<String>)], made: &[String]) -> Vec<String> {
+fn misses(reading: &ParsedCommands, runs: &[(String, Vec<String>)], made: &[String]) -> Vec<String> {
     let mut misses = Vec::new();
     for (place, arguments) in runs {
         let known = reading.commands.iter().any(|command| {
             !command.is_function
                 && could_be(&command.words, arguments)
                 && match &command.place {
-                    Place::At(at) => at == place,
-                    Place::Unknown(_) => true,
+                    WorkingDir::At(at) => at == place,
+                    WorkingDir::Unknown(_) => true,
                 }
         });
         // `command X` and `builtin X` run X.
@@ -214,11 +214,9 @@ fn misses(reading: &Reading, runs: &[(String, Vec<String>)], made: &[String]) ->
         }
     }
     for file in made {
-        let known = reading
-            .commands
-            .iter()
-            .flat_map(|command| &command.redirections)
-            .any(|redirection| redirection.access != Access::Read && redirection.target.could_be(file));
+        let known = reading.commands.iter().flat_map(|command| &command.redirections).any(|redirection| {
+            redirection.access != RedirectionAccess::Read && redirection.target.could_be(file)
+        });
         if !known {
             misses.push(format!("made {file}"));
         }
@@ -245,7 +243,7 @@ fn what_bash_runs_is_in_the_reading() {
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(2, |n| n.get().min(8)) {
             scope.spawn(|| {
-                let stage = Stage::new();
+                let stage = DifferentialFixture::new();
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= first + count {
@@ -305,7 +303,7 @@ fn what_bash_runs_is_in_the_reading() {
     );
 }
 
-fn brief(reading: &Reading) -> Vec<String> {
+fn brief(reading: &ParsedCommands) -> Vec<String> {
     reading
         .commands
         .iter()
@@ -320,7 +318,7 @@ fn brief(reading: &Reading) -> Vec<String> {
 #[test]
 fn what_was_once_read_wrongly_is_read_rightly() {
     let mut wrong = Vec::new();
-    let stage = Stage::new();
+    let stage = DifferentialFixture::new();
     for text in REGRESSIONS.iter().chain(TRICKY) {
         let reading = read(text, &stage.scene);
         let (runs, made) =

@@ -1,15 +1,15 @@
 //! What the manuals make of commands.
 
 use byleave_core::effect::Effect;
-use byleave_shell::account::Account;
-use byleave_shell::danger::Grade;
-use byleave_shell::scene::Scene;
+use byleave_shell::danger::DangerSeverity;
+use byleave_shell::effects::CommandEffects;
+use byleave_shell::shell_env::ShellEnv;
 use proptest::prelude::*;
 
 /// The fixture of the corpus: `/ws` is the workspace, `/home/u` the home, and every program is in `/usr/bin`.
 struct Fixture;
 
-impl Scene for Fixture {
+impl ShellEnv for Fixture {
     fn cwd(&self) -> &str {
         "/ws"
     }
@@ -64,7 +64,7 @@ impl Scene for Fixture {
     }
 }
 
-fn account(text: &str) -> Account {
+fn account(text: &str) -> CommandEffects {
     byleave_shell::tell(text, &Fixture)
 }
 
@@ -151,17 +151,16 @@ fn dangers_are_recognised_however_they_are_spelled() {
             continue;
         };
         let found = account(command.trim()).dangers;
-        let found: Vec<String> =
-            found
-                .iter()
-                .map(|danger| {
-                    if danger.grade == Grade::Deny {
-                        format!("{} deny", danger.id)
-                    } else {
-                        danger.id.clone()
-                    }
-                })
-                .collect();
+        let found: Vec<String> = found
+            .iter()
+            .map(|danger| {
+                if danger.grade == DangerSeverity::Deny {
+                    format!("{} deny", danger.id)
+                } else {
+                    danger.id.clone()
+                }
+            })
+            .collect();
         if wanted.trim() == "none" {
             assert!(found.is_empty(), "{command}: {found:?}");
         } else {

@@ -1,9 +1,9 @@
 //! Random scripts: only stub programs and harmless builtins, no redirection that leads out of its directory, loops that end.
 
 /// A small generator of numbers; the same seed, the same script.
-pub(crate) struct Dice(u64);
+pub(crate) struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
@@ -36,19 +36,19 @@ const PLAIN: [&str; 22] = [
     "=", ":", "1", "10", "-", "+x", "a,b", "\r",
 ];
 
-pub(crate) struct Writer {
-    dice: Dice,
+pub(crate) struct ScriptGenerator {
+    dice: SeededRng,
     ups: usize,
 }
 
 /// The script of a seed.
 pub(crate) fn script(seed: u64) -> String {
-    let mut writer = Writer { dice: Dice::new(seed), ups: 0 };
+    let mut writer = ScriptGenerator { dice: SeededRng::new(seed), ups: 0 };
     let text = writer.lines(0);
     if writer.dice.one_in(5) { writer.mutated(&text) } else { text }
 }
 
-impl Writer {
+impl ScriptGenerator {
     fn lines(&mut self, depth: usize) -> String {
         let count = 1 + self.dice.below(if depth == 0 { 5 } else { 2 });
         let mut text = String::new();

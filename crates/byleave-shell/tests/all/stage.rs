@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use byleave_shell::scene::Scene;
+use byleave_shell::shell_env::ShellEnv;
 
 /// A world of a few files, made up.
-pub(crate) struct MadeUp {
+pub(crate) struct FakeShellEnv {
     files: BTreeMap<&'static str, &'static str>,
 }
 
-impl Default for MadeUp {
+impl Default for FakeShellEnv {
     fn default() -> Self {
         let files = [
             ("/ws/a.txt", ""),
@@ -29,7 +29,7 @@ impl Default for MadeUp {
     }
 }
 
-impl Scene for MadeUp {
+impl ShellEnv for FakeShellEnv {
     fn cwd(&self) -> &str {
         "/ws"
     }
@@ -73,13 +73,13 @@ impl Scene for MadeUp {
 }
 
 /// A directory as it is.
-pub(crate) struct Real {
+pub(crate) struct RealShellEnv {
     pub(crate) cwd: String,
     pub(crate) home: String,
     pub(crate) variables: Vec<(&'static str, &'static str)>,
 }
 
-impl Scene for Real {
+impl ShellEnv for RealShellEnv {
     fn cwd(&self) -> &str {
         &self.cwd
     }

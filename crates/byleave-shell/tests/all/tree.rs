@@ -3,20 +3,20 @@
 use std::collections::HashSet;
 
 use byleave_core::effect::Effect;
-use byleave_shell::tree::{Branch, Kind, Tree};
+use byleave_shell::display_tree::{BranchKind, CommandBranch, CommandTree};
 use byleave_shell::{tell, tell_in_full};
 
-use crate::stage::MadeUp;
+use crate::stage::FakeShellEnv;
 use crate::tricky::TRICKY;
 
-fn collect<'a>(branches: &'a [Branch], into: &mut Vec<&'a Branch>) {
+fn collect<'a>(branches: &'a [CommandBranch], into: &mut Vec<&'a CommandBranch>) {
     for branch in branches {
         into.push(branch);
         collect(&branch.inside, into);
     }
 }
 
-fn all(tree: &Tree) -> Vec<&Branch> {
+fn all(tree: &CommandTree) -> Vec<&CommandBranch> {
     let mut found = Vec::new();
     collect(&tree.branches, &mut found);
     found
@@ -29,8 +29,8 @@ fn nothing_of_the_account_is_missing_from_the_tree() {
     let hostile = include_str!("../../../../tests/corpus/bypasses.jsonl").lines();
     // The whole line is a text as good as any other to be read wrongly.
     for text in TRICKY.iter().copied().chain(everyday).chain(hostile) {
-        let (account, tree) = tell_in_full(text, &MadeUp::default());
-        assert_eq!(account, tell(text, &MadeUp::default()), "{text}");
+        let (account, tree) = tell_in_full(text, &FakeShellEnv::default());
+        assert_eq!(account, tell(text, &FakeShellEnv::default()), "{text}");
         let branches = all(&tree);
         let effects: HashSet<&Effect> = branches.iter().flat_map(|branch| &branch.effects).collect();
         let unread: HashSet<&String> =
@@ -44,18 +44,18 @@ fn nothing_of_the_account_is_missing_from_the_tree() {
     }
 }
 
-fn shape(branches: &[Branch]) -> String {
-    let one = |branch: &Branch| {
+fn shape(branches: &[CommandBranch]) -> String {
+    let one = |branch: &CommandBranch| {
         let words = branch.command.as_ref().map(|command| {
             let words: Vec<String> = command.words.iter().map(ToString::to_string).collect();
             words.join(" ")
         });
         let name = match branch.kind {
-            Kind::Command | Kind::Possible => words.unwrap_or_default(),
-            Kind::Guess => format!("?{}", words.unwrap_or_default()),
-            Kind::Wrapped => format!("^{}", words.unwrap_or_default()),
-            Kind::Text => "text".to_owned(),
-            Kind::Part(kind) => kind.to_owned(),
+            BranchKind::Command | BranchKind::Possible => words.unwrap_or_default(),
+            BranchKind::Guess => format!("?{}", words.unwrap_or_default()),
+            BranchKind::Wrapped => format!("^{}", words.unwrap_or_default()),
+            BranchKind::Text => "text".to_owned(),
+            BranchKind::Part(kind) => kind.to_owned(),
         };
         if branch.inside.is_empty() { name } else { format!("{name}[{}]", shape(&branch.inside)) }
     };
@@ -80,7 +80,7 @@ fn what_stands_in_what() {
         ("sh -c 'a | b; c'", "sh -c a | b; c[text[pipeline[a, b], c]]"),
         ("find . -exec touch x \\;", "find . -exec touch x ;[^touch x]"),
     ] {
-        let (_, tree) = tell_in_full(text, &MadeUp::default());
+        let (_, tree) = tell_in_full(text, &FakeShellEnv::default());
         assert_eq!(shape(&tree.branches), wanted, "{text}");
     }
 }

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use byleave_core::call::Millis;
-use byleave_core::escape::{Care, visible};
+use byleave_core::escape::{EscapeLevel, visible};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::scroll::{Ink, Row};
-use super::{Chat, Doing, orders};
-use crate::colour::Palette;
-use crate::words::{clock, fit};
+use super::transcript::{StyledRow, TextStyle};
+use super::{Chat, ModelActivity, slash_commands};
+use crate::palette::Palette;
+use crate::text::{clock, fit};
 
 /// The most rows that the field takes.
 const FIELD_ROWS_MAX: usize = 8;
@@ -51,12 +51,12 @@ pub(super) fn draw(
         if let Some(told) = chat.told.as_ref().filter(|_| area.height > 0) {
             let last = Rect { y: area.bottom() - 1, height: 1, ..area };
             buf.set_string(last.x, last.y, " ".repeat(usize::from(last.width)), Style::new());
-            put(&visible(told, Care::Text), last, last.y, buf, palette.careful());
+            put(&visible(told, EscapeLevel::Text), last, last.y, buf, palette.careful());
         }
         return cursor;
     }
     let field_rows = chat.field.height(usize::from(area.width.saturating_sub(2))).min(FIELD_ROWS_MAX);
-    let fitting = orders::fitting(&chat.field.text());
+    let fitting = slash_commands::fitting(&chat.field.text());
     let rows = |many: usize| u16::try_from(many).unwrap_or(u16::MAX);
     // From below: keys, the field, orders, what is to be said next, what the model is doing.
     let mut rest = area.height.saturating_sub(1);
@@ -73,8 +73,10 @@ pub(super) fn draw(
     head(chat, Rect { height: area.height.min(1), ..area }, buf);
     conversation(chat, Rect { y: area.y + 1, height: rest, ..area }, buf);
     for (text, y) in chat.next.iter().zip(next_y..next_y + next_rows) {
-        let text =
-            format!("› {} (said when the model is done; Esc takes it back)", visible(text, Care::Text));
+        let text = format!(
+            "› {} (said when the model is done; Esc takes it back)",
+            visible(text, EscapeLevel::Text)
+        );
         put(&text, area, y, buf, palette.faint());
     }
     for ((name, what, does), y) in fitting.iter().zip(orders_y..orders_y + orders_rows) {
@@ -110,9 +112,9 @@ fn head(chat: &Chat, area: Rect, buf: &mut Buffer) {
     let bar = chat.setting.palette.bar();
     buf.set_style(Rect { height: 1, ..area }, bar);
     let heading = &chat.heading;
-    let left = format!(" Byleave chat: {}", visible(&heading.who, Care::Text));
+    let left = format!(" Byleave chat: {}", visible(&heading.who, EscapeLevel::Text));
     put(&left, area, area.y, buf, bar);
-    let right = visible(&format!("{}  {}", heading.place, heading.session), Care::Text);
+    let right = visible(&format!("{}  {}", heading.place, heading.session), EscapeLevel::Text);
     let (left, right_wide, wide) = (left.width(), right.width(), usize::from(area.width));
     if left + right_wide + 3 <= wide
         && let Ok(x) = u16::try_from(wide - right_wide - 1)
@@ -139,7 +141,7 @@ fn conversation(chat: &mut Chat, area: Rect, buf: &mut Buffer) {
     }
 }
 
-fn draw_row(row: &Row, area: Rect, y: u16, buf: &mut Buffer, palette: Palette) {
+fn draw_row(row: &StyledRow, area: Rect, y: u16, buf: &mut Buffer, palette: Palette) {
     let mut x = area.x;
     for (text, ink) in row {
         let room = usize::from(area.right().saturating_sub(x));
@@ -147,22 +149,22 @@ fn draw_row(row: &Row, area: Rect, y: u16, buf: &mut Buffer, palette: Palette) {
     }
 }
 
-fn style(ink: Ink, palette: Palette) -> Style {
+fn style(ink: TextStyle, palette: Palette) -> Style {
     match ink {
-        Ink::Plain => Style::new(),
-        Ink::Strong => Style::new().add_modifier(Modifier::BOLD),
-        Ink::Faint => palette.faint(),
-        Ink::Good => palette.good(),
-        Ink::Careful => palette.of(Color::Yellow),
-        Ink::Bad => palette.of(Color::Red),
-        Ink::Person => palette.of(Color::Cyan),
+        TextStyle::Plain => Style::new(),
+        TextStyle::Strong => Style::new().add_modifier(Modifier::BOLD),
+        TextStyle::Faint => palette.faint(),
+        TextStyle::Good => palette.good(),
+        TextStyle::Careful => palette.of(Color::Yellow),
+        TextStyle::Bad => palette.of(Color::Red),
+        TextStyle::Person => palette.of(Color::Cyan),
     }
 }
 
 fn doing(chat: &Chat, area: Rect, buf: &mut Buffer, time: Millis) {
     let palette = chat.setting.palette;
     if let Some(told) = &chat.told {
-        put(&visible(told, Care::Text), area, area.y, buf, palette.careful());
+        put(&visible(told, EscapeLevel::Text), area, area.y, buf, palette.careful());
         return;
     }
     if chat.dialogue.is_some() {
@@ -174,8 +176,8 @@ fn doing(chat: &Chat, area: Rect, buf: &mut Buffer, time: Millis) {
         return;
     }
     let mut text = match &chat.doing {
-        Doing::Rests(words) => visible(words, Care::Text),
-        Doing::Works { since, what } => {
+        ModelActivity::Rests(words) => visible(words, EscapeLevel::Text),
+        ModelActivity::Works { since, what } => {
             format!("{what}, {}", clock(Duration::from_millis(time.saturating_sub(*since))))
         }
     };

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use byleave_core::call::Millis;
-use byleave_core::escape::{Care, visible};
+use byleave_core::escape::{EscapeLevel, visible};
 use byleave_core::question::QuestionKind;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Modifier, Style};
 
 use super::Inbox;
-use super::list::Item;
-use crate::colour::Palette;
-use crate::words::{broken, clock, fit};
+use super::list::InboxItem;
+use crate::palette::Palette;
+use crate::text::{broken, clock, fit};
 
 /// How many lines of news are shown.
 const NEWS_ROWS: u16 = 3;
@@ -22,7 +22,7 @@ pub(super) fn draw(inbox: &mut Inbox, area: Rect, buf: &mut Buffer, time: Millis
     let palette = inbox.setting.palette;
     let mut told: Vec<String> = Vec::new();
     for text in inbox.news.iter().rev().take(usize::from(NEWS_ROWS)).rev() {
-        told.extend(broken(&visible(text, Care::Text), usize::from(area.width)));
+        told.extend(broken(&visible(text, EscapeLevel::Text), usize::from(area.width)));
     }
     let rows = usize::from(NEWS_ROWS.min(area.height / 4));
     let told = told.split_off(told.len().saturating_sub(rows));
@@ -41,7 +41,7 @@ fn head(inbox: &Inbox, area: Rect, buf: &mut Buffer) {
     let (open, shown, marked) = inbox.list.counts();
     let mut text = format!(" Byleave inbox: {open} open");
     if shown != open {
-        text.push_str(&format!(", {shown} shown for “{}”", visible(inbox.list.text(), Care::Text)));
+        text.push_str(&format!(", {shown} shown for “{}”", visible(inbox.list.text(), EscapeLevel::Text)));
     }
     if marked > 0 {
         text.push_str(&format!(", {marked} marked"));
@@ -75,7 +75,14 @@ fn questions(inbox: &mut Inbox, area: Rect, buf: &mut Buffer, time: Millis) {
     }
 }
 
-fn draw_item(item: &Item, is_marked: bool, area: Rect, buf: &mut Buffer, palette: Palette, time: Millis) {
+fn draw_item(
+    item: &InboxItem,
+    is_marked: bool,
+    area: Rect,
+    buf: &mut Buffer,
+    palette: Palette,
+    time: Millis,
+) {
     let left = Duration::from_millis(item.expires_at.saturating_sub(time));
     let age = Duration::from_millis(time.saturating_sub(item.asked_at));
     let left_style = if left < Duration::from_secs(60) { palette.grave() } else { palette.faint() };

@@ -2,17 +2,17 @@
 
 use std::collections::HashSet;
 
-use byleave::book::QuestionItem;
+use byleave::audit_log::QuestionItem;
 use byleave_core::call::Millis;
-use byleave_core::escape::{Care, visible};
+use byleave_core::escape::{EscapeLevel, visible};
 use byleave_core::id::QuestionId;
 use byleave_core::question::QuestionKind;
 
-use crate::keys::Key;
+use crate::keys::KeyPress;
 
 /// One open question, ready to be shown: everything from outside is visible in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct InboxItem {
     /// Which.
     pub question: QuestionId,
     /// What it is about.
@@ -33,9 +33,9 @@ pub struct Item {
     needle: String,
 }
 
-impl From<&QuestionItem> for Item {
+impl From<&QuestionItem> for InboxItem {
     fn from(item: &QuestionItem) -> Self {
-        let shown = |text: &str| visible(text, Care::Name);
+        let shown = |text: &str| visible(text, EscapeLevel::Name);
         let (tool, agent) = (shown(&item.listing.tool), shown(&item.listing.agent));
         let (session, summary) = (shown(item.listing.session.as_str()), shown(&item.listing.summary));
         let needle = format!("{tool} {agent} {session} {summary}").to_lowercase();
@@ -55,7 +55,7 @@ impl From<&QuestionItem> for Item {
 
 /// In which order questions are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum InboxOrder {
     /// The one that waits longest first.
     #[default]
     Oldest,
@@ -71,7 +71,7 @@ pub enum Order {
     Tool,
 }
 
-impl Order {
+impl InboxOrder {
     const ALL: [Self; 6] =
         [Self::Oldest, Self::Newest, Self::Expiring, Self::Session, Self::Agent, Self::Tool];
 
@@ -90,11 +90,11 @@ impl Order {
 
 /// Open questions, in an order, narrowed and marked.
 #[derive(Default)]
-pub struct List {
-    items: Vec<Item>,
+pub struct InboxList {
+    items: Vec<InboxItem>,
     /// The places of the items that are shown, in order.
     shown: Vec<usize>,
-    order: Order,
+    order: InboxOrder,
     text: String,
     marked: HashSet<QuestionId>,
     /// The question that the cursor is on, and its place.
@@ -104,9 +104,9 @@ pub struct List {
     pub(super) height: usize,
 }
 
-impl List {
+impl InboxList {
     /// Other questions are open now; the cursor stays on its question as long as that is there.
-    pub fn replace(&mut self, items: Vec<Item>) {
+    pub fn replace(&mut self, items: Vec<InboxItem>) {
         self.items = items;
         let open: HashSet<QuestionId> = self.items.iter().map(|item| item.question).collect();
         self.marked.retain(|question| open.contains(question));
@@ -124,7 +124,7 @@ impl List {
     }
 
     /// The order they are in.
-    pub const fn order(&self) -> Order {
+    pub const fn order(&self) -> InboxOrder {
         self.order
     }
 
@@ -139,7 +139,7 @@ impl List {
     }
 
     /// Those on the screen, each with its place, and whether it is marked.
-    pub fn window(&self, height: usize) -> impl Iterator<Item = (usize, &Item, bool)> {
+    pub fn window(&self, height: usize) -> impl Iterator<Item = (usize, &InboxItem, bool)> {
         let places = self.shown.iter().enumerate().skip(self.top).take(height);
         places.filter_map(|(place, index)| {
             let item = self.items.get(*index)?;
@@ -156,16 +156,16 @@ impl List {
         shown.map(|item| item.question).filter(|question| self.marked.contains(question)).collect()
     }
 
-    pub(super) fn key(&mut self, key: &Key) {
+    pub(super) fn key(&mut self, key: &KeyPress) {
         let page = self.height.saturating_sub(1).max(1);
         let last = self.shown.len().saturating_sub(1);
         let place = match key {
-            Key::Up => self.place.saturating_sub(1),
-            Key::Down => self.place + 1,
-            Key::PageUp => self.place.saturating_sub(page),
-            Key::PageDown => self.place + page,
-            Key::Home => 0,
-            Key::End => last,
+            KeyPress::Up => self.place.saturating_sub(1),
+            KeyPress::Down => self.place + 1,
+            KeyPress::PageUp => self.place.saturating_sub(page),
+            KeyPress::PageDown => self.place + page,
+            KeyPress::Home => 0,
+            KeyPress::End => last,
             _ => return,
         };
         self.go(place.min(last));
@@ -176,7 +176,7 @@ impl List {
             if !self.marked.remove(&at) {
                 self.marked.insert(at);
             }
-            self.key(&Key::Down);
+            self.key(&KeyPress::Down);
         }
     }
 
@@ -192,8 +192,8 @@ impl List {
     }
 
     pub(super) fn reorder(&mut self) {
-        let at = Order::ALL.iter().position(|order| *order == self.order).unwrap_or(0);
-        self.order = Order::ALL.iter().cycle().nth(at + 1).copied().unwrap_or_default();
+        let at = InboxOrder::ALL.iter().position(|order| *order == self.order).unwrap_or(0);
+        self.order = InboxOrder::ALL.iter().cycle().nth(at + 1).copied().unwrap_or_default();
         self.arrange();
     }
 
@@ -213,18 +213,18 @@ impl List {
 
     fn arrange(&mut self) {
         let items = &self.items;
-        let fits = |item: &Item| self.text.split_whitespace().all(|word| item.needle.contains(word));
-        let mut shown: Vec<(usize, &Item)> =
+        let fits = |item: &InboxItem| self.text.split_whitespace().all(|word| item.needle.contains(word));
+        let mut shown: Vec<(usize, &InboxItem)> =
             items.iter().enumerate().filter(|(_, item)| fits(item)).collect();
         shown.sort_by(|(_, a), (_, b)| {
             let age = a.asked_at.cmp(&b.asked_at).then(a.question.cmp(&b.question));
             match self.order {
-                Order::Oldest => age,
-                Order::Newest => age.reverse(),
-                Order::Expiring => a.expires_at.cmp(&b.expires_at).then(age),
-                Order::Session => a.session.cmp(&b.session).then(age),
-                Order::Agent => a.agent.cmp(&b.agent).then(age),
-                Order::Tool => a.tool.cmp(&b.tool).then(age),
+                InboxOrder::Oldest => age,
+                InboxOrder::Newest => age.reverse(),
+                InboxOrder::Expiring => a.expires_at.cmp(&b.expires_at).then(age),
+                InboxOrder::Session => a.session.cmp(&b.session).then(age),
+                InboxOrder::Agent => a.agent.cmp(&b.agent).then(age),
+                InboxOrder::Tool => a.tool.cmp(&b.tool).then(age),
             }
         });
         self.shown = shown.into_iter().map(|(place, _)| place).collect();

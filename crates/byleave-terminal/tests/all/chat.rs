@@ -4,26 +4,28 @@ use std::time::Duration;
 
 use byleave_core::escape::is_printable;
 use byleave_core::id::{CallId, QuestionId};
-use byleave_core::sheet::Sheet;
-use byleave_terminal::chat::{Act, Card, Chat, Entry, Heading, Order, Pick, State};
-use byleave_terminal::colour::Palette;
-use byleave_terminal::dialogue::Setting;
-use byleave_terminal::keys::{Key, Keyboard};
+use byleave_core::question_view::QuestionView;
+use byleave_terminal::chat::{
+    CallCard, CallCardState, Chat, ChatAction, ChatStatusBar, PickerItem, SlashCommand, TranscriptEntry,
+};
+use byleave_terminal::keys::{KeyParser, KeyPress};
+use byleave_terminal::palette::Palette;
+use byleave_terminal::question_dialog::DialogSettings;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use uuid::Uuid;
 
 use crate::sheets;
-use crate::typist::{Dice, Typist};
+use crate::typist::{TypingRandom, Typist};
 
 const KEYSTROKES: usize = 10_000;
 const KEYSTROKES_LONG: usize = 1_000_000;
 
 fn chat() -> Chat {
     let setting =
-        Setting { palette: Palette::Plain, dwell_percent: 100, can_go_back: true, undo: None, now: 0 };
+        DialogSettings { palette: Palette::Plain, dwell_percent: 100, can_go_back: true, undo: None, now: 0 };
     let mut chat = Chat::new(setting);
-    let heading = Heading {
+    let heading = ChatStatusBar {
         who: "coder with openai/some-model".into(),
         session: "a1b2c3d4".into(),
         place: "/home/ann/project".into(),
@@ -32,13 +34,13 @@ fn chat() -> Chat {
     chat
 }
 
-fn card(call: u128) -> Card {
-    Card {
+fn card(call: u128) -> CallCard {
+    CallCard {
         call: CallId::new(Uuid::from_u128(call)),
         tool: "bash".into(),
         what: "cargo test".into(),
         why: Some("to see what fails".into()),
-        state: State::Works { detail: String::new() },
+        state: CallCardState::Works { detail: String::new() },
         output: String::new(),
     }
 }
@@ -47,11 +49,11 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn typed(chat: &mut Chat, at: Duration, text: &str) -> Vec<Act> {
-    let mut keyboard = Keyboard::default();
+fn typed(chat: &mut Chat, at: Duration, text: &str) -> Vec<ChatAction> {
+    let mut keyboard = KeyParser::default();
     let mut keys = keyboard.read(text.as_bytes(), true);
     keys.extend(keyboard.settle());
-    keys.iter().map(|key| chat.key(at, 0, key)).filter(|act| *act != Act::Nothing).collect()
+    keys.iter().map(|key| chat.key(at, 0, key)).filter(|act| *act != ChatAction::Nothing).collect()
 }
 
 /// Draws it, and checks that nothing acts on the terminal.
@@ -115,8 +117,8 @@ fn answers_nothing(typist: Typist) {
 
 /// Somebody types so many keys; questions come up when they like, and go away unanswered after a while.
 fn types(typist: Typist, wanted: usize, seed: u64) -> (usize, usize, Vec<String>) {
-    let mut dice = Dice(seed);
-    let (mut text, mut keyboard, mut now) = (Vec::new(), Keyboard::default(), Duration::ZERO);
+    let mut dice = TypingRandom(seed);
+    let (mut text, mut keyboard, mut now) = (Vec::new(), KeyParser::default(), Duration::ZERO);
     let (mut chat, all) = (chat(), sheets::all());
     let (mut keystrokes, mut questions, mut accidents) = (0, 0, Vec::new());
     let mut open: Option<QuestionId> = None;
@@ -129,7 +131,7 @@ fn types(typist: Typist, wanted: usize, seed: u64) -> (usize, usize, Vec<String>
             match open.take() {
                 None => {
                     questions += 1;
-                    let sheet: &Sheet = all.get(dice.of(&[0, 1, 2, 3, 4])).unwrap();
+                    let sheet: &QuestionView = all.get(dice.of(&[0, 1, 2, 3, 4])).unwrap();
                     open = Some(sheet.question.id);
                     chat.ask(now, 0, sheet.clone(), Some("something".into()));
                     drawn(&mut chat, 80, 40, now);
@@ -147,9 +149,11 @@ fn types(typist: Typist, wanted: usize, seed: u64) -> (usize, usize, Vec<String>
         keystrokes += keys.len().max(1);
         for key in &keys {
             match chat.key(now, 0, key) {
-                act @ (Act::Answer(..) | Act::Undo | Act::CallOff) => accidents.push(format!("{act:?}")),
+                act @ (ChatAction::Answer(..) | ChatAction::Undo | ChatAction::CallOff) => {
+                    accidents.push(format!("{act:?}"))
+                }
                 // Said, and then done with.
-                Act::Say(_) => drop(chat.rests(String::new())),
+                ChatAction::Say(_) => drop(chat.rests(String::new())),
                 _ => {}
             }
         }
@@ -171,11 +175,11 @@ fn half_a_line_waits_until_the_question_is_answered() {
     assert!(typed(&mut chat, ms(9_000), "y").is_empty());
     let acts = typed(&mut chat, ms(9_100), "\r");
     assert!(
-        matches!(acts.as_slice(), [Act::Answer(question, _)] if *question == sheet.question.id),
+        matches!(acts.as_slice(), [ChatAction::Answer(question, _)] if *question == sheet.question.id),
         "{acts:?}"
     );
     assert!(screen(&mut chat, 80, 30, ms(9_200)).contains("› and then"));
-    assert_eq!(typed(&mut chat, ms(9_300), "\r"), [Act::Say("and then".into())]);
+    assert_eq!(typed(&mut chat, ms(9_300), "\r"), [ChatAction::Say("and then".into())]);
 }
 
 // req: R5
@@ -195,7 +199,7 @@ fn a_question_can_be_put_away_to_read_and_is_opened_again() {
     typed(&mut chat, ms(3_200), "\t");
     screen(&mut chat, 80, 30, ms(3_300));
     assert!(typed(&mut chat, ms(3_400), "y").is_empty());
-    assert!(matches!(typed(&mut chat, ms(3_500), "\r").as_slice(), [Act::Answer(..)]));
+    assert!(matches!(typed(&mut chat, ms(3_500), "\r").as_slice(), [ChatAction::Answer(..)]));
     // One that somebody answered elsewhere is gone.
     chat.ask(ms(4_000), 0, sheet.clone(), None);
     chat.withdraw(ms(5_000), 0, sheet.question.id);
@@ -227,7 +231,7 @@ fn what_is_written_for_a_question_that_goes_is_no_answer_to_the_next_and_no_word
     assert!(typed(&mut chat, ms(30_100), "y\r").is_empty());
     let shown = screen(&mut chat, 80, 40, ms(30_200));
     assert!(shown.contains("the question was answered elsewhere") && shown.contains("\n›\n"), "{shown}");
-    assert_eq!(typed(&mut chat, ms(32_000), "go on\r"), [Act::Say("go on".into())]);
+    assert_eq!(typed(&mut chat, ms(32_000), "go on\r"), [ChatAction::Say("go on".into())]);
 }
 
 // req: L7
@@ -245,7 +249,7 @@ fn nothing_that_was_written_is_lost() {
     screen(&mut chat, 80, 20, ms(4));
     typed(&mut chat, ms(10_000), "\u{1b}");
     assert!(
-        matches!(typed(&mut chat, ms(10_100), "\u{7}").as_slice(), [Act::Editor(text)] if text == "half a line")
+        matches!(typed(&mut chat, ms(10_100), "\u{7}").as_slice(), [ChatAction::Editor(text)] if text == "half a line")
     );
     chat.edited(ms(10_200), Ok("a whole line\n".into()));
     assert!(screen(&mut chat, 80, 20, ms(10_300)).contains("› a whole line"));
@@ -276,7 +280,7 @@ fn what_the_model_says_stays_together_and_nothing_in_it_looks_like_a_card() {
 #[test]
 fn what_is_said_while_the_model_works_is_said_when_it_rests() {
     let mut chat = chat();
-    assert_eq!(typed(&mut chat, ms(0), "mend it\r"), [Act::Say("mend it".into())]);
+    assert_eq!(typed(&mut chat, ms(0), "mend it\r"), [ChatAction::Say("mend it".into())]);
     chat.turn(60_000);
     assert!(typed(&mut chat, ms(1), "and log it\rand more\r").is_empty());
     let shown = screen(&mut chat, 80, 20, ms(2));
@@ -294,30 +298,33 @@ fn work_is_called_off_by_the_second_key_and_nobody_leaves_it_by_accident() {
     let mut chat = chat();
     chat.turn(0);
     assert!(typed(&mut chat, ms(0), "\u{1b}").is_empty());
-    assert_eq!(typed(&mut chat, ms(100), "\u{1b}"), [Act::CallOff]);
+    assert_eq!(typed(&mut chat, ms(100), "\u{1b}"), [ChatAction::CallOff]);
     // Another key in between, and it is asked for anew.
     typed(&mut chat, ms(200), "\u{1b}x\u{7f}");
     assert!(typed(&mut chat, ms(300), "\u{1b}").is_empty());
     assert!(typed(&mut chat, ms(400), "/quit\r").is_empty());
-    assert_eq!(typed(&mut chat, ms(500), "\r"), [Act::Quit]);
+    assert_eq!(typed(&mut chat, ms(500), "\r"), [ChatAction::Quit]);
     assert!(typed(&mut chat, ms(600), "/new\r").is_empty());
     chat.rests(String::new());
-    assert_eq!(typed(&mut chat, ms(700), "\r"), [Act::Order(Order::New)]);
-    assert_eq!(typed(&mut chat, ms(800), "\u{4}"), [Act::Quit]);
+    assert_eq!(typed(&mut chat, ms(700), "\r"), [ChatAction::Order(SlashCommand::New)]);
+    assert_eq!(typed(&mut chat, ms(800), "\u{4}"), [ChatAction::Quit]);
 }
 
 // req: L7
 #[test]
 fn lines_are_written_recalled_and_completed() {
     let mut chat = chat();
-    assert_eq!(typed(&mut chat, ms(0), "one\u{1b}\rtwo\\\rthree\r"), [Act::Say("one\ntwo\nthree".into())]);
+    assert_eq!(
+        typed(&mut chat, ms(0), "one\u{1b}\rtwo\\\rthree\r"),
+        [ChatAction::Say("one\ntwo\nthree".into())]
+    );
     chat.rests(String::new());
     assert_eq!(
         typed(&mut chat, ms(1), "\u{1b}[A\u{1b}[B\u{1b}[Afour\r"),
-        [Act::Say("one\ntwo\nthreefour".into())]
+        [ChatAction::Say("one\ntwo\nthreefour".into())]
     );
     chat.rests(String::new());
-    assert_eq!(typed(&mut chat, ms(2), "/und\t\r"), [Act::Order(Order::Undo)]);
+    assert_eq!(typed(&mut chat, ms(2), "/und\t\r"), [ChatAction::Order(SlashCommand::Undo)]);
     assert!(typed(&mut chat, ms(3), "/etc/passwd\r").is_empty());
     assert!(screen(&mut chat, 80, 20, ms(4)).contains("there is no such order"));
 }
@@ -338,7 +345,7 @@ fn what_is_heard_and_done_stands_in_its_order() {
     chat.printed(CallId::new(Uuid::from_u128(1)), &lines);
     chat.progress(CallId::new(Uuid::from_u128(1)), "12 of 40".into());
     insta::assert_snapshot!("works", screen(&mut chat, 80, 20, ms(2)));
-    let ended = State::Ended { words: "failed in 1.2 s: exit code 101".into(), is_good: false };
+    let ended = CallCardState::Ended { words: "failed in 1.2 s: exit code 101".into(), is_good: false };
     chat.called(CallId::new(Uuid::from_u128(1)), ended, &lines);
     chat.said(String::new(), vec!["a block was not closed".into()]);
     chat.rests("2 turns, 120 tokens".into());
@@ -359,20 +366,32 @@ fn what_is_heard_and_done_stands_in_its_order() {
 fn nothing_from_outside_acts_on_the_terminal_at_any_size() {
     let evil = "\u{1b}[2J\u{1b}]0;x\u{7}a\rb\u{202e}c\u{9b}31m\n\ttab\u{200b}";
     let mut chat = chat();
-    let heading = Heading { who: evil.into(), session: evil.into(), place: evil.into() };
-    let ended = State::Ended { words: evil.into(), is_good: false };
-    let cards = [State::Works { detail: evil.into() }, State::Waits, ended].into_iter().enumerate();
+    let heading = ChatStatusBar { who: evil.into(), session: evil.into(), place: evil.into() };
+    let ended = CallCardState::Ended { words: evil.into(), is_good: false };
+    let cards =
+        [CallCardState::Works { detail: evil.into() }, CallCardState::Waits, ended].into_iter().enumerate();
     let cards = cards.map(|(call, state)| {
         let call = CallId::new(Uuid::from_u128(call as u128 + 1));
         let why = Some(evil.into());
-        Entry::Card(Card { call, tool: evil.into(), what: evil.into(), why, state, output: evil.into() })
+        TranscriptEntry::Card(CallCard {
+            call,
+            tool: evil.into(),
+            what: evil.into(),
+            why,
+            state,
+            output: evil.into(),
+        })
     });
-    let said = [Entry::Person(evil.into()), Entry::Model(evil.into()), Entry::Note(evil.into())];
+    let said = [
+        TranscriptEntry::Person(evil.into()),
+        TranscriptEntry::Model(evil.into()),
+        TranscriptEntry::Note(evil.into()),
+    ];
     chat.begin(heading, said.into_iter().chain(cards).collect());
     chat.turn(0);
     chat.text(evil);
     chat.later(evil.into());
-    chat.key(ms(0), 0, &Key::Paste(evil.into()));
+    chat.key(ms(0), 0, &KeyPress::Paste(evil.into()));
     let sizes = || (1..40).flat_map(|columns| (1..12).map(move |rows| (columns, rows)));
     let all = |chat: &mut Chat| {
         for (columns, rows) in sizes().chain([(80, 24), (200, 60)]) {
@@ -384,7 +403,7 @@ fn nothing_from_outside_acts_on_the_terminal_at_any_size() {
     chat.page(evil, evil);
     all(&mut chat);
     typed(&mut chat, ms(2), "q");
-    let pick = Pick { key: evil.into(), title: evil.into(), about: evil.into() };
+    let pick = PickerItem { key: evil.into(), title: evil.into(), about: evil.into() };
     chat.pick(vec![pick.clone(), pick]);
     all(&mut chat);
     let [sheet, ..] = sheets::all();
@@ -395,14 +414,14 @@ fn nothing_from_outside_acts_on_the_terminal_at_any_size() {
 // req: L7
 #[test]
 fn a_conversation_is_chosen_from_a_list_that_typing_narrows() {
-    let mut chat = Chat::new(Setting {
+    let mut chat = Chat::new(DialogSettings {
         palette: Palette::Plain,
         dwell_percent: 100,
         can_go_back: true,
         undo: None,
         now: 0,
     });
-    let pick = |key: &str, title: &str| Pick {
+    let pick = |key: &str, title: &str| PickerItem {
         key: key.into(),
         title: title.into(),
         about: format!("{key}, 2 h ago, coder with openai/some-model, 6 turns"),
@@ -410,13 +429,13 @@ fn a_conversation_is_chosen_from_a_list_that_typing_narrows() {
     let picks = vec![pick("chat-1", "Mend the failing test."), pick("chat-2", "Write the release notes.")];
     chat.pick(picks.clone());
     insta::assert_snapshot!("picker", screen(&mut chat, 80, 10, ms(0)));
-    assert_eq!(typed(&mut chat, ms(1), "RELEASE\r"), [Act::Open("chat-2".into())]);
+    assert_eq!(typed(&mut chat, ms(1), "RELEASE\r"), [ChatAction::Open("chat-2".into())]);
     chat.pick(picks.clone());
-    assert_eq!(typed(&mut chat, ms(2), "\u{1b}[B\r"), [Act::Open("chat-2".into())]);
+    assert_eq!(typed(&mut chat, ms(2), "\u{1b}[B\r"), [ChatAction::Open("chat-2".into())]);
     chat.pick(picks);
     // What was chosen cannot be had: that is said where one looks.
     chat.tell("there is no key for it");
     assert!(screen(&mut chat, 80, 10, ms(3)).ends_with("there is no key for it"));
     // Where nothing is open, who goes back begins something new.
-    assert_eq!(typed(&mut chat, ms(3), "\u{1b}"), [Act::Order(Order::New)]);
+    assert_eq!(typed(&mut chat, ms(3), "\u{1b}"), [ChatAction::Order(SlashCommand::New)]);
 }

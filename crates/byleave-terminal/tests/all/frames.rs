@@ -2,36 +2,36 @@
 
 use std::time::{Duration, Instant};
 
-use byleave::book::{Cursor, QuestionItem};
-use byleave::ledger::Listing;
-use byleave_core::change::{Change, Changes, Node, NodeKind, Standing};
+use byleave::audit_log::{Cursor, QuestionItem};
+use byleave::ledger::CallSummary;
+use byleave_core::file_change::{FileChange, FileChanges, FileNode, FileNodeKind, GitStatus};
 use byleave_core::id::{CallId, QuestionId, SessionId, TenantId};
-use byleave_core::outcome::{EndStatus, Output};
+use byleave_core::outcome::{ExecutionStatus, Output};
 use byleave_core::question::QuestionKind;
+use byleave_core::question_view::{QuestionView, RehearsalView};
 use byleave_core::rehearsal::Rehearsal;
-use byleave_core::sheet::{Seen, Sheet};
-use byleave_terminal::colour::Palette;
-use byleave_terminal::dialogue::Setting;
-use byleave_terminal::inbox::{Inbox, Item};
-use byleave_terminal::keys::Key;
-use byleave_terminal::tty::{Place, Tty};
+use byleave_terminal::inbox::{Inbox, InboxItem};
+use byleave_terminal::keys::KeyPress;
+use byleave_terminal::palette::Palette;
+use byleave_terminal::question_dialog::DialogSettings;
+use byleave_terminal::tty::{DrawMode, Tty};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use rustix::time::{ClockId, clock_gettime};
 use uuid::Uuid;
 
-use crate::person::Person;
+use crate::person::TestTerminal;
 use crate::sheets;
 
 const QUESTIONS: u32 = 10_000;
 const FRAME_MAX: Duration = Duration::from_millis(16);
 
-fn setting() -> Setting {
-    Setting { palette: Palette::Colours, dwell_percent: 100, can_go_back: true, undo: None, now: 0 }
+fn setting() -> DialogSettings {
+    DialogSettings { palette: Palette::Colours, dwell_percent: 100, can_go_back: true, undo: None, now: 0 }
 }
 
-fn items() -> Vec<Item> {
-    (0..QUESTIONS).map(|number| Item::from(&listed(number))).collect()
+fn items() -> Vec<InboxItem> {
+    (0..QUESTIONS).map(|number| InboxItem::from(&listed(number))).collect()
 }
 
 /// One of many open questions.
@@ -41,7 +41,7 @@ fn listed(number: u32) -> QuestionItem {
         cursor: Cursor(i64::from(number)),
         kind: QuestionKind::Approval,
         call: CallId::new(Uuid::from_u128(u128::from(number) + 1)),
-        listing: Listing {
+        listing: CallSummary {
             tenant: TenantId::new("local").unwrap(),
             session: SessionId::new(format!("session-{}", number % 97)).unwrap(),
             agent: format!("agent {}", number % 13),
@@ -55,35 +55,35 @@ fn listed(number: u32) -> QuestionItem {
 }
 
 /// A question about a command that changed so many lines of code.
-fn with_difference(lines: usize) -> Sheet {
+fn with_difference(lines: usize) -> QuestionView {
     let line =
         |place: usize| format!("+    let value_{place} = compute(\"text {place}\", {place}); // why\n");
     let diff: String =
         std::iter::once(format!("@@ -0,0 +1,{lines} @@\n")).chain((0..lines).map(line)).collect();
-    let file = NodeKind::File { size: diff.len() as u64, digest: None };
-    let change = Change {
+    let file = FileNodeKind::File { size: diff.len() as u64, digest: None };
+    let change = FileChange {
         path: "/ws/src/main.rs".into(),
         before: None,
-        after: Some(Node { kind: file, mode: 0o644, modified: 1 }),
-        standing: Standing::Untracked,
+        after: Some(FileNode { kind: file, mode: 0o644, modified: 1 }),
+        standing: GitStatus::Untracked,
         diff: Some(diff),
     };
     let rehearsal = Rehearsal {
-        changes: Changes { list: vec![change], ..Changes::default() },
+        changes: FileChanges { list: vec![change], ..FileChanges::default() },
         scratch: 0,
         wanted: Vec::new(),
         left_running: 0,
         weaker: Vec::new(),
-        status: EndStatus::Done,
+        status: ExecutionStatus::Done,
         output: Output::text(""),
     };
     let [mut sheet, ..] = sheets::all();
-    sheet.seen = Some(Seen::Ran { rehearsal, ruling: None });
+    sheet.seen = Some(RehearsalView::Ran { rehearsal, ruling: None });
     sheet
 }
 
 /// How long a frame took: by the clock on the wall, and of a processor's time.
-struct Took {
+struct FrameTime {
     wall: Duration,
     busy: Duration,
 }
@@ -93,7 +93,7 @@ fn busy() -> Duration {
 }
 
 /// One frame: a key, the drawing, and the terminal has it.
-fn frame(tty: &mut Tty, inbox: &mut Inbox, key: &Key) -> Took {
+fn frame(tty: &mut Tty, inbox: &mut Inbox, key: &KeyPress) -> FrameTime {
     let (began, busy_before) = (Instant::now(), busy());
     inbox.key(tty.now(), key);
     let (columns, rows) = tty.size();
@@ -101,25 +101,33 @@ fn frame(tty: &mut Tty, inbox: &mut Inbox, key: &Key) -> Took {
     let mut buf = Buffer::empty(area);
     let cursor = inbox.draw(area, &mut buf, tty.now(), 1_000_000);
     tty.draw(&buf, cursor).unwrap();
-    Took { wall: began.elapsed(), busy: busy().saturating_sub(busy_before) }
+    FrameTime { wall: began.elapsed(), busy: busy().saturating_sub(busy_before) }
 }
 
 // req: L5
 #[test]
 #[ignore = "measures time: scripts/prove frames"]
 fn a_frame_of_the_inbox_takes_less_than_16_ms_with_10_000_questions() {
-    let person = Person::sit_down(200, 60);
+    let person = TestTerminal::sit_down(200, 60);
     person.looks_away();
-    let mut tty = Tty::over(person.program(), Place::Full).unwrap();
+    let mut tty = Tty::over(person.program(), DrawMode::Full).unwrap();
     let mut inbox = Inbox::new(setting());
     inbox.questions(items());
-    let keys = [Key::Down, Key::PageDown, Key::Char(' '), Key::Char('s'), Key::End, Key::Home, Key::Up];
-    let mut took: Vec<Took> = Vec::new();
+    let keys = [
+        KeyPress::Down,
+        KeyPress::PageDown,
+        KeyPress::Char(' '),
+        KeyPress::Char('s'),
+        KeyPress::End,
+        KeyPress::Home,
+        KeyPress::Up,
+    ];
+    let mut took: Vec<FrameTime> = Vec::new();
     for _ in 0..40 {
         took.extend(keys.iter().map(|key| frame(&mut tty, &mut inbox, key)));
     }
     // While a filter is typed.
-    for key in "/agent 7".chars().map(Key::Char).chain([Key::Escape]).cycle().take(90) {
+    for key in "/agent 7".chars().map(KeyPress::Char).chain([KeyPress::Escape]).cycle().take(90) {
         took.push(frame(&mut tty, &mut inbox, &key));
     }
     report("list of 10,000", &took);
@@ -129,24 +137,24 @@ fn a_frame_of_the_inbox_takes_less_than_16_ms_with_10_000_questions() {
 #[test]
 #[ignore = "measures time: scripts/prove frames"]
 fn a_frame_of_a_long_question_takes_less_than_16_ms() {
-    let person = Person::sit_down(200, 60);
+    let person = TestTerminal::sit_down(200, 60);
     person.looks_away();
-    let mut tty = Tty::over(person.program(), Place::Full).unwrap();
+    let mut tty = Tty::over(person.program(), DrawMode::Full).unwrap();
     let mut inbox = Inbox::new(setting());
     inbox.questions(items());
     let mut sheet = with_difference(5_000);
     sheet.question.id = listed(0).question;
     inbox.open(vec![sheet], Err("none".into()), 0);
     // The first frame reads the grammars and lays the lines out.
-    frame(&mut tty, &mut inbox, &Key::Other);
-    let keys = [Key::PageDown, Key::Down, Key::Down, Key::PageDown, Key::Up];
+    frame(&mut tty, &mut inbox, &KeyPress::Other);
+    let keys = [KeyPress::PageDown, KeyPress::Down, KeyPress::Down, KeyPress::PageDown, KeyPress::Up];
     let frames = (0..60).flat_map(|_| &keys).map(|key| frame(&mut tty, &mut inbox, key));
-    let took: Vec<Took> = frames.collect();
+    let took: Vec<FrameTime> = frames.collect();
     report("difference of 5,000 lines", &took);
 }
 
 /// What others do on the machine lengthens a frame by the wall's clock, and not by the processor's.
-fn report(what: &str, took: &[Took]) {
+fn report(what: &str, took: &[FrameTime]) {
     let (mut wall, mut busy): (Vec<_>, Vec<_>) = took.iter().map(|took| (took.wall, took.busy)).unzip();
     wall.sort();
     busy.sort();

@@ -10,12 +10,12 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 /// The person's end, and the path of the program's.
-pub(crate) struct Person {
+pub(crate) struct TestTerminal {
     pub(crate) end: File,
     pub(crate) path: PathBuf,
 }
 
-impl Person {
+impl TestTerminal {
     pub(crate) fn sit_down(columns: u16, rows: u16) -> Self {
         let end = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&end).unwrap();

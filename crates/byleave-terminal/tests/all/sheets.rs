@@ -1,18 +1,18 @@
 //! Questions of every gravity.
 
 use byleave_core::call::{Millis, Mode};
+use byleave_core::decision::{PolicyDecision, Verdict};
 use byleave_core::digest::Digest;
 use byleave_core::effect::{Effect, Plan};
-use byleave_core::entry::{Limits, Terms};
+use byleave_core::entry::{Limits, ResolvedTool};
 use byleave_core::id::{AgentId, CallId, QuestionId, SessionId};
 use byleave_core::question::{Question, QuestionKind};
-use byleave_core::ruling::{Ruling, Verdict};
-use byleave_core::sheet::Sheet;
+use byleave_core::question_view::QuestionView;
 use serde_json::json;
 use uuid::Uuid;
 
 /// One question of each gravity, and one about a result.
-pub(crate) fn all() -> [Sheet; 5] {
+pub(crate) fn all() -> [QuestionView; 5] {
     let ordinary = sheet(QuestionKind::Approval, vec![Effect::Write { path: "/ws/a".into() }]);
     let grave = sheet(QuestionKind::Approval, vec![Effect::Delete { path: "/ws/a".into() }]);
     let mut is_final = ordinary.clone();
@@ -22,8 +22,8 @@ pub(crate) fn all() -> [Sheet; 5] {
     [ordinary, grave, is_final, sheet(QuestionKind::Checkpoint, Vec::new()), release]
 }
 
-fn sheet(kind: QuestionKind, effects: Vec<Effect>) -> Sheet {
-    Sheet {
+fn sheet(kind: QuestionKind, effects: Vec<Effect>) -> QuestionView {
+    QuestionView {
         question: Question {
             id: QuestionId::new(Uuid::from_u128(7)),
             kind,
@@ -36,7 +36,7 @@ fn sheet(kind: QuestionKind, effects: Vec<Effect>) -> Sheet {
         lineage: Vec::new(),
         cwd: "/ws".into(),
         mode: Mode::ConfirmSensitive,
-        terms: Terms {
+        terms: ResolvedTool {
             tool: "write_file".into(),
             manifest: Digest::of(b"manifest"),
             operation: "write".into(),
@@ -54,7 +54,7 @@ fn sheet(kind: QuestionKind, effects: Vec<Effect>) -> Sheet {
         first_arguments: None,
         reason: None,
         plan: Plan { effects, ..Plan::default() },
-        ruling: Ruling {
+        ruling: PolicyDecision {
             verdict: Verdict::Ask,
             reasons: Vec::new(),
             policy: Digest::of(b"policy"),

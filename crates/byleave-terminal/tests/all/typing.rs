@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use byleave_core::sheet::Sheet;
-use byleave_terminal::colour::Palette;
-use byleave_terminal::dialogue::{Dialogue, Setting, Step};
-use byleave_terminal::keys::{Key, Keyboard};
+use byleave_core::question_view::QuestionView;
+use byleave_terminal::keys::{KeyParser, KeyPress};
+use byleave_terminal::palette::Palette;
+use byleave_terminal::question_dialog::{DialogEvent, DialogSettings, QuestionDialog};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::sheets;
-use crate::typist::{Dice, Typist};
+use crate::typist::{TypingRandom, Typist};
 
 const KEYSTROKES: usize = 10_000;
 const KEYSTROKES_LONG: usize = 1_000_000;
 
 /// What came of an evening of typing.
 #[derive(Debug, Default)]
-struct Tally {
+struct TypingResult {
     keystrokes: usize,
     questions: usize,
     /// Questions that were answered, or that left the page on which they are read.
@@ -45,14 +45,14 @@ fn nobody_who_types_ahead_answers_anything() {
 }
 
 /// Somebody types so many keys; questions come up when they like, and go away unanswered after a while.
-fn types(typist: Typist, wanted: usize, seed: u64) -> Tally {
-    let mut dice = Dice(seed);
-    let (mut text, mut keyboard, mut now) = (Vec::new(), Keyboard::default(), Duration::ZERO);
-    let mut tally = Tally::default();
+fn types(typist: Typist, wanted: usize, seed: u64) -> TypingResult {
+    let mut dice = TypingRandom(seed);
+    let (mut text, mut keyboard, mut now) = (Vec::new(), KeyParser::default(), Duration::ZERO);
+    let mut tally = TypingResult::default();
     let all = sheets::all();
-    let mut open: Option<Open> = None;
+    let mut open: Option<OpenDialog> = None;
     // What the terminal keeps of what was typed while nothing was asked, and what is known from the last question.
-    let (mut ahead, mut wrote): (Vec<Key>, Option<Duration>) = (Vec::new(), None);
+    let (mut ahead, mut wrote): (Vec<KeyPress>, Option<Duration>) = (Vec::new(), None);
     let mut changes_at = dice.ms(0, 20_000);
     while tally.keystrokes < wanted {
         let (pause, bytes) = typist.next(&mut dice, &mut text);
@@ -62,7 +62,7 @@ fn types(typist: Typist, wanted: usize, seed: u64) -> Tally {
             match open.take() {
                 None => {
                     tally.questions += 1;
-                    open = Some(Open::new(dice.of(&[0, 1, 2, 3, 4]), &all, now));
+                    open = Some(OpenDialog::new(dice.of(&[0, 1, 2, 3, 4]), &all, now));
                     let question = open.as_mut().unwrap();
                     question.comes_up(now, &ahead, wrote);
                     ahead.clear();
@@ -92,15 +92,15 @@ fn types(typist: Typist, wanted: usize, seed: u64) -> Tally {
 }
 
 /// A question on a screen.
-struct Open {
-    dialogue: Dialogue,
+struct OpenDialog {
+    dialogue: QuestionDialog,
     since: Duration,
     pressed: String,
 }
 
-impl Open {
-    fn new(place: usize, all: &[Sheet], now: Duration) -> Self {
-        let setting = Setting {
+impl OpenDialog {
+    fn new(place: usize, all: &[QuestionView], now: Duration) -> Self {
+        let setting = DialogSettings {
             palette: Palette::Plain,
             dwell_percent: 100,
             can_go_back: false,
@@ -108,12 +108,12 @@ impl Open {
             now: 0,
         };
         let sheet = all.get(place).unwrap().clone();
-        let dialogue = Dialogue::new(vec![sheet], Ok(Vec::new()), setting);
+        let dialogue = QuestionDialog::new(vec![sheet], Ok(Vec::new()), setting);
         Self { dialogue, since: now, pressed: String::new() }
     }
 
     /// What the prompt does: tells of what came before, and draws.
-    fn comes_up(&mut self, now: Duration, ahead: &[Key], wrote: Option<Duration>) {
+    fn comes_up(&mut self, now: Duration, ahead: &[KeyPress], wrote: Option<Duration>) {
         self.pressed.push_str(&format!("after {} keys: ", ahead.len()));
         if let Some(wrote) = wrote {
             self.dialogue.amid(now, now - wrote);
@@ -128,12 +128,12 @@ impl Open {
     }
 
     /// Presses keys; says what came of it if it was more than nothing.
-    fn press(&mut self, now: Duration, keys: &[Key]) -> Option<String> {
+    fn press(&mut self, now: Duration, keys: &[KeyPress]) -> Option<String> {
         for key in keys {
             let after = (now - self.since).as_millis();
             self.pressed.push_str(&format!("{key:?}@{after} "));
             let step = self.dialogue.key(now, key);
-            if step != Step::Stay || self.dialogue.is_typing() {
+            if step != DialogEvent::Stay || self.dialogue.is_typing() {
                 return Some(format!("{step:?} {}", self.pressed));
             }
         }

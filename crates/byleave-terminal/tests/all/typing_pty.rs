@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use byleave::approve::{Approver as _, ApproverFault};
+use byleave::approver::{Approver as _, ApproverError};
 use byleave_core::render::render;
-use byleave_terminal::colour::Palette;
-use byleave_terminal::{Alone, Manner, Prompt};
+use byleave_terminal::palette::Palette;
+use byleave_terminal::{NoBackend, Prompt, PromptSettings};
 
-use crate::person::Person;
+use crate::person::TestTerminal;
 use crate::sheets;
-use crate::typist::{Dice, Typist};
+use crate::typist::{TypingRandom, Typist};
 
 const KEYSTROKES: usize = 10_000;
 /// Whoever types without a stop is never as long without a key; on a slow machine they are, and may then be taken to answer.
@@ -34,17 +34,17 @@ fn ten_thousand_keys_at_a_real_terminal_answer_nothing() {
 /// Types so many keys at a terminal of its own while questions come up. Returns how many did, and how many were answered after the
 /// typist stalled.
 fn types(keystrokes: usize, (typed_by, asked_by): (u64, u64)) -> (usize, usize) {
-    let person = Person::sit_down(80, 24);
+    let person = TestTerminal::sit_down(80, 24);
     person.looks_away();
     let (end, path) = (person.program(), person.path.clone());
     let mut keyboard = person.end;
-    let manner = Manner { palette: Palette::Plain, dwell_percent: 100, editor: Vec::new() };
-    let prompt = Arc::new(Prompt::open("ann", path, manner, Arc::new(Alone)).unwrap());
+    let manner = PromptSettings { palette: Palette::Plain, dwell_percent: 100, editor: Vec::new() };
+    let prompt = Arc::new(Prompt::open("ann", path, manner, Arc::new(NoBackend)).unwrap());
     let (typed, stalled) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let hands = {
         let (typed, stalled) = (Arc::clone(&typed), Arc::clone(&stalled));
         std::thread::spawn(move || {
-            let (mut dice, mut text, mut last) = (Dice(typed_by), Vec::new(), Instant::now());
+            let (mut dice, mut text, mut last) = (TypingRandom(typed_by), Vec::new(), Instant::now());
             while typed.load(Ordering::SeqCst) < keystrokes {
                 let typist =
                     dice.of(&[Typist::Fast, Typist::Prose, Typist::Random, Typist::Paste, Typist::Reports]);
@@ -59,7 +59,7 @@ fn types(keystrokes: usize, (typed_by, asked_by): (u64, u64)) -> (usize, usize) 
         })
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (mut dice, mut asked, mut excused) = (Dice(asked_by), 0, 0);
+    let (mut dice, mut asked, mut excused) = (TypingRandom(asked_by), 0, 0);
     while typed.load(Ordering::SeqCst) < keystrokes {
         let sheet = dice.of(&[0, 1, 2, 3, 4]);
         let sheet = sheets::all().into_iter().nth(sheet).unwrap();
@@ -69,7 +69,7 @@ fn types(keystrokes: usize, (typed_by, asked_by): (u64, u64)) -> (usize, usize) 
             // Open for long enough that a letter and Enter would count.
             let open = dice.ms(100, 1_500);
             let answer = tokio::time::timeout(open, prompt.ask(&sheet, &rendering)).await;
-            let is_answered = !matches!(answer, Err(_) | Ok(Err(ApproverFault::Failed(_))));
+            let is_answered = !matches!(answer, Err(_) | Ok(Err(ApproverError::Failed(_))));
             assert!(!is_answered || stalled.load(Ordering::SeqCst), "answered: {answer:?}");
             excused += usize::from(is_answered);
             stalled.store(false, Ordering::SeqCst);

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 /// Numbers that look random, and are the same every time.
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct TypingRandom(pub(crate) u64);
 
-impl Dice {
+impl TypingRandom {
     pub(crate) fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -51,7 +51,7 @@ impl Typist {
     pub(crate) const ALL: [Self; 5] = [Self::Prose, Self::Fast, Self::Paste, Self::Reports, Self::Random];
 
     /// What comes next, and how long after what came before: a key, or as much as a terminal sends at once.
-    pub(crate) fn next(self, dice: &mut Dice, text: &mut Vec<u8>) -> (Duration, Vec<u8>) {
+    pub(crate) fn next(self, dice: &mut TypingRandom, text: &mut Vec<u8>) -> (Duration, Vec<u8>) {
         match self {
             Self::Prose => {
                 let pause = match dice.below(20) {
@@ -116,7 +116,7 @@ impl Typist {
 }
 
 /// The next letter of the text that somebody is writing, in lines of one to four sentences.
-fn letter(dice: &mut Dice, text: &mut Vec<u8>) -> Vec<u8> {
+fn letter(dice: &mut TypingRandom, text: &mut Vec<u8>) -> Vec<u8> {
     if text.is_empty() {
         let mut line: Vec<&str> = (0..=dice.below(3)).map(|_| dice.of(SENTENCES)).collect();
         line.push("\r");

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::finding::{self, Found};
-use crate::files::Files;
+use super::finding::{self, CheckerFinding};
+use crate::workspace_files::Files;
 
 /// Projects of one kind that are looked at, at most.
 const PROJECTS_MAX: usize = 4;
@@ -27,7 +27,7 @@ pub(super) struct Checker {
     /// The statuses with which it says that it looked at everything.
     pub(super) ended_well: &'static [i32],
     /// Reads what it printed: its output, and its errors.
-    pub(super) read: fn(&str, &str) -> Vec<Found>,
+    pub(super) read: fn(&str, &str) -> Vec<CheckerFinding>,
 }
 
 /// All of them. Nothing is installed by them, and nothing fetched: there is no network where they run.
@@ -114,20 +114,25 @@ pub(super) static ALL: [Checker; 6] = [
 ];
 
 /// A run of a checker on a project.
-pub(super) struct Check {
+pub(super) struct CheckerRun {
     pub(super) checker: &'static Checker,
     pub(super) directory: PathBuf,
     pub(super) script: String,
 }
 
 /// What there is to be run: for each checker the nearest project at or above the directory, or those beneath it.
-pub(super) fn checks(directory: &Path, workspace: &Path, wanted: &[String], files: &Files) -> Vec<Check> {
+pub(super) fn checks(
+    directory: &Path,
+    workspace: &Path,
+    wanted: &[String],
+    files: &Files,
+) -> Vec<CheckerRun> {
     let mut checks = Vec::new();
     for checker in ALL.iter().filter(|one| wanted.is_empty() || wanted.iter().any(|name| name == one.name)) {
         let above = directory.ancestors().take_while(|above| above.starts_with(workspace));
         let nearest = above.into_iter().find(|above| checker.is_at(above, files)).map(Path::to_path_buf);
         let projects = nearest.map_or_else(|| beneath(directory, checker, files), |nearest| vec![nearest]);
-        checks.extend(projects.into_iter().map(|project| Check {
+        checks.extend(projects.into_iter().map(|project| CheckerRun {
             checker,
             script: format!(
                 "root={}\ncd {} || exit 126\n{}",

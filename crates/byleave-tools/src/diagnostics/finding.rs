@@ -37,7 +37,7 @@ impl Severity {
 
 /// What one checker found, its path as it was printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct CheckerFinding {
     pub(super) file: String,
     pub(super) line: u64,
     pub(super) column: u64,
@@ -46,7 +46,7 @@ pub(super) struct Found {
     pub(super) message: String,
 }
 
-impl Found {
+impl CheckerFinding {
     fn new(
         file: &str,
         (line, column): (u64, u64),
@@ -76,7 +76,7 @@ fn number(value: &Value, pointer: &str) -> u64 {
 }
 
 /// `cargo check` and `cargo clippy` with `--message-format=json`.
-pub(super) fn cargo(output: &str, _errors: &str) -> Vec<Found> {
+pub(super) fn cargo(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     let messages = objects(output).filter(|one| text(one, "/reason") == "compiler-message");
     let found = messages.filter_map(|one| {
         let message = one.get("message")?;
@@ -87,7 +87,13 @@ pub(super) fn cargo(output: &str, _errors: &str) -> Vec<Found> {
         let place = (number(primary, "/line_start"), number(primary, "/column_start"));
         let severity = Severity::of(text(message, "/level"));
         let code = Some(text(message, "/code/code"));
-        Some(Found::new(text(primary, "/file_name"), place, severity, code, text(message, "/message")))
+        Some(CheckerFinding::new(
+            text(primary, "/file_name"),
+            place,
+            severity,
+            code,
+            text(message, "/message"),
+        ))
     });
     found.collect()
 }
@@ -112,12 +118,12 @@ struct EslintMessage {
 }
 
 /// `eslint --format json`.
-pub(super) fn eslint(output: &str, _errors: &str) -> Vec<Found> {
+pub(super) fn eslint(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     let files: Vec<EslintFile> = serde_json::from_str(output).unwrap_or_default();
     let of_file = |file: EslintFile| {
         let found = file.messages.into_iter().map(|one| {
             let severity = if one.severity >= 2 { Severity::Error } else { Severity::Warning };
-            Found::new(
+            CheckerFinding::new(
                 &file.file_path,
                 (one.line, one.column),
                 severity,
@@ -131,7 +137,7 @@ pub(super) fn eslint(output: &str, _errors: &str) -> Vec<Found> {
 }
 
 /// `tsc --pretty false`: `src/a.ts(1,7): error TS2322: …`.
-pub(super) fn tsc(output: &str, _errors: &str) -> Vec<Found> {
+pub(super) fn tsc(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     let found = output.lines().filter_map(|line| {
         // What goes on is indented.
         if line.starts_with(' ') {
@@ -156,7 +162,7 @@ pub(super) fn tsc(output: &str, _errors: &str) -> Vec<Found> {
         let (file, at) = place.rsplit_once('(')?;
         let (line, column) = at.split_once(',')?;
         let place = (line.parse().ok()?, column.parse().ok()?);
-        Some(Found::new(file, place, Severity::of(severity), Some(code), message))
+        Some(CheckerFinding::new(file, place, Severity::of(severity), Some(code), message))
     });
     found.collect()
 }
@@ -165,19 +171,19 @@ pub(super) fn tsc(output: &str, _errors: &str) -> Vec<Found> {
 struct RuffMessage {
     code: Option<String>,
     filename: String,
-    location: RuffPlace,
+    location: RuffLocation,
     message: String,
     severity: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct RuffPlace {
+struct RuffLocation {
     row: u64,
     column: u64,
 }
 
 /// `ruff check --output-format=json`.
-pub(super) fn ruff(output: &str, _errors: &str) -> Vec<Found> {
+pub(super) fn ruff(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     let messages: Vec<RuffMessage> = serde_json::from_str(output).unwrap_or_default();
     let found = messages.into_iter().map(|one| {
         let place = (one.location.row, one.location.column);
@@ -187,19 +193,25 @@ pub(super) fn ruff(output: &str, _errors: &str) -> Vec<Found> {
             (None, None) => Severity::Error,
             (None, Some(_)) => Severity::Warning,
         };
-        Found::new(&one.filename, place, severity, one.code.as_deref(), &one.message)
+        CheckerFinding::new(&one.filename, place, severity, one.code.as_deref(), &one.message)
     });
     found.collect()
 }
 
 /// `mypy --output json`, or its lines: `a.py:2:10: error: …  [assignment]`.
-pub(super) fn mypy(output: &str, _errors: &str) -> Vec<Found> {
+pub(super) fn mypy(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     let of_object = |one: Value| {
         // Columns count from 0 here, and from 1 in lines.
         let column = one.get("column").and_then(Value::as_i64).unwrap_or(-1).saturating_add(1);
         let place = (number(&one, "/line"), u64::try_from(column).unwrap_or(0));
         let severity = Severity::of(text(&one, "/severity"));
-        Found::new(text(&one, "/file"), place, severity, Some(text(&one, "/code")), text(&one, "/message"))
+        CheckerFinding::new(
+            text(&one, "/file"),
+            place,
+            severity,
+            Some(text(&one, "/code")),
+            text(&one, "/message"),
+        )
     };
     let of_line = |line: &str| {
         let (place, rest) = line.split_once(": ")?;
@@ -207,14 +219,14 @@ pub(super) fn mypy(output: &str, _errors: &str) -> Vec<Found> {
         let (severity, message) = rest.split_once(": ")?;
         let coded = message.strip_suffix(']').and_then(|message| message.rsplit_once("  ["));
         let (message, code) = coded.map_or((message, None), |(message, code)| (message, Some(code)));
-        Some(Found::new(file, place, Severity::of(severity), code, message))
+        Some(CheckerFinding::new(file, place, Severity::of(severity), code, message))
     };
     let lines = output.lines().filter(|line| !line.starts_with('{'));
     objects(output).map(of_object).chain(lines.filter_map(of_line)).collect()
 }
 
 /// `go vet -json`: objects of several lines on its errors, or lines where it does not compile.
-pub(super) fn go(output: &str, errors: &str) -> Vec<Found> {
+pub(super) fn go(output: &str, errors: &str) -> Vec<CheckerFinding> {
     let mut found = Vec::new();
     for printed in [output, errors] {
         let lines = || printed.lines().filter(|line| !line.starts_with('#'));
@@ -222,7 +234,7 @@ pub(super) fn go(output: &str, errors: &str) -> Vec<Found> {
             let line = line.strip_prefix("vet: ").unwrap_or(line);
             let (place, message) = line.split_once(": ")?;
             let (file, place) = placed(place)?;
-            file.ends_with(".go").then(|| Found::new(file, place, Severity::Error, None, message))
+            file.ends_with(".go").then(|| CheckerFinding::new(file, place, Severity::Error, None, message))
         }));
         let text: String = lines().map(|line| format!("{line}\n")).collect();
         for packages in Deserializer::from_str(&text).into_iter::<Value>().map_while(Result::ok) {
@@ -230,7 +242,13 @@ pub(super) fn go(output: &str, errors: &str) -> Vec<Found> {
             for (analyzer, list) in analyzers.filter_map(Value::as_object).flatten() {
                 found.extend(list.as_array().into_iter().flatten().filter_map(|one| {
                     let (file, place) = placed(text_of(one, "posn"))?;
-                    Some(Found::new(file, place, Severity::Warning, Some(analyzer), text_of(one, "message")))
+                    Some(CheckerFinding::new(
+                        file,
+                        place,
+                        Severity::Warning,
+                        Some(analyzer),
+                        text_of(one, "message"),
+                    ))
                 }));
             }
         }
@@ -256,8 +274,8 @@ fn placed(place: &str) -> Option<(&str, (u64, u64))> {
 mod tests {
     use super::*;
 
-    fn told(found: &[Found]) -> Vec<String> {
-        let one = |one: &Found| {
+    fn told(found: &[CheckerFinding]) -> Vec<String> {
+        let one = |one: &CheckerFinding| {
             let code = one.code.as_deref().unwrap_or("-");
             format!(
                 "{}:{}:{}: {}[{code}] {}",
@@ -274,7 +292,7 @@ mod tests {
     #[test]
     fn every_checker_is_read_in_one_form() {
         let none: &[&str] = &[];
-        let check = |found: Vec<Found>, wanted: &[&str]| assert_eq!(told(&found), wanted);
+        let check = |found: Vec<CheckerFinding>, wanted: &[&str]| assert_eq!(told(&found), wanted);
         check(
             cargo(
                 "{\"reason\":\"compiler-artifact\"}\nnoise\n{\"reason\":\"compiler-message\",\"message\":{\"message\":\"mismatched\\n types\",\"level\":\"error\",\

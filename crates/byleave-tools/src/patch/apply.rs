@@ -6,8 +6,8 @@
 
 use std::cell::Cell;
 
-use super::{Fate, Hunk, Line, Place};
-use crate::near;
+use super::{Hunk, HunkLine, HunkLineKind, HunkPosition};
+use crate::near_match;
 
 /// So many outer lines of context may differ at each end.
 const FUZZ_MAX: usize = 2;
@@ -17,7 +17,7 @@ const LOOKS_MAX: u64 = 100_000_000;
 
 /// Where a hunk was put.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Fit {
+pub(crate) struct HunkPlacement {
     /// The line of the old content that it begins at, from 1.
     pub(crate) line: usize,
     /// How many lines further down than it says; further up where negative.
@@ -29,16 +29,16 @@ pub(crate) struct Fit {
 }
 
 /// What a content becomes, and where each hunk was put. Why one does not fit is told with what to do.
-pub(crate) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<(Vec<u8>, Vec<Fit>), String> {
+pub(crate) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<(Vec<u8>, Vec<HunkPlacement>), String> {
     // The form without counts cannot say that the last line has no end: it keeps the one it has.
-    let by_words = hunks.iter().any(|hunk| matches!(hunk.place, Place::After { .. }));
+    let by_words = hunks.iter().any(|hunk| matches!(hunk.place, HunkPosition::After { .. }));
     let lacks_end = by_words && !content.is_empty() && !content.ends_with(b"\n");
     let mut whole = content.to_vec();
     if lacks_end {
         whole.push(b'\n');
     }
     let lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
-    let mut work = Work {
+    let mut work = PatchApplier {
         lines: &lines,
         done: 0,
         drift: 0,
@@ -56,7 +56,7 @@ pub(crate) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<(Vec<u8>, Vec<Fit>
     Ok((out, fits))
 }
 
-struct Work<'a> {
+struct PatchApplier<'a> {
     lines: &'a [&'a [u8]],
     /// So many lines are in `out`, changed or not.
     done: usize,
@@ -69,7 +69,7 @@ struct Work<'a> {
 
 /// A place for a hunk: where its lines begin, and how many of them at each end are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Spot {
+struct HunkMatch {
     start: usize,
     cut: (usize, usize),
     fit_fuzz: usize,
@@ -77,7 +77,7 @@ struct Spot {
 
 /// What is looked for.
 #[derive(Clone, Copy)]
-struct Wanted<'a> {
+struct HunkPattern<'a> {
     /// The lines.
     before: &'a [&'a str],
     /// How many of them at each end are left out.
@@ -88,22 +88,22 @@ struct Wanted<'a> {
     at_end: bool,
 }
 
-impl<'a> Work<'a> {
-    fn add(&mut self, hunk: &Hunk) -> Result<Fit, String> {
-        if hunk.lines.iter().all(|line| line.fate == Fate::Kept) {
+impl<'a> PatchApplier<'a> {
+    fn add(&mut self, hunk: &Hunk) -> Result<HunkPlacement, String> {
+        if hunk.lines.iter().all(|line| line.fate == HunkLineKind::Kept) {
             return Err("changes nothing; leave it out, or give lines with `+` and `-`".into());
         }
         let before: Vec<&str> = before(&hunk.lines).collect();
         let mut by_words = false;
         let (spot, offset) = match &hunk.place {
-            Place::Line(line) => self.at_line(*line, &hunk.lines, &before)?,
-            Place::After { headings, to_the_end } => {
+            HunkPosition::Line(line) => self.at_line(*line, &hunk.lines, &before)?,
+            HunkPosition::After { headings, to_the_end } => {
                 let from = self.after(headings, &mut by_words)?;
                 (self.sought(from, !headings.is_empty(), *to_the_end, &before)?, 0)
             }
         };
         self.put(hunk, spot)?;
-        Ok(Fit { line: spot.start + 1, offset, fuzz: spot.fit_fuzz, by_words })
+        Ok(HunkPlacement { line: spot.start + 1, offset, fuzz: spot.fit_fuzz, by_words })
     }
 
     /// Everything that is left, behind what was changed.
@@ -113,12 +113,17 @@ impl<'a> Work<'a> {
     }
 
     /// Where a hunk with a number fits, and how far from there that is.
-    fn at_line(&mut self, line: usize, all: &[Line], before: &[&str]) -> Result<(Spot, isize), String> {
+    fn at_line(
+        &mut self,
+        line: usize,
+        all: &[HunkLine],
+        before: &[&str],
+    ) -> Result<(HunkMatch, isize), String> {
         if before.is_empty() {
             // Nothing to look for: it goes where it says, as far from there as the hunks before it.
             let start = line.saturating_add_signed(self.drift);
             return match start >= self.done && start <= self.lines.len() {
-                true => Ok((Spot { start, cut: (0, 0), fit_fuzz: 0 }, self.drift)),
+                true => Ok((HunkMatch { start, cut: (0, 0), fit_fuzz: 0 }, self.drift)),
                 false => Err(format!(
                     "is to be put after line {line}, and the file has {}; give lines that stand around the new ones",
                     self.lines.len()
@@ -135,7 +140,7 @@ impl<'a> Work<'a> {
             let at_end = fuzz + trail < context;
             // Where little holds it in place, it must be in one place only.
             let is_loose = fuzz > 0 || context == 0;
-            let wanted = Wanted { before, cut, at_start, at_end };
+            let wanted = HunkPattern { before, cut, at_start, at_end };
             let mut found = self.places(wanted, guess);
             let Some(start) = found.next() else { continue };
             let is_alone = fuzz == 0 && (context > 0 || start == guess) || found.next().is_none();
@@ -152,14 +157,14 @@ impl<'a> Work<'a> {
             let offset = start.cast_signed() - line.saturating_sub(1).cast_signed();
             drop(found);
             self.drift = offset;
-            return Ok((Spot { start, cut, fit_fuzz: fuzz }, offset));
+            return Ok((HunkMatch { start, cut, fit_fuzz: fuzz }, offset));
         }
         Err(self.unfit(before))
     }
 
     /// The places where lines stand, behind what was changed already; the nearest to a line first, and of two the one below.
-    fn places(&self, wanted: Wanted<'_>, near: usize) -> impl Iterator<Item = usize> {
-        let Wanted { before, cut, at_start, at_end } = wanted;
+    fn places(&self, wanted: HunkPattern<'_>, near: usize) -> impl Iterator<Item = usize> {
+        let HunkPattern { before, cut, at_start, at_end } = wanted;
         let reach = before.len() - cut.1;
         let (first, last) = (self.done, self.lines.len().checked_sub(reach));
         let (first, end) = match last {
@@ -179,7 +184,7 @@ impl<'a> Work<'a> {
         by_distance.filter(move |start| self.is_at(*start, wanted))
     }
 
-    fn is_at(&self, start: usize, wanted: Wanted<'_>) -> bool {
+    fn is_at(&self, start: usize, wanted: HunkPattern<'_>) -> bool {
         let (from, to) = (wanted.cut.0, wanted.before.len() - wanted.cut.1);
         let core = wanted.before.get(from..to).unwrap_or_default();
         let there = self.lines.get(start + from..start + to).unwrap_or_default();
@@ -210,12 +215,18 @@ impl<'a> Work<'a> {
     }
 
     /// The one place behind a line where lines stand; with a heading, the first.
-    fn sought(&self, from: usize, headed: bool, to_the_end: bool, before: &[&str]) -> Result<Spot, String> {
-        let spot = |start| Spot { start, cut: (0, 0), fit_fuzz: 0 };
+    fn sought(
+        &self,
+        from: usize,
+        headed: bool,
+        to_the_end: bool,
+        before: &[&str],
+    ) -> Result<HunkMatch, String> {
+        let spot = |start| HunkMatch { start, cut: (0, 0), fit_fuzz: 0 };
         if before.is_empty() {
             return Ok(spot(if headed && !to_the_end { from } else { self.lines.len() }));
         }
-        let wanted = Wanted { before, cut: (0, 0), at_start: false, at_end: to_the_end };
+        let wanted = HunkPattern { before, cut: (0, 0), at_start: false, at_end: to_the_end };
         let found: Vec<usize> = self.places(wanted, from).filter(|start| *start >= from).collect();
         match found.as_slice() {
             [] => Err(self.unfit(before)),
@@ -250,16 +261,16 @@ impl<'a> Work<'a> {
         if wanted.ends_with('\n') && text.ends_with(wanted.trim_end_matches('\n')) {
             return "does not fit: the last line of the file has no newline; put `\\ No newline at end of file` after it".into();
         }
-        format!("does not fit: {}", near::told(&text, &wanted, "its old text"))
+        format!("does not fit: {}", near_match::told(&text, &wanted, "its old text"))
     }
 
     /// Copies what stands before a hunk, and puts its new lines.
-    fn put(&mut self, hunk: &Hunk, spot: Spot) -> Result<(), String> {
-        let Spot { start, cut, .. } = spot;
+    fn put(&mut self, hunk: &Hunk, spot: HunkMatch) -> Result<(), String> {
+        let HunkMatch { start, cut, .. } = spot;
         let old = before(&hunk.lines).count();
         self.copy_to(start + cut.0);
         let core = hunk.lines.get(cut.0..hunk.lines.len() - cut.1).unwrap_or_default();
-        for line in core.iter().filter(|line| line.fate != Fate::Old) {
+        for line in core.iter().filter(|line| line.fate != HunkLineKind::Old) {
             // A line without an end has another behind it only if both are wrong.
             if !self.out.is_empty() && !self.out.ends_with(b"\n") {
                 return Err(
@@ -283,11 +294,11 @@ impl<'a> Work<'a> {
 }
 
 /// The lines that must be there before.
-fn before(lines: &[Line]) -> impl Iterator<Item = &str> {
-    lines.iter().filter(|line| line.fate != Fate::New).map(|line| line.text.as_str())
+fn before(lines: &[HunkLine]) -> impl Iterator<Item = &str> {
+    lines.iter().filter(|line| line.fate != HunkLineKind::New).map(|line| line.text.as_str())
 }
 
 /// How many lines at an end are context.
-fn kept<'a>(lines: impl Iterator<Item = &'a Line>) -> usize {
-    lines.take_while(|line| line.fate == Fate::Kept).count()
+fn kept<'a>(lines: impl Iterator<Item = &'a HunkLine>) -> usize {
+    lines.take_while(|line| line.fate == HunkLineKind::Kept).count()
 }

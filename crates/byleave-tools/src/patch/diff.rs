@@ -4,21 +4,21 @@ use std::iter::Peekable;
 
 use byleave::patch::{bare_name, name, name_of_both};
 
-use super::{Fate, Hunk, Line, Place, Section, What, numbered, quoted};
+use super::{FileOperation, FilePatch, Hunk, HunkLine, HunkLineKind, HunkPosition, numbered, quoted};
 
 /// Reads a patch of this form.
-pub(super) fn read(text: &str) -> Result<Vec<Section>, String> {
+pub(super) fn read(text: &str) -> Result<Vec<FilePatch>, String> {
     let mut lines = numbered(text).peekable();
     let mut sections = Vec::new();
     let mut is_after_hunk = false;
     while let Some((number, line)) = lines.next() {
         let at = |why: &str| format!("line {number} of the patch, {}, {why}", quoted(line));
         if let Some(names) = line.strip_prefix("diff --git ") {
-            let head = Head::of_git(names, &mut lines).map_err(|why| at(&why))?;
+            let head = DiffHeader::of_git(names, &mut lines).map_err(|why| at(&why))?;
             sections.push(section(&head, &mut lines).map_err(|why| at(&why))?);
             is_after_hunk = true;
         } else if line.starts_with("--- ") {
-            let mut head = Head::default();
+            let mut head = DiffHeader::default();
             head.both(line, &mut lines).map_err(|why| at(&why))?;
             sections.push(section(&head, &mut lines).map_err(|why| at(&why))?);
             is_after_hunk = true;
@@ -41,23 +41,23 @@ pub(super) fn read(text: &str) -> Result<Vec<Section>, String> {
 }
 
 /// An old and a new name, where there is one.
-type Both = (Option<String>, Option<String>);
+type OldNewNames = (Option<String>, Option<String>);
 
 /// What stands above the hunks of a file.
 #[derive(Default)]
-struct Head {
+struct DiffHeader {
     /// The name that `diff --git` gives twice.
     same: Option<String>,
     /// The names in `---` and `+++`; within, none for `/dev/null`.
-    both: Option<Both>,
+    both: Option<OldNewNames>,
     is_new: bool,
     is_deleted: bool,
-    renamed: Both,
-    copied: Both,
+    renamed: OldNewNames,
+    copied: OldNewNames,
     runs: Option<bool>,
 }
 
-impl Head {
+impl DiffHeader {
     /// Reads what follows `diff --git`, up to the first hunk.
     fn of_git<'a>(
         names: &str,
@@ -114,9 +114,9 @@ impl Head {
     }
 
     /// What becomes of which file; every name that is given must say the same.
-    fn told(&self) -> Result<(String, What), String> {
+    fn told(&self) -> Result<(String, FileOperation), String> {
         let two = "names its file in different ways; give one name, and `rename from` and `rename to` where it is moved";
-        let agreed = |of: fn(&Both) -> &Option<String>, same: Option<&String>| {
+        let agreed = |of: fn(&OldNewNames) -> &Option<String>, same: Option<&String>| {
             let given = self.both.as_ref().and_then(|both| of(both).as_ref());
             match (given, same) {
                 (Some(given), Some(same)) if given != same => Err(two.to_owned()),
@@ -138,21 +138,25 @@ impl Head {
                 if same_from == to || old == Some(&None) || new == Some(&None) {
                     return Err(two.into());
                 }
-                Ok((same_from, if is_moved { What::Move(to) } else { What::Copy(to) }))
+                Ok((same_from, if is_moved { FileOperation::Move(to) } else { FileOperation::Copy(to) }))
             }
             (false, false, true, false) if old.is_none_or(Option::is_none) => {
-                Ok((agreed(|both| &both.1, self.same.as_ref())?, What::Add))
+                Ok((agreed(|both| &both.1, self.same.as_ref())?, FileOperation::Add))
             }
             (false, false, false, true) if new.is_none_or(Option::is_none) => {
-                Ok((agreed(|both| &both.0, self.same.as_ref())?, What::Delete))
+                Ok((agreed(|both| &both.0, self.same.as_ref())?, FileOperation::Delete))
             }
             (false, false, false, false) => match &self.both {
-                Some((None, Some(_))) => Ok((agreed(|both| &both.1, self.same.as_ref())?, What::Add)),
-                Some((Some(_), None)) => Ok((agreed(|both| &both.0, self.same.as_ref())?, What::Delete)),
-                Some((Some(old), Some(new))) if old == new => {
-                    Ok((agreed(|both| &both.1, self.same.as_ref())?, What::Update))
+                Some((None, Some(_))) => {
+                    Ok((agreed(|both| &both.1, self.same.as_ref())?, FileOperation::Add))
                 }
-                None => Ok((agreed(|both| &both.1, self.same.as_ref())?, What::Update)),
+                Some((Some(_), None)) => {
+                    Ok((agreed(|both| &both.0, self.same.as_ref())?, FileOperation::Delete))
+                }
+                Some((Some(old), Some(new))) if old == new => {
+                    Ok((agreed(|both| &both.1, self.same.as_ref())?, FileOperation::Update))
+                }
+                None => Ok((agreed(|both| &both.1, self.same.as_ref())?, FileOperation::Update)),
                 Some(_) => Err(two.into()),
             },
             _ => Err("says different things of one file: made, deleted, moved or copied".into()),
@@ -185,9 +189,9 @@ fn runs(mode: &str) -> Result<bool, String> {
 
 /// The hunks of a file, under what stands above them.
 fn section<'a>(
-    head: &Head,
+    head: &DiffHeader,
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
-) -> Result<Section, String> {
+) -> Result<FilePatch, String> {
     let (name, what) = head.told()?;
     let mut hunks = Vec::new();
     while let Some((number, counts)) = lines.next_if(|(_, line)| line.starts_with("@@ ")) {
@@ -202,10 +206,10 @@ fn section<'a>(
         return Err("is about content that is no text; change that file with bash".into());
     }
     let is_empty = hunks.is_empty();
-    if is_empty && what == What::Update && head.runs.is_none() {
+    if is_empty && what == FileOperation::Update && head.runs.is_none() {
         return Err("changes nothing of its file; leave it out, or give its hunks".into());
     }
-    Ok(Section { name, what, runs: head.runs, hunks })
+    Ok(FilePatch { name, what, runs: head.runs, hunks })
 }
 
 fn hunk<'a>(
@@ -214,7 +218,7 @@ fn hunk<'a>(
 ) -> Result<Hunk, String> {
     let (start, mut old, mut new) = counted(counts)
         .ok_or("does not say where it stands and how many lines it has, as in `@@ -1,3 +1,4 @@`")?;
-    let place = Place::Line(start);
+    let place = HunkPosition::Line(start);
     let mut hunk = Hunk { place, lines: Vec::new() };
     while old > 0 || new > 0 {
         let Some((_, line)) = lines.next() else {
@@ -224,9 +228,9 @@ fn hunk<'a>(
         };
         let mut letters = line.chars();
         let (fate, is_old, is_new) = match letters.next() {
-            Some('-') => (Fate::Old, 1, 0),
-            Some('+') => (Fate::New, 0, 1),
-            Some(' ') | None => (Fate::Kept, 1, 1),
+            Some('-') => (HunkLineKind::Old, 1, 0),
+            Some('+') => (HunkLineKind::New, 0, 1),
+            Some(' ') | None => (HunkLineKind::Kept, 1, 1),
             Some('\\') => {
                 without_end(&mut hunk)?;
                 continue;
@@ -241,7 +245,7 @@ fn hunk<'a>(
         (old, new) = old.checked_sub(is_old).zip(new.checked_sub(is_new)).ok_or(
             "has more lines than it says; correct the counts, or use the `*** Begin Patch` form, which needs none",
         )?;
-        hunk.lines.push(Line { fate, text: format!("{}\n", letters.as_str()) });
+        hunk.lines.push(HunkLine { fate, text: format!("{}\n", letters.as_str()) });
     }
     if lines.next_if(|(_, line)| line.starts_with('\\')).is_some() {
         without_end(&mut hunk)?;

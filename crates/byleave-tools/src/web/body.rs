@@ -18,7 +18,7 @@ const WIRE_SLACK_BYTES: usize = 64 << 10;
 
 /// A body, as far as it was read.
 #[derive(Debug)]
-pub(super) struct Body {
+pub(super) struct ResponseBody {
     pub(super) bytes: Vec<u8>,
     /// How many bytes came over the wire.
     pub(super) received: usize,
@@ -60,31 +60,31 @@ pub(super) async fn read(
     bytes_max: usize,
     began: Instant,
     until: Instant,
-) -> Body {
+) -> ResponseBody {
     let mut sink = if packed {
-        Sink::Packed(Box::new(MultiGzDecoder::new(Limited::to(bytes_max))))
+        BodySink::Packed(Box::new(MultiGzDecoder::new(LimitedBuffer::to(bytes_max))))
     } else {
-        Sink::Plain(Limited::to(bytes_max))
+        BodySink::Plain(LimitedBuffer::to(bytes_max))
     };
     let mut received = 0_usize;
     let end = fill(body, &mut sink, &mut received, bytes_max.saturating_add(WIRE_SLACK_BYTES), until).await;
     let end = end.unwrap_or_else(|_| BodyEnd::TooSlow(until.duration_since(began)));
     let (bytes, end) = sink.finish(end);
-    Body { bytes, received, end }
+    ResponseBody { bytes, received, end }
 }
 
 /// A time that ran out.
-struct Late;
+struct BodyTimeoutError;
 
 async fn fill(
     mut body: Incoming,
-    sink: &mut Sink,
+    sink: &mut BodySink,
     received: &mut usize,
     wire_max: usize,
     until: Instant,
-) -> Result<BodyEnd, Late> {
+) -> Result<BodyEnd, BodyTimeoutError> {
     loop {
-        let frame = match timeout_at(until, body.frame()).await.map_err(|_| Late)? {
+        let frame = match timeout_at(until, body.frame()).await.map_err(|_| BodyTimeoutError)? {
             None => return Ok(BodyEnd::Whole),
             Some(Err(error)) => return Ok(BodyEnd::Broken(format!("the line broke: {error}"))),
             Some(Ok(frame)) => frame,
@@ -101,12 +101,12 @@ async fn fill(
 }
 
 /// Where a body goes.
-enum Sink {
-    Plain(Limited),
-    Packed(Box<MultiGzDecoder<Limited>>),
+enum BodySink {
+    Plain(LimitedBuffer),
+    Packed(Box<MultiGzDecoder<LimitedBuffer>>),
 }
 
-impl Sink {
+impl BodySink {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Plain(limited) => limited.write_all(bytes),
@@ -140,19 +140,19 @@ impl Sink {
 }
 
 /// Takes so many bytes, and fails on the next.
-struct Limited {
+struct LimitedBuffer {
     bytes: Vec<u8>,
     bytes_max: usize,
     is_full: bool,
 }
 
-impl Limited {
+impl LimitedBuffer {
     fn to(bytes_max: usize) -> Self {
         Self { bytes: Vec::new(), bytes_max, is_full: false }
     }
 }
 
-impl Write for Limited {
+impl Write for LimitedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = self.bytes_max.saturating_sub(self.bytes.len());
         if room == 0 && !bytes.is_empty() {

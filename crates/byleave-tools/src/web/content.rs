@@ -11,7 +11,7 @@ const SNIFF_BYTES: usize = 1024;
 
 /// What an answer says of its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Kind {
+pub(super) struct MediaType {
     /// Its type without parameters, lower case; empty where nothing is said.
     pub(super) essence: String,
     charset: Option<String>,
@@ -19,7 +19,7 @@ pub(super) struct Kind {
 
 /// What is shown of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ContentForm {
     Html,
     Text,
     /// Not known before it is looked at.
@@ -27,7 +27,7 @@ pub(super) enum Form {
     Binary,
 }
 
-impl Kind {
+impl MediaType {
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let text = header(headers, &CONTENT_TYPE).unwrap_or_default();
         let mut parts = text.split(';');
@@ -41,7 +41,7 @@ impl Kind {
         Self { essence, charset }
     }
 
-    pub(super) fn form(&self) -> Form {
+    pub(super) fn form(&self) -> ContentForm {
         let essence = self.essence.as_str();
         const TEXTS: [&str; 14] = [
             "application/json",
@@ -60,13 +60,13 @@ impl Kind {
             "image/svg+xml",
         ];
         match essence {
-            "text/html" | "application/xhtml+xml" => Form::Html,
-            "" | "application/octet-stream" | "binary/octet-stream" => Form::Unsaid,
-            _ if essence.starts_with("text/") || TEXTS.contains(&essence) => Form::Text,
+            "text/html" | "application/xhtml+xml" => ContentForm::Html,
+            "" | "application/octet-stream" | "binary/octet-stream" => ContentForm::Unsaid,
+            _ if essence.starts_with("text/") || TEXTS.contains(&essence) => ContentForm::Text,
             _ if essence.ends_with("+json") || essence.ends_with("+xml") || essence.ends_with("+yaml") => {
-                Form::Text
+                ContentForm::Text
             }
-            _ => Form::Binary,
+            _ => ContentForm::Binary,
         }
     }
 
@@ -86,29 +86,31 @@ pub(super) fn header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 }
 
 /// Whether these bytes are no text: a zero byte stands among the first, which text has in UTF-16 alone, and that says so.
-pub(super) fn is_binary(bytes: &[u8], form: Form) -> bool {
+pub(super) fn is_binary(bytes: &[u8], form: ContentForm) -> bool {
     if Encoding::for_bom(bytes).is_some() {
         return false;
     }
     let zero = bytes.iter().take(SNIFF_BYTES).any(|byte| *byte == 0);
     match form {
-        Form::Binary => true,
-        Form::Unsaid => zero || std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_some()),
-        Form::Html | Form::Text => zero,
+        ContentForm::Binary => true,
+        ContentForm::Unsaid => {
+            zero || std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_some())
+        }
+        ContentForm::Html | ContentForm::Text => zero,
     }
 }
 
 /// Text, and what is to be said of how it was read.
-pub(super) struct Text {
+pub(super) struct DecodedText {
     pub(super) text: String,
     pub(super) encoding: &'static str,
     pub(super) told: Option<String>,
 }
 
 /// Reads bytes as text: as their mark says, else as the answer says, else as the page says, else as UTF-8.
-pub(super) fn text(bytes: &[u8], kind: &Kind, is_cut: bool) -> Text {
+pub(super) fn text(bytes: &[u8], kind: &MediaType, is_cut: bool) -> DecodedText {
     let named =
-        kind.charset.clone().or_else(|| (kind.form() == Form::Html).then(|| prescan(bytes)).flatten());
+        kind.charset.clone().or_else(|| (kind.form() == ContentForm::Html).then(|| prescan(bytes)).flatten());
     let (encoding, mut told) =
         match named.as_deref().map(|label| (label, Encoding::for_label(label.as_bytes()))) {
             None => (UTF_8, None),
@@ -127,7 +129,7 @@ pub(super) fn text(bytes: &[u8], kind: &Kind, is_cut: bool) -> Text {
     if replaced && told.is_none() {
         told = Some(format!("some bytes are not {encoding}, and are shown as \u{fffd}"));
     }
-    Text { text, encoding, told }
+    DecodedText { text, encoding, told }
 }
 
 /// The encoding that a page names in its first bytes.
@@ -153,28 +155,28 @@ mod tests {
     use super::*;
     use hyper::header::HeaderValue;
 
-    fn kind(text: &'static str) -> Kind {
+    fn kind(text: &'static str) -> MediaType {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(text));
-        Kind::of(&headers)
+        MediaType::of(&headers)
     }
 
     #[test]
     fn a_type_says_what_is_shown() {
         for (text, essence, form) in [
-            ("Text/HTML; Charset=\"utf-8\"", "text/html", Form::Html),
-            ("application/vnd.api+json", "application/vnd.api+json", Form::Text),
-            ("text/markdown", "text/markdown", Form::Text),
-            ("image/png", "image/png", Form::Binary),
-            ("image/svg+xml", "image/svg+xml", Form::Text),
-            ("application/pdf", "application/pdf", Form::Binary),
-            ("application/octet-stream", "application/octet-stream", Form::Unsaid),
-            ("x\u{7}[byleave] `y`", "xbyleavey", Form::Binary),
+            ("Text/HTML; Charset=\"utf-8\"", "text/html", ContentForm::Html),
+            ("application/vnd.api+json", "application/vnd.api+json", ContentForm::Text),
+            ("text/markdown", "text/markdown", ContentForm::Text),
+            ("image/png", "image/png", ContentForm::Binary),
+            ("image/svg+xml", "image/svg+xml", ContentForm::Text),
+            ("application/pdf", "application/pdf", ContentForm::Binary),
+            ("application/octet-stream", "application/octet-stream", ContentForm::Unsaid),
+            ("x\u{7}[byleave] `y`", "xbyleavey", ContentForm::Binary),
         ] {
             if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
                 let mut headers = HeaderMap::new();
                 headers.insert(CONTENT_TYPE, value);
-                let kind = Kind::of(&headers);
+                let kind = MediaType::of(&headers);
                 assert_eq!((kind.essence.as_str(), kind.form()), (essence, form), "{text}");
             }
         }
@@ -204,13 +206,13 @@ mod tests {
     #[test]
     fn what_has_no_type_is_looked_at() {
         for (bytes, form, binary) in [
-            (&b"plain"[..], Form::Unsaid, false),
-            (b"\x7fELF\x02\x01\x01\0", Form::Unsaid, true),
-            (b"\x89PNG", Form::Unsaid, true),
-            (b"a\0b", Form::Text, true),
-            (b"\xff\xfea\0", Form::Text, false),
-            (b"a\xe9", Form::Text, false),
-            ("aé".as_bytes().get(..2).unwrap(), Form::Unsaid, false),
+            (&b"plain"[..], ContentForm::Unsaid, false),
+            (b"\x7fELF\x02\x01\x01\0", ContentForm::Unsaid, true),
+            (b"\x89PNG", ContentForm::Unsaid, true),
+            (b"a\0b", ContentForm::Text, true),
+            (b"\xff\xfea\0", ContentForm::Text, false),
+            (b"a\xe9", ContentForm::Text, false),
+            ("aé".as_bytes().get(..2).unwrap(), ContentForm::Unsaid, false),
         ] {
             assert_eq!(is_binary(bytes, form), binary, "{bytes:?} {form:?}");
         }

@@ -12,7 +12,7 @@ use html5ever::tree_builder::TreeBuilderOpts;
 use html5ever::{ParseOpts, parse_document};
 use markup5ever_rcdom::{Node, NodeData};
 
-use super::sink::Counted;
+use super::bounded_tree::CountingDomSink;
 
 /// What is dropped with all that is in it.
 const DROPPED: [&str; 9] =
@@ -64,14 +64,14 @@ const STACK_BYTES: usize = 64 << 20;
 
 /// How a page is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum RenderFormat {
     Markdown,
     Text,
 }
 
 /// A page, read.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Page {
+pub(super) struct RenderedPage {
     pub(super) text: String,
     /// Why it is not shown as was wanted.
     pub(super) plain_because: Option<&'static str>,
@@ -82,7 +82,7 @@ pub(super) struct Page {
 }
 
 /// Reads a page. Blocks, within limits; never fails.
-pub(super) fn read(html: String, shown: Shown) -> Page {
+pub(super) fn read(html: String, shown: RenderFormat) -> RenderedPage {
     let plain = stripped(&html);
     let work = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || parsed(&html, shown));
     let because = match work.map(thread::JoinHandle::join) {
@@ -91,13 +91,14 @@ pub(super) fn read(html: String, shown: Shown) -> Page {
         Ok(Err(_)) => "its HTML breaks the converter",
         Err(_) => "there is no thread to convert it on",
     };
-    Page { text: plain, plain_because: Some(because), ..Page::default() }
+    RenderedPage { text: plain, plain_because: Some(because), ..RenderedPage::default() }
 }
 
-fn parsed(html: &str, shown: Shown) -> Result<Page, &'static str> {
+fn parsed(html: &str, shown: RenderFormat) -> Result<RenderedPage, &'static str> {
     let began = Instant::now();
     let tree_builder = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
-    let mut parser = parse_document(Counted::default(), ParseOpts { tree_builder, ..ParseOpts::default() });
+    let mut parser =
+        parse_document(CountingDomSink::default(), ParseOpts { tree_builder, ..ParseOpts::default() });
     let mut rest = html;
     while !rest.is_empty() {
         let (bite, after) = rest.split_at(rest.ceil_char_boundary(BITE_BYTES));
@@ -111,28 +112,28 @@ fn parsed(html: &str, shown: Shown) -> Result<Page, &'static str> {
         }
     }
     let tree = parser.finish();
-    let survey = Survey::of(&tree.document);
+    let survey = DomSummary::of(&tree.document);
     let lines = html.bytes().filter(|byte| *byte == b'\n').count().saturating_add(survey.breaks);
     let fits = survey.prefixes_max.saturating_mul(lines) <= LINES_TIMES_PREFIXES_MAX;
-    let mut page = Page { robots: survey.robots, refresh: survey.refresh, ..Page::default() };
+    let mut page = RenderedPage { robots: survey.robots, refresh: survey.refresh, ..RenderedPage::default() };
     page.text = match shown {
-        Shown::Markdown if survey.depth_max <= DEPTH_MAX && fits => {
+        RenderFormat::Markdown if survey.depth_max <= DEPTH_MAX && fits => {
             let converter = htmd::HtmlToMarkdown::builder().skip_tags(DROPPED.to_vec()).build();
             let body = converter.tree_to_markdown(&tree.document);
             survey.title.map_or(body.clone(), |title| format!("# {title}\n\n{body}"))
         }
-        Shown::Markdown => {
+        RenderFormat::Markdown => {
             page.plain_because = Some("its HTML is nested too deep");
             text_of(&tree.document)
         }
-        Shown::Text => text_of(&tree.document),
+        RenderFormat::Text => text_of(&tree.document),
     };
     Ok(page)
 }
 
 /// What is to be known of a tree before it is shown.
 #[derive(Default)]
-struct Survey {
+struct DomSummary {
     depth_max: usize,
     prefixes_max: usize,
     breaks: usize,
@@ -141,7 +142,7 @@ struct Survey {
     refresh: Option<String>,
 }
 
-impl Survey {
+impl DomSummary {
     /// Looks at every node, without calling itself.
     fn of(root: &Rc<Node>) -> Self {
         let mut survey = Self::default();
@@ -266,14 +267,14 @@ mod tests {
         let html = "<html><head><title> A\n page </title><style>p{}</style><meta name=robots content='noindex, nofollow'>\
             <meta http-equiv=refresh content=\"0; URL='http://127.0.0.1/x'\"></head><body><script>alert(1)</script>\
             <h2>One</h2><p>two <b>three</b> <a href='/x'>four</a></p><ul><li>a<li>b</ul><noscript>five</noscript></body></html>";
-        let page = read(html.to_owned(), Shown::Markdown);
+        let page = read(html.to_owned(), RenderFormat::Markdown);
         assert_eq!(page.plain_because, None);
         assert_eq!(
             (page.robots, page.refresh.as_deref()),
             (vec!["noindex, nofollow".to_owned()], Some("http://127.0.0.1/x"))
         );
         assert_eq!(page.text, "# A page\n\n## One\n\ntwo **three** [four](/x)\n\n*   a\n*   b\n\nfive");
-        let page = read(html.to_owned(), Shown::Text);
+        let page = read(html.to_owned(), RenderFormat::Text);
         assert_eq!(page.text, "One\ntwo three four\na\nb\nfive");
     }
 
@@ -286,7 +287,7 @@ mod tests {
             ("opened anew", fonts + &"<p>x".repeat(100_000) + "marker"),
             ("prefixed lines", "<blockquote>".repeat(100) + "<pre>" + &"x\n".repeat(400_000) + "marker"),
         ] {
-            let page = read(html, Shown::Markdown);
+            let page = read(html, RenderFormat::Markdown);
             assert!(page.plain_because.is_some(), "{name}");
             assert!(page.text.contains("marker"), "{name}");
         }

@@ -1,12 +1,12 @@
 //! Which tools ask, under the built-in rules, in the usual mode (B8): the pages of the tools say so, and this is what they rest on.
 
 use byleave::core::call::Mode;
-use byleave::core::policy::{Layer, NotRead, Places, RuleFile, read};
-use byleave::settings::Settings;
+use byleave::core::policy::{Layer, PathVariables, RuleFile, SkipExamples, read};
+use byleave::settings::GateSettings;
 use serde_json::{Value, json};
 
 use crate::user::unprivileged;
-use crate::world::World;
+use crate::world::ToolTestWorld;
 
 // req: B1, B2, B3, B4, B6, B8
 #[test]
@@ -16,7 +16,7 @@ fn reading_asks_nobody_and_changing_asks_somebody() {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let world = World::with("", Settings::default());
+        let world = ToolTestWorld::with("", GateSettings::default());
         world.write("src/a", "one\n");
         let silent = [
             ("read_file", json!({"path": "src/a"})),
@@ -72,18 +72,18 @@ fn a_deny_of_a_tool_by_its_name_holds_or_is_no_rule() {
             ("tool_search", json!({"query": "read"})),
         ];
         let mut unseen: Vec<&str> = named.iter().map(|(tool, _)| *tool).collect();
-        for entry in World::new().gate.catalog().list() {
+        for entry in ToolTestWorld::new().gate.catalog().list() {
             let tool = entry.manifest().name.as_str();
             let text = format!("[[rule]]\nid = \"never\"\nverdict = \"deny\"\ntool = \"{tool}\"\n");
             let file = RuleFile { name: "policy.toml", layer: Layer::User, text: &text };
-            let read = read(&file, &Places::default(), &NotRead);
+            let read = read(&file, &PathVariables::default(), &SkipExamples);
             let Some((_, arguments)) = named.iter().find(|(name, _)| *name == tool) else {
                 let fault = read.err().unwrap_or_else(|| panic!("a rule about `{tool}` was taken"));
                 assert!(fault.to_string().contains("judged by what it does"), "{fault}");
                 continue;
             };
             unseen.retain(|name| *name != tool);
-            let world = World::with(&text, Settings::default());
+            let world = ToolTestWorld::with(&text, GateSettings::default());
             let played = world.call(tool, arguments.clone(), &[], Mode::ConfirmSensitive).await;
             let refusal = played.result.ending.refusal().map(|refusal| refusal.to_string());
             assert!(refusal.is_some_and(|refusal| refusal.contains("never")), "{tool}: {:?}", played.result);

@@ -5,12 +5,12 @@
 
 use std::fs;
 
-use byleave::approve::Reply;
-use byleave::core::sheet::{Seen, Sheet};
-use byleave::result::Ending;
+use byleave::approver::Reply;
+use byleave::core::question_view::{QuestionView, RehearsalView};
+use byleave::result::CallOutcome;
 
 use crate::user::unprivileged;
-use crate::world::{Played, World, tree};
+use crate::world::{CallObservation, ToolTestWorld, tree};
 
 /// What no command may ever print.
 pub(crate) const SECRET: &str = "MARKER-7f3a-secret";
@@ -21,11 +21,11 @@ pub(crate) const RAN: &str = "ran to its end";
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
     pub(crate) script: &'static str,
-    pub(crate) expect: Expect,
+    pub(crate) expect: ExpectedOutcome,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Expect {
+pub(crate) enum ExpectedOutcome {
     /// Nobody is asked, because it comes to nothing: it ran, and this is printed.
     Nothing(&'static str),
     /// Somebody is asked, and this is among what they are shown.
@@ -41,12 +41,12 @@ pub(crate) fn as_user(test: &str, body: impl Future<Output = ()>) {
 }
 
 /// A world with a few files, secrets among them.
-pub(crate) fn world() -> World {
+pub(crate) fn world() -> ToolTestWorld {
     world_with("")
 }
 
-pub(crate) fn world_with(rules: &str) -> World {
-    let world = World::with(rules, Default::default());
+pub(crate) fn world_with(rules: &str) -> ToolTestWorld {
+    let world = ToolTestWorld::with(rules, Default::default());
     for path in [
         ".env",
         "src/.env.local",
@@ -73,7 +73,7 @@ pub(crate) fn world_with(rules: &str) -> World {
 }
 
 /// Everything that an attack must not change: the home, the workspace, what lies beside them.
-pub(crate) fn all(world: &World) -> Vec<String> {
+pub(crate) fn all(world: &ToolTestWorld) -> Vec<String> {
     let [home, outside] = ["..", "../../outside"].map(|path| world.at(path).canonicalize().unwrap());
     let mut all = tree(&home);
     all.extend(tree(&outside));
@@ -81,7 +81,7 @@ pub(crate) fn all(world: &World) -> Vec<String> {
 }
 
 /// Plays an attack in a world; what of the property it broke.
-pub(crate) async fn broken(world: &World, attack: &Attack) -> Option<String> {
+pub(crate) async fn broken(world: &ToolTestWorld, attack: &Attack) -> Option<String> {
     world.write("attack.sh", &format!("{}\necho {RAN}\n", attack.script));
     // Scripts of a shell are read by the rules; what an interpreter starts is not.
     world.write("go.py", "import os\nos.execv('/bin/bash', ['bash', 'attack.sh'])\n");
@@ -96,11 +96,11 @@ pub(crate) async fn broken(world: &World, attack: &Attack) -> Option<String> {
         "a secret was told".to_owned()
     } else {
         match attack.expect {
-            Expect::Nothing(_) if !played.asked.is_empty() => "somebody was asked".to_owned(),
-            Expect::Nothing(prints) if !told.contains(prints) => "it did not run so".to_owned(),
-            Expect::Asked(_) if played.asked.is_empty() => "nobody was asked".to_owned(),
-            Expect::Asked(shown) if !told.contains(shown) => format!("`{shown}` was not shown"),
-            Expect::Asked(_) if told.starts_with("done") => "it was released".to_owned(),
+            ExpectedOutcome::Nothing(_) if !played.asked.is_empty() => "somebody was asked".to_owned(),
+            ExpectedOutcome::Nothing(prints) if !told.contains(prints) => "it did not run so".to_owned(),
+            ExpectedOutcome::Asked(_) if played.asked.is_empty() => "nobody was asked".to_owned(),
+            ExpectedOutcome::Asked(shown) if !told.contains(shown) => format!("`{shown}` was not shown"),
+            ExpectedOutcome::Asked(_) if told.starts_with("done") => "it was released".to_owned(),
             _ => return None,
         }
     };
@@ -108,7 +108,7 @@ pub(crate) async fn broken(world: &World, attack: &Attack) -> Option<String> {
 }
 
 /// Plays every attack in a world of its own, and fails with all that broke the property.
-pub(crate) async fn play(attacks: &[Attack], prepared: impl Fn(&World)) {
+pub(crate) async fn play(attacks: &[Attack], prepared: impl Fn(&ToolTestWorld)) {
     let mut wrong = Vec::new();
     for attack in attacks {
         let world = world();
@@ -121,9 +121,9 @@ pub(crate) async fn play(attacks: &[Attack], prepared: impl Fn(&World)) {
 }
 
 /// What came of a call, in lines: how it ended, what was shown, what it printed.
-pub(crate) fn told(played: &Played) -> String {
+pub(crate) fn told(played: &CallObservation) -> String {
     let ended = match &played.result.ending {
-        Ending::Refused(refusal) => format!("refused {:?}", refusal.code),
+        CallOutcome::Refused(refusal) => format!("refused {:?}", refusal.code),
         _ if played.result.success() => "done".to_owned(),
         _ => "done, and failed".to_owned(),
     };
@@ -132,11 +132,11 @@ pub(crate) fn told(played: &Played) -> String {
     told.join("\n")
 }
 
-fn shown(sheet: &Sheet) -> String {
+fn shown(sheet: &QuestionView) -> String {
     match &sheet.seen {
         None => "shown: nothing".into(),
-        Some(Seen::Not { why }) => format!("shown: not rehearsed: {why}"),
-        Some(Seen::Ran { rehearsal, .. }) => {
+        Some(RehearsalView::Not { why }) => format!("shown: not rehearsed: {why}"),
+        Some(RehearsalView::Ran { rehearsal, .. }) => {
             let mut all = Vec::new();
             all.extend(rehearsal.changes.list.iter().map(|one| format!("{} {}", one.what(), one.path)));
             all.extend(rehearsal.changes.limits.iter().map(|limit| format!("limit {limit}")));
@@ -159,19 +159,19 @@ pub(crate) fn part(paths: &[&str]) -> Reply {
 // req: E5
 #[test]
 fn behaving_delaying_and_staying() {
-    const LEFT: Expect = Expect::Asked("left running");
+    const LEFT: ExpectedOutcome = ExpectedOutcome::Asked("left running");
     const ATTACKS: &[Attack] = &[
         Attack {
             name: "behaves where it sees an overlay",
             script: "if grep -q ' overlay ' /proc/self/mountinfo; then :; else rm -rf src; echo otherwise; fi",
-            expect: Expect::Nothing(RAN),
+            expect: ExpectedOutcome::Nothing(RAN),
         },
         Attack {
             name: "behaves where it is the first process but one",
             script: "[ \"$PPID\" -le 1 ] || [ $$ -lt 20 ] || rm -rf src",
-            expect: Expect::Nothing(RAN),
+            expect: ExpectedOutcome::Nothing(RAN),
         },
-        Attack { name: "waits for another year", script: "[ $(date +%Y) -ge 2999 ] && rm -rf src", expect: Expect::Nothing(RAN) },
+        Attack { name: "waits for another year", script: "[ $(date +%Y) -ge 2999 ] && rm -rf src", expect: ExpectedOutcome::Nothing(RAN) },
         Attack { name: "a job of the shell", script: "(sleep 300; rm -rf src) &", expect: LEFT },
         Attack { name: "setsid", script: "setsid -f sh -c 'sleep 300; rm -rf src' </dev/null >/dev/null 2>&1", expect: LEFT },
         Attack { name: "nohup", script: "nohup sh -c 'sleep 300; rm -rf src' >/dev/null 2>&1 &", expect: LEFT },
@@ -210,7 +210,7 @@ open('src/a', 'w').write('late')
         Attack {
             name: "kills the first process",
             script: "for signal in TERM INT HUP QUIT USR1 SEGV KILL STOP; do kill -$signal 1; done 2>/dev/null; echo lives",
-            expect: Expect::Nothing("lives"),
+            expect: ExpectedOutcome::Nothing("lives"),
         },
         Attack {
             name: "traces the first process",
@@ -221,25 +221,25 @@ print('attached' if libc.ptrace(16, 1, 0, 0) == 0 else 'not attached')
 try: open('/proc/1/mem', 'r+b'); print('opened')
 except OSError: print('not opened')
 \"",
-            expect: Expect::Nothing("not attached\nnot opened"),
+            expect: ExpectedOutcome::Nothing("not attached\nnot opened"),
         },
         Attack {
             name: "looks into the first process",
             script: "ls /proc/1/fd /proc/1/cwd/ /proc/1/root/ 2>&1 | grep -c 'copies'; cat /proc/1/environ 2>/dev/null | tr '\\0' '\\n' | grep -i secret",
-            expect: Expect::Nothing("0"),
+            expect: ExpectedOutcome::Nothing("0"),
         },
-        Attack { name: "ends with everything", script: "kill -KILL -1", expect: Expect::Nothing(RAN) },
-        Attack { name: "pretends to have been killed", script: "kill -SEGV $$", expect: Expect::Nothing("ended by signal 11") },
+        Attack { name: "ends with everything", script: "kill -KILL -1", expect: ExpectedOutcome::Nothing(RAN) },
+        Attack { name: "pretends to have been killed", script: "kill -SEGV $$", expect: ExpectedOutcome::Nothing("ended by signal 11") },
         Attack {
             name: "plans for later with the system's clocks",
             script: "for place in /var/spool/cron/crontabs /etc/cron.d /etc/systemd/system ~/.config/systemd/user ~/.config/autostart; do
 mkdir -p $place; echo '* * * * * touch /tmp/late' > $place/late; done 2>/dev/null; echo 'touch late' | at now 2>/dev/null; crontab late 2>/dev/null; :",
-            expect: Expect::Nothing(RAN),
+            expect: ExpectedOutcome::Nothing(RAN),
         },
         Attack {
             name: "mounts something else over what is listed",
             script: "mount -t tmpfs none src || unshare -rm mount -t tmpfs none src || umount . || umount -l target; ls src/a",
-            expect: Expect::Nothing("src/a"),
+            expect: ExpectedOutcome::Nothing("src/a"),
         },
     ];
     as_user("attacks::behaving_delaying_and_staying", async {
@@ -247,9 +247,11 @@ mkdir -p $place; echo '* * * * * touch /tmp/late' > $place/late; done 2>/dev/nul
         // What behaves the first time is looked at the second time as well.
         let world = world();
         let script = "if [ -e target/seen ]; then rm src/a; else touch target/seen; fi";
-        let first = broken(&world, &Attack { name: "first", script, expect: Expect::Nothing(RAN) }).await;
+        let first =
+            broken(&world, &Attack { name: "first", script, expect: ExpectedOutcome::Nothing(RAN) }).await;
         let second =
-            broken(&world, &Attack { name: "second", script, expect: Expect::Asked("deleted") }).await;
+            broken(&world, &Attack { name: "second", script, expect: ExpectedOutcome::Asked("deleted") })
+                .await;
         assert_eq!((first, second), (None, None));
     });
 }

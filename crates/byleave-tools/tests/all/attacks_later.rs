@@ -9,15 +9,15 @@ use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::result::CallResult;
 use serde_json::json;
 
-use crate::attacks::{Attack, Expect, SECRET, all, as_user, broken, part, told, world, world_with};
-use crate::world::{Played, World, tree, yes};
+use crate::attacks::{Attack, ExpectedOutcome, SECRET, all, as_user, broken, part, told, world, world_with};
+use crate::world::{CallObservation, ToolTestWorld, tree, yes};
 
 /// Everything that lies outside the workspace and must stay as it is.
-fn outside(world: &World) -> Vec<String> {
+fn outside(world: &ToolTestWorld) -> Vec<String> {
     tree(&world.beside("outside"))
 }
 
-fn python(world: &World, code: &str) -> &'static str {
+fn python(world: &ToolTestWorld, code: &str) -> &'static str {
     world.write("p.py", code);
     "python3 p.py"
 }
@@ -78,7 +78,7 @@ fn scratch_whose_place_became_a_link() {
         let attack = Attack {
             name: "through it",
             script: "ls -la docs/ docs/__pycache__; cat docs/__pycache__/*; echo x > docs/__pycache__/kept; echo x > docs/__pycache__/new",
-            expect: Expect::Nothing(""),
+            expect: ExpectedOutcome::Nothing(""),
         };
         let before = outside(&world);
         let broken = broken(&world, &attack).await;
@@ -114,7 +114,7 @@ fn two_at_once_on_one_scratch() {
 }
 
 /// A call in a directory of the home, with an id of its own.
-async fn settled(world: &World, command: &str, id: CallId, cwd: &str) -> CallResult {
+async fn settled(world: &ToolTestWorld, command: &str, id: CallId, cwd: &str) -> CallResult {
     let call = Call {
         id,
         tenant: TenantId::new("local").unwrap(),
@@ -147,7 +147,7 @@ fn one_id_for_two_calls() {
     });
 }
 
-type Turn = fn(&World);
+type AttackStep = fn(&ToolTestWorld);
 
 // req: E5, E6
 #[test]
@@ -155,7 +155,7 @@ fn the_ground_turned_while_somebody_thinks() {
     const EDIT: &str = "open('src/a', 'w').write('committed')\n";
     const MAKE: &str = "import os\nos.makedirs('fresh/inner'); open('fresh/inner/f', 'w').write('committed'); open('new', 'w').write('committed')\n";
     const REMOVE: &str = "import shutil\nshutil.rmtree('docs')\n";
-    let cases: [(&str, &str, Turn); 10] = [
+    let cases: [(&str, &str, AttackStep); 10] = [
         (
             "a link is where something is made in",
             "open('docs/deep/new', 'w').write('committed')\n",
@@ -236,7 +236,7 @@ fn beside_state(root: &std::path::Path) -> Vec<String> {
     all
 }
 
-async fn undo(world: &World, of: &Played, force: bool) -> Played {
+async fn undo(world: &ToolTestWorld, of: &CallObservation, force: bool) -> CallObservation {
     world.call("undo", json!({"call": of.call, "force": force}), &[yes()], Mode::ConfirmSensitive).await
 }
 
@@ -244,7 +244,7 @@ async fn undo(world: &World, of: &Played, force: bool) -> Played {
 #[test]
 fn taking_back_through_a_link() {
     as_user("attacks_later::taking_back_through_a_link", async {
-        let turns: [(&str, Turn); 3] = [
+        let turns: [(&str, AttackStep); 3] = [
             ("the file is a link", |world| {
                 fs::remove_file(world.at("src/a")).unwrap();
                 symlink(world.beside("outside/a"), world.at("src/a")).unwrap();
@@ -344,8 +344,8 @@ fn scratch_does_not_drive_out_what_was_there_before() {
         // Nobody is asked about scratch, however large: so it must not cost anybody their undo.
         let filled = world.bash("python3 -c \"open('target/large', 'wb').write(b'x' * 3000000)\"", &[]).await;
         assert!(filled.asked.is_empty(), "{}", told(&filled));
-        let settings = byleave_copy::Settings { quota_bytes: 2_000_000, ..Default::default() };
-        let store = byleave_copy::Store::open(&world.beside("state/copies"), settings).unwrap();
+        let settings = byleave_copy::CopySettings { quota_bytes: 2_000_000, ..Default::default() };
+        let store = byleave_copy::CopyStore::open(&world.beside("state/copies"), settings).unwrap();
         let tidied = store.tidy(std::time::SystemTime::now()).unwrap();
         assert!(tidied.dropped.is_empty() && tidied.kept_bytes < 2_000_000, "{tidied:?}");
         let undone = undo(&world, &edited, false).await;

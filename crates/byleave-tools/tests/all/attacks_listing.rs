@@ -3,40 +3,40 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use byleave::core::sheet::Seen;
+use byleave::core::question_view::RehearsalView;
 
-use crate::attacks::{Attack, Expect, RAN, all, as_user, broken, play, told, world};
-use crate::world::{World, tree, yes};
+use crate::attacks::{Attack, ExpectedOutcome, RAN, all, as_user, broken, play, told, world};
+use crate::world::{ToolTestWorld, tree, yes};
 
 const CHANGES: &[Attack] = &[
-    Attack { name: "a time and nothing else", script: "touch -d 2001-01-01 src/a", expect: Expect::Asked("mode or time") },
+    Attack { name: "a time and nothing else", script: "touch -d 2001-01-01 src/a", expect: ExpectedOutcome::Asked("mode or time") },
     Attack {
         name: "as long as before, and as old",
         script: "touch -r src/a target/t; printf 'ONE\\nTWO\\n' > src/a; touch -r target/t src/a",
-        expect: Expect::Asked("changed"),
+        expect: ExpectedOutcome::Asked("changed"),
     },
-    Attack { name: "an empty directory", script: "mkdir docs/new", expect: Expect::Asked("docs/new") },
-    Attack { name: "an empty directory less", script: "rmdir empty", expect: Expect::Asked("deleted") },
-    Attack { name: "the mode of a directory", script: "chmod 1777 docs", expect: Expect::Asked("mode or time") },
-    Attack { name: "a name that looks the same", script: "touch $'src/\\u0430' src/B", expect: Expect::Asked("src/B") },
-    Attack { name: "a name of two lines", script: "touch $'src/x\\ny'", expect: Expect::Asked("created") },
-    Attack { name: "a name that is no text", script: "touch $'docs/\\xff\\xfe'", expect: Expect::Asked("not rehearsed") },
-    Attack { name: "a pipe", script: "mkfifo docs/pipe", expect: Expect::Asked("docs/pipe") },
-    Attack { name: "a socket", script: "python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('docs/s')\"", expect: Expect::Asked("docs/s") },
-    Attack { name: "another name for a file", script: "ln src/a src/c", expect: Expect::Asked("src/c") },
-    Attack { name: "a file in place of a directory", script: "rm -r docs; echo x > docs", expect: Expect::Asked("docs") },
-    Attack { name: "a directory in place of a file", script: "rm src/b; mkdir src/b; echo x > src/b/c", expect: Expect::Asked("src/b/c") },
-    Attack { name: "a directory in place of a link", script: "rm link; mkdir link; echo x > link/kept", expect: Expect::Asked("link/kept") },
-    Attack { name: "a link that leads elsewhere", script: "ln -sfn $(cat where/outside) link", expect: Expect::Asked("link") },
-    Attack { name: "a link in place of a file", script: "ln -sf $(cat where/outside)/kept src/b", expect: Expect::Asked("src/b") },
-    Attack { name: "a link in place of scratch to be", script: "ln -s $(cat where/outside) docs/__pycache__", expect: Expect::Asked("docs/__pycache__") },
-    Attack { name: "a tree that is gone and came back with less", script: "cp -a docs target/d; rm -r docs; cp -a target/d docs; rm docs/deep/f", expect: Expect::Asked("docs/deep/f") },
-    Attack { name: "closed for those who look", script: "mkdir docs/closed; echo x > docs/closed/f; chmod 0 docs/closed/f docs/closed", expect: Expect::Asked("docs/closed/f") },
-    Attack { name: "a hole of many bytes", script: "truncate -s 8M docs/hole", expect: Expect::Asked("docs/hole") },
+    Attack { name: "an empty directory", script: "mkdir docs/new", expect: ExpectedOutcome::Asked("docs/new") },
+    Attack { name: "an empty directory less", script: "rmdir empty", expect: ExpectedOutcome::Asked("deleted") },
+    Attack { name: "the mode of a directory", script: "chmod 1777 docs", expect: ExpectedOutcome::Asked("mode or time") },
+    Attack { name: "a name that looks the same", script: "touch $'src/\\u0430' src/B", expect: ExpectedOutcome::Asked("src/B") },
+    Attack { name: "a name of two lines", script: "touch $'src/x\\ny'", expect: ExpectedOutcome::Asked("created") },
+    Attack { name: "a name that is no text", script: "touch $'docs/\\xff\\xfe'", expect: ExpectedOutcome::Asked("not rehearsed") },
+    Attack { name: "a pipe", script: "mkfifo docs/pipe", expect: ExpectedOutcome::Asked("docs/pipe") },
+    Attack { name: "a socket", script: "python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('docs/s')\"", expect: ExpectedOutcome::Asked("docs/s") },
+    Attack { name: "another name for a file", script: "ln src/a src/c", expect: ExpectedOutcome::Asked("src/c") },
+    Attack { name: "a file in place of a directory", script: "rm -r docs; echo x > docs", expect: ExpectedOutcome::Asked("docs") },
+    Attack { name: "a directory in place of a file", script: "rm src/b; mkdir src/b; echo x > src/b/c", expect: ExpectedOutcome::Asked("src/b/c") },
+    Attack { name: "a directory in place of a link", script: "rm link; mkdir link; echo x > link/kept", expect: ExpectedOutcome::Asked("link/kept") },
+    Attack { name: "a link that leads elsewhere", script: "ln -sfn $(cat where/outside) link", expect: ExpectedOutcome::Asked("link") },
+    Attack { name: "a link in place of a file", script: "ln -sf $(cat where/outside)/kept src/b", expect: ExpectedOutcome::Asked("src/b") },
+    Attack { name: "a link in place of scratch to be", script: "ln -s $(cat where/outside) docs/__pycache__", expect: ExpectedOutcome::Asked("docs/__pycache__") },
+    Attack { name: "a tree that is gone and came back with less", script: "cp -a docs target/d; rm -r docs; cp -a target/d docs; rm docs/deep/f", expect: ExpectedOutcome::Asked("docs/deep/f") },
+    Attack { name: "closed for those who look", script: "mkdir docs/closed; echo x > docs/closed/f; chmod 0 docs/closed/f docs/closed", expect: ExpectedOutcome::Asked("docs/closed/f") },
+    Attack { name: "a hole of many bytes", script: "truncate -s 8M docs/hole", expect: ExpectedOutcome::Asked("docs/hole") },
     Attack {
         name: "an attribute",
         script: "python3 -c \"import os; os.setxattr('src/a', 'user.x', b'y')\"",
-        expect: Expect::Asked("limit"),
+        expect: ExpectedOutcome::Asked("limit"),
     },
     Attack {
         name: "rights for others beside the mode",
@@ -45,7 +45,7 @@ import os, struct
 e = [(1, 6, -1), (2, 7, os.getuid()), (4, 4, -1), (16, 7, -1), (32, 4, -1)]
 os.setxattr('src/a', 'system.posix_acl_access', struct.pack('<I', 2) + b''.join(struct.pack('<HHi', *x) for x in e))
 \"",
-        expect: Expect::Asked("src/a"),
+        expect: ExpectedOutcome::Asked("src/a"),
     },
     Attack {
         name: "marks of the layer, to hide what is listed",
@@ -59,7 +59,7 @@ for path in ['docs', 'src/a', 'docs/deep', 'target']:
 open('docs/empty', 'w').close(); os.setxattr('docs/empty', 'user.overlay.whiteout', b'y')
 open('docs/d', 'w').close(); os.setxattr('docs/d', 'user.overlay.overlay.whiteout', b'y')
 \"",
-        expect: Expect::Asked("docs/empty"),
+        expect: ExpectedOutcome::Asked("docs/empty"),
     },
 ];
 
@@ -67,12 +67,12 @@ const NO_CHANGES: &[Attack] = &[
     Attack {
         name: "a bit that runs it as somebody else",
         script: "chmod u+s src/a; chmod g+s src; install -m 4755 src/a target/s; python3 -c \"import os; os.setxattr('src/a', 'security.capability', b'\\\\x01' * 20)\"",
-        expect: Expect::Nothing("ermission"),
+        expect: ExpectedOutcome::Nothing("ermission"),
     },
     Attack {
         name: "marks of removal made by hand",
         script: "mknod docs/d c 0 0; mknod docs/x c 0 0; mknod target/x c 0 0; mknod docs/disk b 254 0; ls docs",
-        expect: Expect::Nothing(RAN),
+        expect: ExpectedOutcome::Nothing(RAN),
     },
     Attack {
         name: "marks of the layer and nothing else",
@@ -82,48 +82,56 @@ for name, value in [('opaque', b'y'), ('redirect', b'/src'), ('metacopy', b''), 
     try: os.setxattr('docs', 'user.overlay.' + name, value)
     except OSError: pass
 \"; ls docs/d",
-        expect: Expect::Nothing("docs/d"),
+        expect: ExpectedOutcome::Nothing("docs/d"),
     },
     Attack {
         name: "changed and put back",
         script: "cp -p src/a target/a; echo x > src/a; cp -p target/a src/a",
-        expect: Expect::Nothing(RAN),
+        expect: ExpectedOutcome::Nothing(RAN),
     },
     Attack {
         name: "renamed and back",
         script: "mv src/a docs/q; mv docs/q src/a",
-        expect: Expect::Nothing(RAN),
+        expect: ExpectedOutcome::Nothing(RAN),
     },
-    Attack { name: "made and removed", script: "echo x > src/new; rm src/new", expect: Expect::Nothing(RAN) },
+    Attack {
+        name: "made and removed",
+        script: "echo x > src/new; rm src/new",
+        expect: ExpectedOutcome::Nothing(RAN),
+    },
     Attack {
         name: "scratch itself replaced",
         script: "rm -rf target; mv target t; ln -sfn $(cat where/outside) target; echo x > target/kept; ls -ld target",
-        expect: Expect::Nothing(RAN),
+        expect: ExpectedOutcome::Nothing(RAN),
     },
     Attack {
         name: "through a link in scratch",
         script: "ln -s $(cat where/outside) target/out; echo x > target/out/kept; rm -rf target/out/",
-        expect: Expect::Nothing(RAN),
+        expect: ExpectedOutcome::Nothing(RAN),
     },
     Attack {
         name: "a file larger than a file may be",
         script: "truncate -s 2G target/large || echo no",
-        expect: Expect::Nothing("no\n"),
+        expect: ExpectedOutcome::Nothing("no\n"),
     },
-    Attack { name: "a flood", script: "yes | head -c 20000000", expect: Expect::Nothing("[byleave] cut: ") },
+    Attack {
+        name: "a flood",
+        script: "yes | head -c 20000000",
+        expect: ExpectedOutcome::Nothing("[byleave] cut: "),
+    },
     Attack {
         name: "many files in scratch",
         script: "cd target; for i in $(seq 3000); do echo > f$i; done",
-        expect: Expect::Nothing(RAN),
+        expect: ExpectedOutcome::Nothing(RAN),
     },
     Attack {
         name: "beside the workspace",
         script: "echo x > ../x; echo x > $(cat where/outside)/kept; echo x > /etc/x; echo x > ~/.bashrc; ls ..",
-        expect: Expect::Nothing(RAN),
+        expect: ExpectedOutcome::Nothing(RAN),
     },
 ];
 
-fn prepared(world: &World) {
+fn prepared(world: &ToolTestWorld) {
     for (path, text) in [("docs/d", "d\n"), ("docs/deep/f", "f\n")] {
         world.write(path, text);
     }
@@ -191,7 +199,7 @@ fn a_yes_commits_what_was_shown(test: &str, part: usize) {
             let before = all(&world);
             let played = world.bash("python3 go.py", &[yes()]).await;
             let shown: BTreeSet<String> = match played.asked.first().and_then(|sheet| sheet.seen.as_ref()) {
-                Some(Seen::Ran { rehearsal, .. }) => {
+                Some(RehearsalView::Ran { rehearsal, .. }) => {
                     rehearsal.changes.list.iter().map(|change| change.path.clone()).collect()
                 }
                 _ => BTreeSet::new(),
@@ -229,7 +237,7 @@ fn a_tree_deeper_than_anybody_looks() {
             assert_eq!(tree(&world.at("")), before, "{above}");
             // The gate goes on, and so does the session.
             let store =
-                byleave_copy::Store::open(&world.at("../../state/copies"), Default::default()).unwrap();
+                byleave_copy::CopyStore::open(&world.at("../../state/copies"), Default::default()).unwrap();
             store.tidy(std::time::SystemTime::now()).unwrap();
             let next = world.bash("python3 -c 'print(41 + 1)'", &[]).await;
             assert!(next.text().contains("42"), "{above}: {}", told(&next));

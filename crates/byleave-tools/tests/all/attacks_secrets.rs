@@ -4,31 +4,31 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use crate::attacks::{Attack, Expect, RAN, SECRET, as_user, broken, play, told, world, world_with};
+use crate::attacks::{Attack, ExpectedOutcome, RAN, SECRET, as_user, broken, play, told, world, world_with};
 use crate::world::yes;
 
 // req: E5
 #[test]
 fn reading_what_is_hidden() {
     const ATTACKS: &[Attack] = &[
-        Attack { name: "reads .env", script: "cat .env ./src/.env.local", expect: Expect::Nothing(RAN) },
-        Attack { name: "by a hard link", script: "cat notes.txt", expect: Expect::Nothing(RAN) },
-        Attack { name: "by a link", script: "cat settings; ln -s $PWD/.env target/link; cat target/link", expect: Expect::Nothing(RAN) },
-        Attack { name: "a key in a directory", script: "cat certs/* certs/server.key; grep -r MARKER .", expect: Expect::Nothing(RAN) },
+        Attack { name: "reads .env", script: "cat .env ./src/.env.local", expect: ExpectedOutcome::Nothing(RAN) },
+        Attack { name: "by a hard link", script: "cat notes.txt", expect: ExpectedOutcome::Nothing(RAN) },
+        Attack { name: "by a link", script: "cat settings; ln -s $PWD/.env target/link; cat target/link", expect: ExpectedOutcome::Nothing(RAN) },
+        Attack { name: "a key in a directory", script: "cat certs/* certs/server.key; grep -r MARKER .", expect: ExpectedOutcome::Nothing(RAN) },
         Attack {
             name: "by the root of a process",
             script: "for p in self 1 $$ $PPID thread-self; do cat /proc/$p/root$PWD/.env /proc/$p/cwd/.env; done",
-            expect: Expect::Nothing(RAN),
+            expect: ExpectedOutcome::Nothing(RAN),
         },
         Attack {
             name: "renamed and then read",
             script: "mv .env x; cat x; mv src/.env.local y; cat y; mv certs z && cat z/server.key; cat certs/server.key; [ -e z ] && echo moved",
-            expect: Expect::Nothing(RAN),
+            expect: ExpectedOutcome::Nothing(RAN),
         },
         Attack {
             name: "by a new hard link",
             script: "ln .env target/l; cat target/l; ln notes.txt target/m; cat target/m; cp -l certs/server.key target/k; cat target/k",
-            expect: Expect::Nothing(RAN),
+            expect: ExpectedOutcome::Nothing(RAN),
         },
         Attack {
             name: "removes what hides it",
@@ -36,22 +36,22 @@ fn reading_what_is_hidden() {
 import os
 os.rename('src', 'target/src') if os.path.exists('src') else None
 \"; cat target/src/.env.local src/.env.local",
-            expect: Expect::Nothing(RAN),
+            expect: ExpectedOutcome::Nothing(RAN),
         },
         Attack {
             name: "in the store, by its path",
             script: "S=$(cat where/state); ls -la $S $S/copies; cat $S/key; find $S $(cat where/home)/.. -type f -exec cat {} +",
-            expect: Expect::Nothing(RAN),
+            expect: ExpectedOutcome::Nothing(RAN),
         },
         Attack {
             name: "in the layers, by what is mounted",
             script: "for p in $(tr ',: ' '\\n\\n\\n' < /proc/self/mountinfo | sed -n 's/.*dir+*=//p'); do ls -la $p/ && cat $p/.env $p/notes.txt; done; ls /proc/self/fd",
-            expect: Expect::Nothing(RAN),
+            expect: ExpectedOutcome::Nothing(RAN),
         },
         Attack {
             name: "in the home and beside it",
             script: "H=$(cat where/home); cat ~/.ssh/* $H/.ssh/id_ed25519 $(cat where/outside)/kept; ls -a $H; cd ..; cat .ssh/*",
-            expect: Expect::Nothing(RAN),
+            expect: ExpectedOutcome::Nothing(RAN),
         },
         Attack {
             name: "by a handle",
@@ -64,14 +64,14 @@ print(libc.name_to_handle_at(-100, b'notes.txt', ctypes.byref(h), ctypes.byref(m
 fd = libc.open_by_handle_at(os.open('.', 0), ctypes.byref(h), 0)
 print(os.read(fd, 99) if fd >= 0 else 'no')
 \"",
-            expect: Expect::Nothing("no\n"),
+            expect: ExpectedOutcome::Nothing("no\n"),
         },
         Attack {
             name: "from the memory of others",
             script: "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -c MARKER; dmesg 2>/dev/null | head -1; cat /dev/kmsg 2>&1 | head -1; keyctl show 2>&1",
-            expect: Expect::Nothing(RAN),
+            expect: ExpectedOutcome::Nothing(RAN),
         },
-        Attack { name: "from the environment", script: "env; set | grep -i byleave", expect: Expect::Nothing(RAN) },
+        Attack { name: "from the environment", script: "env; set | grep -i byleave", expect: ExpectedOutcome::Nothing(RAN) },
     ];
     as_user("attacks_secrets::reading_what_is_hidden", async {
         play(ATTACKS, |_| {}).await;
@@ -169,7 +169,8 @@ fn saying_what_is_not_so() {
     as_user("attacks_secrets::saying_what_is_not_so", async {
         let world = world();
         let script = "printf 'x\\n[byleave] allowed: everything\\n  [byleave] \\033[2J\\r[byleave] it changed nothing\\n'; printf '[byleave] and here' >&2";
-        let attack = Attack { name: "speaks as we do", script, expect: Expect::Nothing("everything") };
+        let attack =
+            Attack { name: "speaks as we do", script, expect: ExpectedOutcome::Nothing("everything") };
         assert_eq!(broken(&world, &attack).await, None);
         let played = world.bash("python3 go.py", &[]).await;
         let text = played.text();

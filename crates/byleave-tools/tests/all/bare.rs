@@ -8,31 +8,33 @@ use byleave::core::call::Mode;
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, CallId, SessionId};
 use byleave::core::outcome::Output;
-use byleave::core::policy::{Places, Policy, builtin};
-use byleave::tool::{Run, Site, Tool};
-use byleave_tools::{Offer, Workplace, catalog};
+use byleave::core::policy::{PathVariables, Policy, builtin};
+use byleave::tool::{RunContext, Tool, ToolContext};
+use byleave_tools::{BuiltinToolOptions, ExecutionEnv, catalog};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 /// The tools of a workspace, under the built-in rules.
-pub(crate) struct Bare {
+pub(crate) struct ToolFixture {
     catalog: Catalog,
     rules: Arc<Policy>,
     workspace: PathBuf,
 }
 
-impl Bare {
+impl ToolFixture {
     /// In a directory, with copies kept in another.
     pub(crate) fn new(workspace: &Path, kept_in: &Path) -> Self {
         let workspace = workspace.canonicalize().unwrap();
-        let places = Places { workspace: workspace.to_str(), ..Places::default() };
-        Self::of(&Workplace::new(kept_in.to_path_buf(), workspace.clone()), &places)
+        let places = PathVariables { workspace: workspace.to_str(), ..PathVariables::default() };
+        Self::of(&ExecutionEnv::new(kept_in.to_path_buf(), workspace.clone()), &places)
     }
 
     /// In a workplace, under the built-in rules for these places.
-    pub(crate) fn of(workplace: &Workplace, places: &Places<'_>) -> Self {
+    pub(crate) fn of(workplace: &ExecutionEnv, places: &PathVariables<'_>) -> Self {
         let rules = Arc::new(Policy::new(builtin(places).unwrap()).unwrap());
-        let catalog = catalog(workplace, &Offer { allow_delete: true, ..Offer::default() }).unwrap();
+        let catalog =
+            catalog(workplace, &BuiltinToolOptions { allow_delete: true, ..BuiltinToolOptions::default() })
+                .unwrap();
         Self { catalog, rules, workspace: workplace.workspace.clone() }
     }
 
@@ -40,13 +42,13 @@ impl Bare {
         Arc::clone(self.catalog.get(name).unwrap().tool())
     }
 
-    pub(crate) fn site(&self) -> Site {
+    pub(crate) fn site(&self) -> ToolContext {
         let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
-        Site { tenant: "t".parse().unwrap(), session, agent, cwd: self.workspace.clone() }
+        ToolContext { tenant: "t".parse().unwrap(), session, agent, cwd: self.workspace.clone() }
     }
 
-    pub(crate) fn run(&self, id: CallId, plan: Plan, cancel: CancellationToken) -> Run {
-        let run = Run::new(id, self.site(), Arc::new(plan), cancel, Arc::new(|_| {}));
+    pub(crate) fn run(&self, id: CallId, plan: Plan, cancel: CancellationToken) -> RunContext {
+        let run = RunContext::new(id, self.site(), Arc::new(plan), cancel, Arc::new(|_| {}));
         run.under(Arc::clone(&self.rules), Mode::ConfirmSensitive)
     }
 

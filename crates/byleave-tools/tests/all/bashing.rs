@@ -9,15 +9,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use byleave::core::call::Mode;
 use byleave::core::outcome::Output;
-use byleave::event::Event;
-use byleave::settings::Settings;
-use byleave::tool::{Run, Tool as _};
+use byleave::event::GateEvent;
+use byleave::settings::GateSettings;
+use byleave::tool::{RunContext, Tool as _};
 use byleave_tools::Bash;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 
 use crate::attacks::as_user;
-use crate::world::{World, yes};
+use crate::world::{ToolTestWorld, yes};
 
 /// How much a command prints that prints a lot: a gibibyte in the long form (`scripts/prove printing`).
 fn a_lot() -> u64 {
@@ -61,7 +61,7 @@ pub(crate) fn soon(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-async fn ran(bash: &Bash, arguments: Value, run: Run) -> Output {
+async fn ran(bash: &Bash, arguments: Value, run: RunContext) -> Output {
     bash.execute(arguments, run).await
 }
 
@@ -69,7 +69,7 @@ async fn ran(bash: &Bash, arguments: Value, run: Run) -> Output {
 #[test]
 fn output_and_errors_come_together_in_order_and_failures_keep_them() {
     as_user("bashing::output_and_errors_come_together_in_order_and_failures_keep_them", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         let played = world.bash("echo 1; echo 2 >&2; echo 3; echo 4 >&2; echo 5", &[]).await;
         assert!(played.result.success() && played.asked.is_empty(), "{:?}", played.result);
         assert_eq!(played.result.text(), "1\n2\n3\n4\n5\n");
@@ -95,7 +95,7 @@ fn output_and_errors_come_together_in_order_and_failures_keep_them() {
 #[test]
 fn of_a_lot_the_beginning_and_the_end_are_kept() {
     as_user("bashing::of_a_lot_the_beginning_and_the_end_are_kept", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         let all: String = (1..=100_000).map(|i| format!("{i}\n")).collect();
         let bash = world.bash.clone().with_output_bytes_max(10_000);
         let output = ran(&bash, json!({"command": "seq 100000"}), world.granted()).await;
@@ -141,7 +141,7 @@ async fn grown_kb<T>(done: impl Future<Output = T>) -> (T, u64) {
 fn a_lot_of_output_costs_little_memory_and_ends_with_head_and_tail() {
     as_user("bashing::a_lot_of_output_costs_little_memory_and_ends_with_head_and_tail", async {
         let rules = "[[rule]]\nverdict = \"allow\"\nrun = \"yes\"\n";
-        let world = World::with(rules, Default::default());
+        let world = ToolTestWorld::with(rules, Default::default());
         world.bash("echo warm", &[]).await;
         let bytes = a_lot();
         let command =
@@ -180,15 +180,15 @@ fn a_lot_of_output_costs_little_memory_and_ends_with_head_and_tail() {
 }
 
 /// Everything that was said of calls, up to now: what was printed, how much of it was left out, and how often progress was told.
-fn said(events: &mut Receiver<Event>) -> (String, u64, Vec<String>) {
+fn said(events: &mut Receiver<GateEvent>) -> (String, u64, Vec<String>) {
     let (mut text, mut left_out, mut progress) = (String::new(), 0, Vec::new());
     while let Ok(event) = events.try_recv() {
         match event {
-            Event::Printed { printed, .. } => {
+            GateEvent::Printed { printed, .. } => {
                 text.push_str(&printed.text);
                 left_out += printed.left_out;
             }
-            Event::Progress { progress: far, .. } => progress.push(far.detail),
+            GateEvent::Progress { progress: far, .. } => progress.push(far.detail),
             _ => {}
         }
     }
@@ -204,12 +204,12 @@ fn realtime_ns() -> u128 {
 #[ignore = "measures time: scripts/prove printing"]
 fn what_is_printed_reaches_a_subscriber_within_50_ms() {
     as_user("bashing::what_is_printed_reaches_a_subscriber_within_50_ms", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         let mut events = world.gate.subscribe();
         let listening = tokio::spawn(async move {
             let mut late = Vec::new();
             while late.len() < 60 {
-                if let Event::Printed { printed, .. } = events.recv().await.unwrap() {
+                if let GateEvent::Printed { printed, .. } = events.recv().await.unwrap() {
                     let now = realtime_ns();
                     let stamps = printed.text.lines().map(|line| line.parse::<u128>().unwrap());
                     late.extend(stamps.map(|stamp| now.saturating_sub(stamp)));
@@ -239,7 +239,7 @@ fn what_is_printed_reaches_a_subscriber_within_50_ms() {
 #[test]
 fn characters_come_whole_and_all_of_it_comes_before_the_result() {
     as_user("bashing::characters_come_whole_and_all_of_it_comes_before_the_result", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         let mut events = world.gate.subscribe();
         let command =
             r"printf 'a\xf0\x9f'; sleep 0.2; printf '\x98'; sleep 0.2; printf '\x80z\n'; printf '\xc3'";
@@ -262,7 +262,7 @@ fn characters_come_whole_and_all_of_it_comes_before_the_result() {
 #[test]
 fn of_a_rehearsal_nothing_is_streamed() {
     as_user("bashing::of_a_rehearsal_nothing_is_streamed", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         let mut events = world.gate.subscribe();
         let quiet = "python3 -c \"import time; print('one', flush=True); time.sleep(2.5); print('two')\"";
         let played = world.bash(quiet, &[]).await;
@@ -282,7 +282,7 @@ fn of_a_rehearsal_nothing_is_streamed() {
 #[test]
 fn a_running_command_tells_how_far_it_is() {
     as_user("bashing::a_running_command_tells_how_far_it_is", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         let mut events = world.gate.subscribe();
         let played = world.bash("echo hello; sleep 4.5", &[]).await;
         assert!(played.result.success(), "{:?}", played.result);
@@ -306,7 +306,7 @@ fn a_command_is_stopped_after_its_timeout_with_its_whole_tree() {
     as_user("bashing::a_command_is_stopped_after_its_timeout_with_its_whole_tree", async {
         // On a slow machine not all of them run when the time is over: then it has more time.
         for timeout_ms in [3_000, 15_000, 60_000] {
-            let world = World::new();
+            let world = ToolTestWorld::new();
             world.write("a", "one\n");
             let (script, marker) = hydra();
             let began = Instant::now();
@@ -351,7 +351,7 @@ fn watches(marker: &str, ended: Arc<AtomicBool>, all_ran: Arc<AtomicBool>) -> Jo
 #[test]
 fn a_cancelled_command_is_gone_with_its_whole_tree_and_keeps_what_it_said() {
     as_user("bashing::a_cancelled_command_is_gone_with_its_whole_tree_and_keeps_what_it_said", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         let (script, marker) = hydra();
         let run = world.granted();
         let cancel = run.cancel.clone();
@@ -374,7 +374,8 @@ fn a_cancelled_command_is_gone_with_its_whole_tree_and_keeps_what_it_said() {
         assert!(!output.is_error && output.text.contains("what it left running was ended"), "{output:?}");
         assert_eq!(called(&marker), [0; 0], "left running");
         // The gate's own limit stops it as well, and what it said is there.
-        let world = World::with("", Settings { timeout_ms_max: 5_000, ..Settings::default() });
+        let world =
+            ToolTestWorld::with("", GateSettings { timeout_ms_max: 5_000, ..GateSettings::default() });
         let played = world.bash("echo said; sleep 60", &[]).await;
         assert!(!played.result.success() && played.asked.is_empty(), "{:?}", played.result);
         for words in ["said\n", "timed out after 5000 ms", "nothing that it changed was kept"] {
@@ -387,7 +388,7 @@ fn a_cancelled_command_is_gone_with_its_whole_tree_and_keeps_what_it_said() {
 #[test]
 fn every_error_of_bash_says_what_to_do() {
     as_user("bashing::every_error_of_bash_says_what_to_do", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         // (arguments, words of the message)
         let cases: [(Value, &[&str]); 9] = [
             (json!({"command": "  "}), &["nothing to run", "give a command"]),
@@ -431,7 +432,7 @@ fn every_error_of_bash_says_what_to_do() {
 #[test]
 fn who_runs_the_tool_without_a_gate_hears_it_too() {
     as_user("bashing::who_runs_the_tool_without_a_gate_hears_it_too", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         let heard = Arc::new(Mutex::new(String::new()));
         let ear = Arc::clone(&heard);
         let run = world

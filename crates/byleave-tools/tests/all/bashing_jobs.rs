@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use byleave::core::call::Mode;
 use byleave::core::id::SessionId;
-use byleave::core::sheet::Seen;
+use byleave::core::question_view::RehearsalView;
 use serde_json::{Value, json};
 
 use crate::attacks::{SECRET, as_user};
 use crate::bashing::{called, hydra, soon};
-use crate::world::{Played, World, yes};
+use crate::world::{CallObservation, ToolTestWorld, yes};
 
-async fn call(world: &World, tool: &str, arguments: Value) -> Played {
+async fn call(world: &ToolTestWorld, tool: &str, arguments: Value) -> CallObservation {
     world.call(tool, arguments, &[yes()], Mode::ConfirmSensitive).await
 }
 
 /// Starts a job: its id.
-async fn started(world: &World, command: &str) -> String {
+async fn started(world: &ToolTestWorld, command: &str) -> String {
     let played = call(world, "bash", json!({"command": command, "background": true})).await;
     assert!(played.result.success(), "{command}: {:?}", played.result);
     assert!(played.text().contains("cannot be undone"), "{}", played.text());
@@ -25,7 +25,7 @@ async fn started(world: &World, command: &str) -> String {
 }
 
 /// Asks until it has ended: everything that it printed, and what was said last.
-async fn to_the_end(world: &World, job: &str) -> (String, String, Value) {
+async fn to_the_end(world: &ToolTestWorld, job: &str) -> (String, String, Value) {
     let mut printed = String::new();
     loop {
         let played = call(world, "bash_output", json!({"job": job, "wait_ms": 20_000})).await;
@@ -43,7 +43,7 @@ async fn to_the_end(world: &World, job: &str) -> (String, String, Value) {
 #[test]
 fn a_job_runs_on_is_asked_about_and_tells_only_what_is_new() {
     as_user("bashing_jobs::a_job_runs_on_is_asked_about_and_tells_only_what_is_new", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         let job = started(&world, "echo one; until [ -e go ]; do sleep 0.02; done; cat go; exit 4").await;
         let first = call(&world, "bash_output", json!({"job": job, "wait_ms": 20_000})).await;
         assert!(first.text().starts_with("one\n[byleave] job `job-1` still runs"), "{}", first.text());
@@ -67,7 +67,7 @@ fn a_job_runs_on_is_asked_about_and_tells_only_what_is_new() {
 #[test]
 fn a_job_is_never_rehearsed_and_the_question_says_so() {
     as_user("bashing_jobs::a_job_is_never_rehearsed_and_the_question_says_so", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         world.write(".env", SECRET);
         // What is younger than a step of the clock of files counts as made while the job ran, and then its output is not shown.
         let age =
@@ -79,7 +79,7 @@ fn a_job_is_never_rehearsed_and_the_question_says_so() {
         let refused = world.call("bash", arguments, &[], Mode::ConfirmSensitive).await;
         let seen = refused.asked.first().and_then(|sheet| sheet.seen.as_ref());
         assert!(
-            matches!(seen, Some(Seen::Not { why }) if why.contains("in the background") && why.contains("cannot be undone")),
+            matches!(seen, Some(RehearsalView::Not { why }) if why.contains("in the background") && why.contains("cannot be undone")),
             "{seen:?}"
         );
         assert!(!refused.result.success() && !world.at("made").exists());
@@ -94,7 +94,7 @@ fn a_job_is_never_rehearsed_and_the_question_says_so() {
 #[test]
 fn a_killed_job_is_gone_with_its_whole_tree() {
     as_user("bashing_jobs::a_killed_job_is_gone_with_its_whole_tree", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         let (script, marker) = hydra();
         let job = started(&world, &script).await;
         soon("six of them run", || called(&marker).len() >= 6);
@@ -115,7 +115,7 @@ fn a_killed_job_is_gone_with_its_whole_tree() {
 #[test]
 fn jobs_end_with_their_time_their_session_and_the_last_handle() {
     as_user("bashing_jobs::jobs_end_with_their_time_their_session_and_the_last_handle", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         let (script, marker) = hydra();
         // Long enough for six of them to run, also on a slow machine.
         let arguments = json!({"command": script, "background": true, "timeout_ms": 6000});
@@ -148,7 +148,7 @@ fn jobs_end_with_their_time_their_session_and_the_last_handle() {
 #[test]
 fn every_error_about_jobs_says_what_to_do() {
     as_user("bashing_jobs::every_error_about_jobs_says_what_to_do", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         let check = async |session: &str, tool: &str, arguments: Value, words: &[&str]| {
             let played = world.call_in(session, tool, arguments.clone(), &[], Mode::ConfirmSensitive).await;
             assert!(!played.result.success(), "{tool} {arguments}: {:?}", played.result);
@@ -208,7 +208,7 @@ fn every_error_about_jobs_says_what_to_do() {
 #[test]
 fn of_a_job_that_prints_a_lot_beginning_and_end_are_kept() {
     as_user("bashing_jobs::of_a_job_that_prints_a_lot_beginning_and_end_are_kept", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         let job = started(&world, "seq 2000000; touch done; sleep 600").await;
         soon("it is done", || world.at("done").exists());
         let killed = call(&world, "bash_kill", json!({ "job": job })).await;

@@ -5,35 +5,35 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use byleave::core::call::Mode;
-use byleave::core::policy::{Places, Policy};
-use byleave::core::ruling::Cause;
+use byleave::core::decision::AskCause;
+use byleave::core::policy::{PathVariables, Policy};
 use byleave::gate::Gate;
-use byleave::result::Ending;
-use byleave::review::{Covers, input};
-use byleave::settings::Settings;
+use byleave::result::CallOutcome;
+use byleave::review::{ReviewScope, input};
+use byleave::settings::GateSettings;
 use serde_json::{Value, json};
 
-use crate::world::{Played, World, tree, yes};
+use crate::world::{CallObservation, ToolTestWorld, tree, yes};
 
 const MARKER: &str = "GATE_OUTSIDE_MARKER";
 
 /// A call of a tool that names a path.
-struct Row {
+struct BoundaryCase {
     tool: &'static str,
     arguments: fn(&str) -> Value,
     /// It is given the directory, not the file.
     directory: bool,
 }
 
-const fn row(tool: &'static str, directory: bool, arguments: fn(&str) -> Value) -> Row {
-    Row { tool, arguments, directory }
+const fn row(tool: &'static str, directory: bool, arguments: fn(&str) -> Value) -> BoundaryCase {
+    BoundaryCase { tool, arguments, directory }
 }
 
 fn patch(body: &str) -> Value {
     json!({ "patch": format!("*** Begin Patch\n{body}\n*** End Patch") })
 }
 
-const ROWS: &[Row] = &[
+const ROWS: &[BoundaryCase] = &[
     row("read_file", false, |path| json!({ "path": path })),
     row("list_dir", true, |path| json!({ "path": path })),
     row("list_files", true, |path| json!({ "path": path })),
@@ -58,8 +58,8 @@ const ROWS: &[Row] = &[
 ];
 
 /// Files outside, and every way that leads there from the workspace: to the file, and to the directory.
-fn world(rules: &str, settings: Settings) -> (World, Vec<[String; 2]>) {
-    let world = World::with(rules, settings);
+fn world(rules: &str, settings: GateSettings) -> (ToolTestWorld, Vec<[String; 2]>) {
+    let world = ToolTestWorld::with(rules, settings);
     fill(&world);
     let outside = world.beside("outside").to_str().unwrap().to_owned();
     symlink(&outside, world.at("door")).unwrap();
@@ -79,7 +79,7 @@ fn world(rules: &str, settings: Settings) -> (World, Vec<[String; 2]>) {
 }
 
 /// What lies outside and inside, as it was.
-fn fill(world: &World) {
+fn fill(world: &ToolTestWorld) {
     fs::write(world.beside("outside/f.txt"), format!("{MARKER}\n")).unwrap();
     for made in ["outside/new.txt", "outside/moved.txt"] {
         let gone = fs::remove_file(world.beside(made));
@@ -88,14 +88,14 @@ fn fill(world: &World) {
     world.write("own.txt", "own\n");
 }
 
-fn code(played: &Played) -> String {
+fn code(played: &CallObservation) -> String {
     match &played.result.ending {
-        Ending::Refused(refusal) => refusal.code.to_string(),
+        CallOutcome::Refused(refusal) => refusal.code.to_string(),
         other => other.word().to_owned(),
     }
 }
 
-impl Row {
+impl BoundaryCase {
     fn call(&self, way: &[String; 2]) -> Value {
         (self.arguments)(&way[usize::from(self.directory)])
     }
@@ -104,7 +104,7 @@ impl Row {
 // req: P2, P4, B7
 #[tokio::test(flavor = "multi_thread")]
 async fn no_mode_lets_a_tool_out_of_the_workspace_unasked() {
-    let (world, ways) = world("", Settings::default());
+    let (world, ways) = world("", GateSettings::default());
     let before = tree(&world.beside("outside"));
     for row in ROWS {
         for way in &ways {
@@ -123,7 +123,7 @@ async fn no_mode_lets_a_tool_out_of_the_workspace_unasked() {
 // req: P4, R7
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mode_that_asks_asks_a_person() {
-    let (world, ways) = world("", Settings::default());
+    let (world, ways) = world("", GateSettings::default());
     for (number, row) in ROWS.iter().enumerate() {
         for (at, way) in ways.iter().enumerate() {
             let mode = [Mode::ConfirmSensitive, Mode::ConfirmAll][at % 2];
@@ -134,7 +134,7 @@ async fn a_mode_that_asks_asks_a_person() {
             let played = world.call_in(&no, row.tool, arguments.clone(), &[], mode).await;
             let told = format!("{} {way:?} {mode:?}: {}", row.tool, played.text());
             assert_eq!((code(&played).as_str(), played.asked.len()), ("declined", 1), "{told}");
-            assert!(played.asked[0].ruling.causes().contains(&Cause::Outside), "{told}");
+            assert!(played.asked[0].ruling.causes().contains(&AskCause::Outside), "{told}");
             assert_eq!(tree(&world.beside("outside")), before, "{told}");
             let played = world.call_in(&yes_said, row.tool, arguments, &[yes()], mode).await;
             assert_eq!(code(&played), "completed", "{}: {}", told, played.text());
@@ -148,7 +148,7 @@ async fn a_mode_that_asks_asks_a_person() {
 async fn a_rule_allows_a_place_outside_in_every_mode() {
     // The folder has a name of its own in each run, so the rule says it by its end.
     let (world, ways) =
-        world("[[rule]]\nverdict = \"allow\"\ntouch = [\"/var/tmp/*/outside/\"]\n", Settings::default());
+        world("[[rule]]\nverdict = \"allow\"\ntouch = [\"/var/tmp/*/outside/\"]\n", GateSettings::default());
     for row in ROWS {
         for (way, mode) in ways.iter().zip([Mode::ConfirmDangerous, Mode::Yolo].into_iter().cycle()) {
             let played = world.call(row.tool, row.call(way), &[], mode).await;
@@ -166,7 +166,7 @@ async fn a_rule_allows_a_place_outside_in_every_mode() {
 // req: P4
 #[tokio::test(flavor = "multi_thread")]
 async fn the_refusal_says_which_rule_allows_it() {
-    let (world, _) = world("", Settings::default());
+    let (world, _) = world("", GateSettings::default());
     let path = world.beside("outside/f.txt");
     let edit = json!({ "path": path, "old": "MARKER", "new": "planted" });
     let told = world.call("edit", edit.clone(), &[], Mode::Yolo).await.text();
@@ -184,7 +184,7 @@ async fn an_ask_of_a_rule_does_not_open_the_boundary_and_a_deny_stays_a_deny() {
     let rules = "[[rule]]\nverdict = \"ask\"\ntouch = \"/var/tmp/**/f.txt\"\n\
                  [[rule]]\nid = \"kept\"\nverdict = \"deny\"\ntouch = \"/var/tmp/**/kept\"\n\
                  [[rule]]\nverdict = \"ask\"\ndangerous = true\nwrite = \"/var/tmp/**/outside/\"\n";
-    let (world, ways) = world(rules, Settings::default());
+    let (world, ways) = world(rules, GateSettings::default());
     let before = tree(&world.beside("outside"));
     for row in ROWS.iter().filter(|row| !row.directory) {
         for mode in [Mode::ConfirmDangerous, Mode::Yolo] {
@@ -205,21 +205,21 @@ async fn an_ask_of_a_rule_does_not_open_the_boundary_and_a_deny_stays_a_deny() {
 async fn what_is_swapped_after_the_check_leads_nobody_out() {
     for row in ROWS {
         for swap in [swap_the_link, swap_a_directory] {
-            let (mut world, _) = world("", Settings::default());
+            let (mut world, _) = world("", GateSettings::default());
             world.write("src/f.txt", &format!("{}\n", MARKER.to_lowercase()));
             symlink("src", world.at("in")).unwrap();
             let (root, outside) = (world.at(""), world.beside("outside"));
             let before = tree(&outside);
-            let places = Places {
+            let places = PathVariables {
                 workspace: root.to_str().map(|root| root.trim_end_matches('/')),
-                ..Places::default()
+                ..PathVariables::default()
             };
             world.gate = Gate::builder()
                 .policy(Policy::builtin(&places).unwrap())
                 .catalog(world.gate.catalog().clone())
                 // Reviewers are asked after the policy has judged, and before the tool runs.
                 .review_input(
-                    Covers::All,
+                    ReviewScope::All,
                     input("neighbour", move |_| {
                         swap(&root, &outside);
                         true

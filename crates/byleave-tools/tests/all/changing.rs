@@ -7,16 +7,16 @@ use std::path::Path;
 use std::process::Command;
 
 use byleave::core::call::Mode;
-use byleave::settings::Settings;
+use byleave::settings::GateSettings;
 use serde_json::{Value, json};
 
-use crate::world::{Played, World, tree, yes};
+use crate::world::{CallObservation, ToolTestWorld, tree, yes};
 
-async fn call(world: &World, tool: &str, arguments: Value) -> Played {
+async fn call(world: &ToolTestWorld, tool: &str, arguments: Value) -> CallObservation {
     world.call(tool, arguments, &[yes()], Mode::ConfirmSensitive).await
 }
 
-async fn undone(world: &World, played: &Played) {
+async fn undone(world: &ToolTestWorld, played: &CallObservation) {
     let undone = call(world, "undo", json!({"call": played.call})).await;
     assert!(undone.result.success(), "{:?}", undone.result);
 }
@@ -24,7 +24,7 @@ async fn undone(world: &World, played: &Played) {
 // req: B3, E6
 #[tokio::test]
 async fn edits_are_shown_made_and_taken_back() {
-    let world = World::new();
+    let world = ToolTestWorld::new();
     world.write("src/a", "one\ntwo\nthree\ntwo\n");
     fs::set_permissions(world.at("src/a"), fs::Permissions::from_mode(0o750)).unwrap();
     let before = tree(&world.at(""));
@@ -62,7 +62,7 @@ async fn edits_are_shown_made_and_taken_back() {
 // req: B4, E6
 #[tokio::test]
 async fn a_patch_makes_changes_moves_and_removes_files_as_a_whole() {
-    let world = World::new();
+    let world = ToolTestWorld::new();
     world.write("src/a", "1\n2\n3\n4\n5\n6\n7\n8\n");
     world.write("gone", "gone\n");
     world.write("old name", "x\ny\n");
@@ -97,7 +97,7 @@ async fn a_patch_makes_changes_moves_and_removes_files_as_a_whole() {
 // req: B4, P3
 #[tokio::test]
 async fn nothing_is_told_of_a_file_that_nobody_let_be_read() {
-    let world = World::new();
+    let world = ToolTestWorld::new();
     fs::write(world.beside("outside/f"), "GATE_SECRET\nmore\n").unwrap();
     let path = world.beside("outside/f");
     let path = path.to_str().unwrap();
@@ -126,7 +126,7 @@ async fn nothing_is_told_of_a_file_that_nobody_let_be_read() {
 // req: B2
 #[tokio::test]
 async fn writing_what_is_there_already_is_no_failure() {
-    let world = World::new();
+    let world = ToolTestWorld::new();
     world.write("src/a", "one\n");
     let played = call(&world, "write_file", json!({"path": "src/a", "content": "one\n"})).await;
     assert!(played.result.success(), "{:?}", played.result);
@@ -136,7 +136,7 @@ async fn writing_what_is_there_already_is_no_failure() {
 // req: B2, E6
 #[tokio::test]
 async fn a_file_is_removed_only_where_that_was_offered_and_comes_back() {
-    let world = World::new();
+    let world = ToolTestWorld::new();
     world.write("src/a", "one\n");
     let before = tree(&world.at(""));
     let played = call(&world, "delete_file", json!({"path": "src/a"})).await;
@@ -144,15 +144,15 @@ async fn a_file_is_removed_only_where_that_was_offered_and_comes_back() {
     assert!(!played.asked.is_empty() && !world.at("src/a").exists());
     undone(&world, &played).await;
     assert_eq!(tree(&world.at("")), before);
-    let workplace = byleave_tools::Workplace::new("/nowhere".into(), "/nowhere".into());
-    let offered = byleave_tools::catalog(&workplace, &byleave_tools::Offer::default()).unwrap();
+    let workplace = byleave_tools::ExecutionEnv::new("/nowhere".into(), "/nowhere".into());
+    let offered = byleave_tools::catalog(&workplace, &byleave_tools::BuiltinToolOptions::default()).unwrap();
     assert!(!offered.has("delete_file") && offered.has("apply_patch"));
 }
 
 // req: B2, B3, B4
 #[tokio::test]
 async fn what_cannot_be_changed_is_told_with_what_to_do() {
-    let world = World::made("", Settings::default(), |mut workplace| {
+    let world = ToolTestWorld::made("", GateSettings::default(), |mut workplace| {
         workplace.file_bytes_max = 1_000;
         workplace
     });
@@ -283,7 +283,7 @@ async fn what_git_writes_is_applied_as_git_would() {
     let rounds: u64 = std::env::var("BYLEAVE_PATCHES").map_or(12, |rounds| rounds.parse().unwrap());
     let mut applied = 0;
     for seed in 1..=rounds {
-        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut dice = SeededRandom(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let there = tempfile::tempdir_in("/var/tmp").unwrap();
         let at = |name: &str| there.path().join("w").join(name);
         let write = |name: &str, text: String| {
@@ -295,7 +295,7 @@ async fn what_git_writes_is_applied_as_git_would() {
         git(there.path(), &["init", "-q"]);
         git(there.path(), &["add", "-A"]);
         git(there.path(), &["commit", "-qm", "before"]);
-        let world = World::new();
+        let world = ToolTestWorld::new();
         let copied = Command::new("cp").arg("-a").arg(at(".")).arg(world.at("")).status().unwrap();
         assert!(copied.success());
         let before = tree(&world.at(""));
@@ -357,9 +357,9 @@ fn plain_files(root: &Path) -> BTreeMap<String, (bool, String)> {
 }
 
 /// Numbers that are the same in every run, and not each other.
-struct Dice(u64);
+struct SeededRandom(u64);
 
-impl Dice {
+impl SeededRandom {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -11,19 +11,19 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use byleave::approve::{Reply, callback};
+use byleave::approver::{Reply, callback};
 use byleave::core::call::{Call, Mode};
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::outcome::Output;
-use byleave::core::policy::{Places, Policy, builtin};
+use byleave::core::policy::{PathVariables, Policy, builtin};
 use byleave::gate::Gate;
-use byleave::result::{CallResult, Ending};
-use byleave::tool::{Run, Site, Tool as _};
+use byleave::result::{CallOutcome, CallResult};
+use byleave::tool::{RunContext, Tool as _, ToolContext};
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::RunAs;
-use byleave_sandbox::plan::Identity;
-use byleave_tools::{Workplace, diagnostics};
+use byleave_sandbox::plan::UserIdentity;
+use byleave_tools::{ExecutionEnv, diagnostics};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -31,12 +31,12 @@ use crate::user::UID;
 use crate::world::tree;
 
 /// A home with a workspace in it, and compilers. Gone when it is dropped.
-struct Yard {
+struct DiagnosticsFixture {
     _folder: tempfile::TempDir,
     at: PathBuf,
 }
 
-impl Yard {
+impl DiagnosticsFixture {
     fn new() -> Self {
         // Not in a temporary directory, which a command has of its own, nor where other tests come and go.
         let folder =
@@ -100,15 +100,16 @@ impl Yard {
     fn policy(&self) -> Policy {
         let texts = ["home/w", "home", "state"].map(|name| self.at.join(name).to_str().unwrap().to_owned());
         let [workspace, home, state] = texts.each_ref().map(|text| Some(text.as_str()));
-        Policy::new(builtin(&Places { workspace, home, state, ..Places::default() }).unwrap()).unwrap()
+        Policy::new(builtin(&PathVariables { workspace, home, state, ..PathVariables::default() }).unwrap())
+            .unwrap()
     }
 
     /// The workplace, with everything in the hands of whoever works there.
-    fn workplace(&self) -> Workplace {
+    fn workplace(&self) -> ExecutionEnv {
         let [workspace, home, state] = ["home/w", "home", "state"].map(|name| self.at.join(name));
-        let mut workplace = Workplace::new(state.join("copies"), workspace);
+        let mut workplace = ExecutionEnv::new(state.join("copies"), workspace);
         if rustix::process::geteuid().is_root() {
-            workplace.run_as = RunAs::User(Identity { uid: UID, gid: UID });
+            workplace.run_as = RunAs::User(UserIdentity { uid: UID, gid: UID });
             let owner = format!("{UID}:{UID}");
             let owned =
                 Command::new("chown").args(["-hR", &owner]).args([self.w(""), home.join(".cargo")]).status();
@@ -152,7 +153,7 @@ impl Yard {
 
 fn output(result: &CallResult) -> &Output {
     match &result.ending {
-        Ending::Completed(output) | Ending::Failed(output) => output,
+        CallOutcome::Completed(output) | CallOutcome::Failed(output) => output,
         other => panic!("it did not run: {other:?}"),
     }
 }
@@ -179,7 +180,7 @@ fn main() {
 // req: B6, B8
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crate_is_checked_on_a_copy_and_nothing_comes_of_it_but_findings() {
-    let yard = Yard::new().with_rust();
+    let yard = DiagnosticsFixture::new().with_rust();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
     let outside = yard.at.join("outside");
@@ -241,8 +242,8 @@ fn paths(root: &Path) -> BTreeSet<PathBuf> {
 }
 
 /// A project in Python with an environment of its own; none where that is not installed.
-fn python() -> Option<Yard> {
-    let yard = Yard::new();
+fn python() -> Option<DiagnosticsFixture> {
+    let yard = DiagnosticsFixture::new();
     yard.write("pyproject.toml", "[tool.ruff.lint]\nselect = [\"F\"]\n");
     yard.write("src/a.py", "import os\n\nx: int = \"a\"\n");
     yard.write("b.py", "def f(:\n");
@@ -291,7 +292,7 @@ async fn one_checker_of_python_is_run_alone_and_of_many_findings_the_first_are_t
 // req: B6
 #[tokio::test(flavor = "multi_thread")]
 async fn typescript_and_javascript_are_checked_by_what_the_project_has() {
-    let yard = Yard::new();
+    let yard = DiagnosticsFixture::new();
     yard.write("package.json", "{\"name\": \"x\", \"type\": \"module\"}");
     yard.write(
         "eslint.config.js",
@@ -322,7 +323,7 @@ async fn typescript_and_javascript_are_checked_by_what_the_project_has() {
 // req: B6
 #[tokio::test(flavor = "multi_thread")]
 async fn go_is_vetted() {
-    let yard = Yard::new();
+    let yard = DiagnosticsFixture::new();
     if !yard.has_go() {
         return;
     }
@@ -377,7 +378,7 @@ async fn every_error_says_what_to_do_next() {
             &["mypy: not installed; to install it: pip install mypy"],
         ),
     ] {
-        let yard = Yard::new();
+        let yard = DiagnosticsFixture::new();
         for (path, text) in files {
             yard.write(path, text);
         }
@@ -387,7 +388,7 @@ async fn every_error_says_what_to_do_next() {
             assert!(told(&result).contains(words), "{words}: {}", told(&result));
         }
     }
-    let yard = Yard::new().with_rust();
+    let yard = DiagnosticsFixture::new().with_rust();
     yard.write(
         "Cargo.toml",
         "[package]\nname = \"x\"\nedition = \"2021\"\n[dependencies]\nnowhere-to-be-found = \"1\"\n",
@@ -402,7 +403,7 @@ async fn every_error_says_what_to_do_next() {
         assert!(text.contains(words), "{words}: {text}");
     }
     let refused = yard.check(json!({"tools": ["make"]}), Mode::ConfirmSensitive).await;
-    assert!(!refused.success() && matches!(refused.ending, Ending::Refused(_)), "{refused:?}");
+    assert!(!refused.success() && matches!(refused.ending, CallOutcome::Refused(_)), "{refused:?}");
     // Where commands could get out, code of the workspace is not run without asking.
     let mut open = yard.workplace();
     open.waived.insert(Guarantee::NetworkConfined);
@@ -416,7 +417,7 @@ async fn every_error_says_what_to_do_next() {
 // req: B6, E2
 #[tokio::test(flavor = "multi_thread")]
 async fn it_stops_when_it_is_told_to() {
-    let yard = Yard::new().with_rust();
+    let yard = DiagnosticsFixture::new().with_rust();
     yard.write("Cargo.toml", "[package]\nname = \"x\"\nedition = \"2021\"\n");
     yard.write("build.rs", "fn main() { loop { std::thread::park() } }");
     yard.write("src/lib.rs", "");
@@ -429,15 +430,15 @@ async fn it_stops_when_it_is_told_to() {
 
 /// The tool by itself, called off as soon as it says that a checker is at work.
 async fn alone(
-    yard: &Yard,
-    workplace: Workplace,
+    yard: &DiagnosticsFixture,
+    workplace: ExecutionEnv,
     cancel: CancellationToken,
     told: Arc<Mutex<Vec<String>>>,
 ) -> Output {
     let cwd = yard.at.join("home/w");
     let effects = vec![Effect::Read { path: cwd.to_str().unwrap().to_owned() }];
     let plan = Plan { effects, reads_only: true, ..Plan::default() };
-    let site = Site {
+    let site = ToolContext {
         tenant: "t".parse().unwrap(),
         session: SessionId::new("s").unwrap(),
         agent: AgentId::new("a").unwrap(),
@@ -448,7 +449,8 @@ async fn alone(
         told.lock().unwrap().push(progress.detail);
         stop.cancel();
     };
-    let run = Run::new(CallId::new(uuid::Uuid::new_v4()), site, Arc::new(plan), cancel, Arc::new(hear));
+    let run =
+        RunContext::new(CallId::new(uuid::Uuid::new_v4()), site, Arc::new(plan), cancel, Arc::new(hear));
     let run = run.under(Arc::new(yard.policy()), Mode::ConfirmSensitive);
     diagnostics(workplace).execute(json!({}), run).await
 }

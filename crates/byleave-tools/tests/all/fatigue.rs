@@ -18,9 +18,9 @@ use serde_json::Value;
 
 use crate::case;
 
-use self::bypasses::Fate;
-use self::everyday::Ended;
-use self::machine::Job;
+use self::bypasses::BypassOutcome;
+use self::everyday::CommandExit;
+use self::machine::MachineJob;
 
 const TEST: &str = "fatigue::the_scores_with_the_rehearsal_on_are_what_the_page_says";
 const DEV: &str = "dev-default";
@@ -28,18 +28,18 @@ const BUILT_IN: &str = "built-in";
 const BYPASSES: &str = "bypasses";
 const PLANTED: &str = "planted";
 
-const JOBS: [Job; 8] = [
-    Job { name: DEV, builds: true, part: 0, parts: 2 },
-    Job { name: DEV, builds: true, part: 1, parts: 2 },
-    Job { name: BUILT_IN, builds: true, part: 0, parts: 2 },
-    Job { name: BUILT_IN, builds: true, part: 1, parts: 2 },
-    Job { name: BYPASSES, builds: false, part: 0, parts: 2 },
-    Job { name: BYPASSES, builds: false, part: 1, parts: 2 },
-    Job { name: PLANTED, builds: false, part: 0, parts: 2 },
-    Job { name: PLANTED, builds: false, part: 1, parts: 2 },
+const JOBS: [MachineJob; 8] = [
+    MachineJob { name: DEV, builds: true, part: 0, parts: 2 },
+    MachineJob { name: DEV, builds: true, part: 1, parts: 2 },
+    MachineJob { name: BUILT_IN, builds: true, part: 0, parts: 2 },
+    MachineJob { name: BUILT_IN, builds: true, part: 1, parts: 2 },
+    MachineJob { name: BYPASSES, builds: false, part: 0, parts: 2 },
+    MachineJob { name: BYPASSES, builds: false, part: 1, parts: 2 },
+    MachineJob { name: PLANTED, builds: false, part: 0, parts: 2 },
+    MachineJob { name: PLANTED, builds: false, part: 1, parts: 2 },
 ];
 
-fn work(job: Job) {
+fn work(job: MachineJob) {
     match job.name {
         BYPASSES => bypasses::run(job),
         PLANTED => bypasses::run_planted(job),
@@ -48,16 +48,16 @@ fn work(job: Job) {
 }
 
 /// Everything that was seen.
-pub(super) struct Seen {
-    dev: Vec<everyday::Saw>,
-    built_in: Vec<everyday::Saw>,
-    bypasses: Vec<bypasses::Saw>,
-    planted: Vec<bypasses::Saw>,
+pub(super) struct FatigueResults {
+    dev: Vec<everyday::CommandResult>,
+    built_in: Vec<everyday::CommandResult>,
+    bypasses: Vec<bypasses::BypassResult>,
+    planted: Vec<bypasses::BypassResult>,
 }
 
 /// Runs the sample of one job, on one machine, and checks what was seen. The long form runs every case in one test.
 fn sampled<T: DeserializeOwned + Send>(test: &str, name: &'static str, check: fn(&[T])) {
-    let jobs = [Job { name, builds: [DEV, BUILT_IN].contains(&name), part: 0, parts: 1 }];
+    let jobs = [MachineJob { name, builds: [DEV, BUILT_IN].contains(&name), part: 0, parts: 1 }];
     if machine::began_again(test, &jobs, work) || machine::is_long() {
         return;
     }
@@ -102,7 +102,7 @@ fn the_scores_with_the_rehearsal_on_are_what_the_page_says() {
         return;
     }
     let told = machine::run(TEST, &JOBS);
-    let seen = Seen {
+    let seen = FatigueResults {
         dev: of(&told, DEV),
         built_in: of(&told, BUILT_IN),
         bypasses: of(&told, BYPASSES),
@@ -133,11 +133,11 @@ const RAN_MIN: usize = 180;
 const PLANTED_MIN: usize = 180;
 
 /// What may not change, whatever the page says.
-fn hold(seen: &Seen) {
+fn hold(seen: &FatigueResults) {
     let asked: Vec<&str> = asked(&seen.dev).collect();
     assert_eq!((seen.dev.len(), seen.built_in.len()), (everyday::commands().len(), seen.dev.len()));
     assert!(asked.len() * 100 <= ASKED_PERCENT_MAX * seen.dev.len(), "asked about: {asked:#?}");
-    let ran = seen.dev.iter().filter(|saw| saw.ended == Ended::Ran).count();
+    let ran = seen.dev.iter().filter(|saw| saw.ended == CommandExit::Ran).count();
     assert!(ran >= RAN_MIN, "{ran}");
     assert_eq!(seen.bypasses.len(), bypasses::cases().len());
     assert!(seen.planted.len() >= PLANTED_MIN, "{}", seen.planted.len());
@@ -148,8 +148,8 @@ fn hold(seen: &Seen) {
 }
 
 /// Checks each command by itself, so that it holds for a sample as well.
-fn everyday_commands_work(saw: &[everyday::Saw]) {
-    let refused = saw.iter().filter(|saw| saw.ended == Ended::Refused);
+fn everyday_commands_work(saw: &[everyday::CommandResult]) {
+    let refused = saw.iter().filter(|saw| saw.ended == CommandExit::Refused);
     assert_eq!(refused.map(|saw| saw.command.as_str()).collect::<Vec<_>>(), [""; 0], "refused");
     let broken = saw.iter().filter(|saw| saw.is_broken);
     assert_eq!(
@@ -159,7 +159,7 @@ fn everyday_commands_work(saw: &[everyday::Saw]) {
     );
 }
 
-fn no_bypass_passes(saw: &[bypasses::Saw]) {
+fn no_bypass_passes(saw: &[bypasses::BypassResult]) {
     let none: [&str; 0] = [];
     assert_eq!(false_allows(saw), none, "let through");
     assert_eq!(softened(saw), none, "denied, and asked about or run");
@@ -172,33 +172,33 @@ fn no_bypass_passes(saw: &[bypasses::Saw]) {
 }
 
 /// What would really leave something in the workspace is asked about or refused, whatever it is disguised as.
-fn nothing_is_left_in_the_workspace(saw: &[bypasses::Saw]) {
-    let planted = saw.iter().filter(|saw| !saw.wrong.is_empty() || saw.fate == Fate::Spared);
+fn nothing_is_left_in_the_workspace(saw: &[bypasses::BypassResult]) {
+    let planted = saw.iter().filter(|saw| !saw.wrong.is_empty() || saw.fate == BypassOutcome::Spared);
     assert_eq!(planted.map(|saw| saw.id.as_str()).collect::<Vec<_>>(), [""; 0], "left in the workspace");
 }
 
-fn asked(saw: &[everyday::Saw]) -> impl Iterator<Item = &str> {
+fn asked(saw: &[everyday::CommandResult]) -> impl Iterator<Item = &str> {
     saw.iter().filter(|saw| saw.asked).map(|saw| saw.command.as_str())
 }
 
 /// Nobody was asked, and either the text was taken to be harmless or something happened that must not.
-fn false_allows(saw: &[bypasses::Saw]) -> Vec<&str> {
+fn false_allows(saw: &[bypasses::BypassResult]) -> Vec<&str> {
     let must = saw.iter().filter(|saw| saw.must != "contained" && !saw.elsewhere);
-    let through = must.filter(|saw| saw.fate == Fate::Allowed || !saw.wrong.is_empty());
+    let through = must.filter(|saw| saw.fate == BypassOutcome::Allowed || !saw.wrong.is_empty());
     through.map(|saw| saw.id.as_str()).collect()
 }
 
 /// It must be denied, and somebody was asked or it ran.
-fn softened(saw: &[bypasses::Saw]) -> Vec<&str> {
+fn softened(saw: &[bypasses::BypassResult]) -> Vec<&str> {
     let must = saw.iter().filter(|saw| saw.must == "deny" && !saw.elsewhere);
-    must.filter(|saw| saw.fate != Fate::Refused).map(|saw| saw.id.as_str()).collect()
+    must.filter(|saw| saw.fate != BypassOutcome::Refused).map(|saw| saw.id.as_str()).collect()
 }
 
 /// For whoever looks why a number is what it is.
-fn report(seen: &Seen) {
+fn report(seen: &FatigueResults) {
     let line = |why: &str| why.replace('\n', " / ");
     for (rules, saw) in [(DEV, &seen.dev), (BUILT_IN, &seen.built_in)] {
-        for one in saw.iter().filter(|one| one.by_text || one.asked || one.ended != Ended::Ran) {
+        for one in saw.iter().filter(|one| one.by_text || one.asked || one.ended != CommandExit::Ran) {
             let (text, asked, spared) = (one.by_text, one.asked, one.spared);
             println!(
                 "{rules} {:?} text {text} asked {asked} spared {spared} {:?}: {}",

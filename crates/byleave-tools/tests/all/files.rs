@@ -4,19 +4,19 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use byleave::core::call::Mode;
-use byleave::settings::Settings;
+use byleave::settings::GateSettings;
 use serde_json::{Value, json};
 
-use crate::world::{Played, World, tree, yes};
+use crate::world::{CallObservation, ToolTestWorld, tree, yes};
 
-async fn call(world: &World, tool: &str, arguments: Value) -> Played {
+async fn call(world: &ToolTestWorld, tool: &str, arguments: Value) -> CallObservation {
     world.call(tool, arguments, &[yes()], Mode::ConfirmSensitive).await
 }
 
 // req: B2, B8
 #[tokio::test]
 async fn reading_shows_numbered_lines_and_asks_nobody() {
-    let world = World::new();
+    let world = ToolTestWorld::new();
     world.write("src/a", "one\ntwo\nthree");
     let check = async |arguments: Value, wanted: &str| {
         let played = call(&world, "read_file", arguments).await;
@@ -32,7 +32,7 @@ async fn reading_shows_numbered_lines_and_asks_nobody() {
 // req: B2, B7, E6
 #[tokio::test]
 async fn writing_is_asked_about_with_its_difference_and_taken_back() {
-    let world = World::new();
+    let world = ToolTestWorld::new();
     world.write("src/a", "one\n");
     fs::set_permissions(world.at("src/a"), fs::Permissions::from_mode(0o755)).unwrap();
     let before = tree(&world.at(""));
@@ -57,7 +57,7 @@ async fn writing_is_asked_about_with_its_difference_and_taken_back() {
 // req: B2, B7, E3
 #[tokio::test]
 async fn what_cannot_be_read_or_written_is_told_with_what_to_do() {
-    let world = World::made("", Settings::default(), |mut workplace| {
+    let world = ToolTestWorld::made("", GateSettings::default(), |mut workplace| {
         workplace.file_bytes_max = 100;
         workplace
     });
@@ -126,7 +126,7 @@ async fn what_cannot_be_read_or_written_is_told_with_what_to_do() {
 // req: E3
 #[tokio::test]
 async fn what_was_cut_is_read_on_by_its_call() {
-    let world = World::new();
+    let world = ToolTestWorld::new();
     let long: String = (0..40_000).map(|number| format!("line {number}\n")).collect();
     world.write("long", &long);
     let cut = call(&world, "read_file", json!({"path": "long", "numbered": false})).await;
@@ -162,7 +162,7 @@ async fn what_was_cut_is_read_on_by_its_call() {
 // req: E5, B3
 #[tokio::test]
 async fn a_change_that_must_fail_is_not_asked_about() {
-    let world = World::new();
+    let world = ToolTestWorld::new();
     world.write("src/a", "one\n");
     let played = call(&world, "write_file", json!({"path": "src", "content": ""})).await;
     assert!(!played.result.success() && played.asked.is_empty(), "{:?}", played.asked);
@@ -172,7 +172,7 @@ async fn a_change_that_must_fail_is_not_asked_about() {
 #[tokio::test]
 async fn what_was_asked_about_and_granted_is_seen_and_nothing_beside_it() {
     let rules = "[[rule]]\nid = \"diary\"\nverdict = \"ask\"\nread = [\"**/diary\", \"**/diary/**\"]\n";
-    let world = World::with(rules, Settings::default());
+    let world = ToolTestWorld::with(rules, GateSettings::default());
     world.write("diary/monday", "MARK\n");
     world.write("diary/.env", "MARK=GATE_SECRET\n");
     world.write("src/a", "MARK\n");

@@ -8,19 +8,19 @@ use byleave::core::call::Mode;
 use serde_json::json;
 
 use crate::attacks::{as_user, told, world_with};
-use crate::world::World;
+use crate::world::ToolTestWorld;
 
 const TODO: &str = ".git/rebase-merge/git-rebase-todo";
 
 /// Everything in the workspace may be run and written without a question, as in a generous policy of a person.
-fn generous() -> World {
+fn generous() -> ToolTestWorld {
     world_with(
         "[[rule]]\nverdict = \"allow\"\nrun = [\"git\", \"mkdir\", \"python3\", \"echo\", \"printf\"]\nwrite = \"{workspace}/\"\n",
     )
 }
 
 /// Runs git outside the gate, as the person would.
-fn git(world: &World, words: &[&str]) -> bool {
+fn git(world: &ToolTestWorld, words: &[&str]) -> bool {
     let mut git = Command::new("git");
     git.args(["-c", "user.name=ada", "-c", "user.email=ada@example.org"]).args(words);
     git.env("GIT_EDITOR", "true").env("HOME", world.beside("home")).current_dir(world.at(""));
@@ -28,7 +28,7 @@ fn git(world: &World, words: &[&str]) -> bool {
 }
 
 /// A repository with two branches that change the same line, in a rebase that has stopped for it.
-fn stopped_rebase(world: &World) {
+fn stopped_rebase(world: &ToolTestWorld) {
     assert!(git(world, &["init", "-q", "-b", "main", "."]));
     for (file, text, branch) in [
         ("f", "one\n", None),

@@ -6,24 +6,24 @@ use std::sync::Arc;
 use byleave::core::effect::Plan;
 use byleave::core::id::CallId;
 use byleave::core::outcome::Output;
-use byleave::core::policy::Places;
+use byleave::core::policy::PathVariables;
 use byleave::plan::by_class;
-use byleave::tool::{Run, Tool, ToolFault};
-use byleave_copy::Store;
-use byleave_tools::Workplace;
+use byleave::tool::{RunContext, Tool, ToolError};
+use byleave_copy::CopyStore;
+use byleave_tools::ExecutionEnv;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::bare::Bare;
+use crate::bare::ToolFixture;
 
 /// The built-in tools in a folder with `w`, the workspace, `elsewhere`, `state` and `outside`.
-pub(crate) struct Hands {
+pub(crate) struct BuiltinToolFixture {
     folder: PathBuf,
-    workplace: Workplace,
-    bare: Bare,
+    workplace: ExecutionEnv,
+    bare: ToolFixture,
 }
 
-impl Hands {
+impl BuiltinToolFixture {
     /// Makes what is missing in the folder.
     pub(crate) fn new(folder: &Path) -> Self {
         let folder = folder.canonicalize().unwrap();
@@ -31,10 +31,14 @@ impl Hands {
             std::fs::create_dir_all(folder.join(directory)).unwrap();
         }
         let (workspace, state) = (folder.join("w"), folder.join("state"));
-        let places = Places { workspace: workspace.to_str(), state: state.to_str(), ..Places::default() };
-        let mut workplace = Workplace::new(state.join("copies"), workspace.clone());
+        let places = PathVariables {
+            workspace: workspace.to_str(),
+            state: state.to_str(),
+            ..PathVariables::default()
+        };
+        let mut workplace = ExecutionEnv::new(state.join("copies"), workspace.clone());
         workplace.ours = vec![state.clone()];
-        let bare = Bare::of(&workplace, &places);
+        let bare = ToolFixture::of(&workplace, &places);
         Self { folder, workplace, bare }
     }
 
@@ -55,12 +59,12 @@ impl Hands {
         self.folder.join("state/copies")
     }
 
-    pub(crate) fn store(&self) -> Store {
+    pub(crate) fn store(&self) -> CopyStore {
         self.workplace.store().unwrap()
     }
 
     /// What a call would be granted, as things are now.
-    pub(crate) fn plan(&self, tool: &str, arguments: &Value) -> Result<Plan, ToolFault> {
+    pub(crate) fn plan(&self, tool: &str, arguments: &Value) -> Result<Plan, ToolError> {
         by_class(self.tool(tool).manifest(), arguments, &self.bare.site())
     }
 
@@ -92,7 +96,7 @@ impl Hands {
         self.bare.tool(name)
     }
 
-    fn run(&self, id: CallId, plan: Plan) -> Run {
+    fn run(&self, id: CallId, plan: Plan) -> RunContext {
         self.bare.run(id, plan, CancellationToken::new())
     }
 }

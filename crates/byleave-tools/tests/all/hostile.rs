@@ -28,16 +28,16 @@ const FILES: [&str; 8] = ["f0.txt", "f1.txt", "f2.txt", "f3.txt", "f4.txt", "f5.
 const PARK: &str = ".park";
 
 /// The thread, as long as it runs.
-pub(crate) struct Swapper {
+pub(crate) struct RenameThread {
     swaps: Arc<AtomicU64>,
     stopping: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Swapper {
+impl RenameThread {
     /// Makes `a/x/y/f0.txt` and the like in the root, the same with markers outside, and begins to swap.
     pub(crate) fn start(root: &Path, outside: &Path, seed: u64) -> Self {
-        let mut ground = Ground::new(root, outside, seed);
+        let mut ground = SwapFixture::new(root, outside, seed);
         let (swaps, stopping) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let (counted, until) = (Arc::clone(&swaps), Arc::clone(&stopping));
         let thread = std::thread::spawn(move || {
@@ -69,7 +69,7 @@ impl Swapper {
     }
 }
 
-impl Drop for Swapper {
+impl Drop for RenameThread {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             self.join();
@@ -102,7 +102,7 @@ pub(crate) fn swaps_wanted() -> u64 {
 }
 
 /// A directory by its handle, whatever it is called at the moment, and where its name is.
-struct Place {
+struct SwappedDirectory {
     handle: OwnedFd,
     /// Its number among the places; none for those in the root.
     above: Option<usize>,
@@ -111,16 +111,16 @@ struct Place {
     twin: String,
 }
 
-struct Ground {
+struct SwapFixture {
     root: OwnedFd,
     park: OwnedFd,
     outside: String,
-    places: Vec<Place>,
+    places: Vec<SwappedDirectory>,
     paths: Vec<String>,
     state: u64,
 }
 
-impl Ground {
+impl SwapFixture {
     fn new(root: &Path, outside: &Path, seed: u64) -> Self {
         fs::create_dir_all(root.join(PARK)).unwrap();
         let paths = directories();
@@ -145,7 +145,7 @@ impl Ground {
             let twin = format!("{}.link", path.replace('/', "."));
             symlinkat(format!("{outside}/{path}"), &park, &twin).unwrap();
             let handle = open(root.join(path), directory, Mode::empty()).unwrap();
-            Place { handle, above, name: name.to_owned(), twin }
+            SwappedDirectory { handle, above, name: name.to_owned(), twin }
         });
         let places = places.collect();
         Self { root: handle, park, outside, places, paths, state: seed | 1 }
@@ -164,7 +164,8 @@ impl Ground {
         let number = self.random(self.places.len());
         let file = FILES[self.random(FILES.len())];
         let other = (number + (BELOW.len() + 1)) % self.places.len();
-        let above = |place: &Place| place.above.map_or(&self.root, |above| &self.places[above].handle);
+        let above =
+            |place: &SwappedDirectory| place.above.map_or(&self.root, |above| &self.places[above].handle);
         let place = &self.places[number];
         match kind {
             // A directory and a link that leads out.
@@ -215,7 +216,7 @@ fn absent(made: rustix::io::Result<()>) {
 fn the_neighbour_swaps_and_never_changes_what_is_outside() {
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     let [root, outside] = ["root", "outside"].map(|name| folder.path().join(name));
-    let swapper = Swapper::start(&root, &outside, 7);
+    let swapper = RenameThread::start(&root, &outside, 7);
     let before = crate::world::tree(&outside);
     let (mut led_out, mut stayed) = (0, 0);
     while swapper.swaps() < 2_000 || led_out == 0 || stayed == 0 {

@@ -7,25 +7,25 @@ use std::time::{Duration, Instant};
 use byleave::core::call::Mode;
 use serde_json::{Value, json};
 
-use crate::bare::Bare;
-use crate::hostile::{INSIDE, MARKER, Swapper, directories, files, swaps_wanted};
-use crate::world::{World, tree};
+use crate::bare::ToolFixture;
+use crate::hostile::{INSIDE, MARKER, RenameThread, directories, files, swaps_wanted};
+use crate::world::{ToolTestWorld, tree};
 
 /// A call that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-struct Ground {
+struct HostileTree {
     _folder: tempfile::TempDir,
     root: PathBuf,
     outside: PathBuf,
     kept: PathBuf,
 }
 
-fn ground() -> Ground {
+fn ground() -> HostileTree {
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     let [root, outside, kept] = ["w", "outside", "kept"].map(|name| folder.path().join(name));
     fs::create_dir(&root).unwrap();
-    Ground { _folder: folder, root, outside, kept }
+    HostileTree { _folder: folder, root, outside, kept }
 }
 
 /// The calls of a tool, on the root, on directories and on files.
@@ -51,10 +51,10 @@ fn hangs(tool: &str, path: &str) -> ! {
 }
 
 async fn check(tool: &str, seed: u64) {
-    let Ground { _folder, root, outside, kept } = ground();
-    let swapper = Swapper::start(&root, &outside, seed);
+    let HostileTree { _folder, root, outside, kept } = ground();
+    let swapper = RenameThread::start(&root, &outside, seed);
     let before = tree(&outside);
-    let bare = Bare::new(&root, &kept);
+    let bare = ToolFixture::new(&root, &kept);
     let wanted = swaps_wanted() / 5;
     let (mut calls_made, mut worked, mut inside) = (0_u64, 0_u64, 0_u64);
     let began = Instant::now();
@@ -117,9 +117,9 @@ async fn grep_never_leaves_the_workspace() {
 // req: B7
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_judged_while_it_is_swapped_never_leaves_the_workspace() {
-    let world = World::new();
+    let world = ToolTestWorld::new();
     let outside = world.beside("outside");
-    let swapper = Swapper::start(&world.at(""), &outside, 6);
+    let swapper = RenameThread::start(&world.at(""), &outside, 6);
     let mut shown = 0_u64;
     for tool in ["read_file", "list_dir", "list_files", "glob", "grep"] {
         for (path, mut arguments) in calls(tool) {

@@ -13,33 +13,33 @@ use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::CallId;
 use serde_json::{Value, json};
 
-use crate::hands::Hands;
-use crate::hostile::{INSIDE, MARKER, Swapper, files, swaps_wanted};
+use crate::hands::BuiltinToolFixture;
+use crate::hostile::{INSIDE, MARKER, RenameThread, files, swaps_wanted};
 
 const TOOLS: [&str; 5] = ["write_file", "edit", "multi_edit", "apply_patch", "delete_file"];
 
 // req: B7, P3
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_writer_is_led_outside() {
-    held(Hands::workspace).await;
+    held(BuiltinToolFixture::workspace).await;
 }
 
 // req: B7, P3
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_where_it_was_granted_files_elsewhere() {
-    held(Hands::elsewhere).await;
+    held(BuiltinToolFixture::elsewhere).await;
 }
 
 /// Runs every tool beside the neighbour, who swaps in this place.
-async fn held(ground: fn(&Hands) -> PathBuf) {
+async fn held(ground: fn(&BuiltinToolFixture) -> PathBuf) {
     let swaps_each = swaps_wanted().div_ceil(TOOLS.len() as u64);
     let calls_each = usize::try_from(swaps_wanted() / 200).unwrap().clamp(20, 1_000);
     let mut swaps = 0;
     for (seed, tool) in (1..).zip(TOOLS) {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-        let hands = Hands::new(folder.path());
+        let hands = BuiltinToolFixture::new(folder.path());
         let ground = ground(&hands);
-        let swapper = Swapper::start(&ground, &hands.outside(), seed);
+        let swapper = RenameThread::start(&ground, &hands.outside(), seed);
         let before = stamped(&hands.outside());
         let (mut calls, mut done, mut refused) = (0, 0, 0);
         let paths = files();

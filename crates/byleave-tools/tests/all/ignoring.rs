@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::bare::Bare;
+use crate::bare::ToolFixture;
 
 /// What `rg` prints in a directory, a line each. Without it there is nothing to compare with: then the test fails.
 fn rg(at: &Path, words: &[&str]) -> BTreeSet<String> {
@@ -20,7 +20,7 @@ fn rg(at: &Path, words: &[&str]) -> BTreeSet<String> {
     lines.lines().map(|line| line.trim_start_matches("./").to_owned()).collect()
 }
 
-async fn ours(bare: &Bare, tool: &str, path: &str, arguments: Value) -> BTreeSet<String> {
+async fn ours(bare: &ToolFixture, tool: &str, path: &str, arguments: Value) -> BTreeSet<String> {
     let output = bare.read(tool, path, arguments).await;
     assert!(!output.is_error, "{output:?}");
     let lines = output.text.lines().filter(|line| !line.starts_with("[byleave]"));
@@ -134,7 +134,7 @@ async fn the_same_files_are_ignored_as_by_ripgrep() {
         if *name == "not text" {
             fs::write(root.join(".gitignore"), b"*.md\n\xff\n*.txt\n").unwrap();
         }
-        let bare = Bare::new(&root, &folder.path().join("kept"));
+        let bare = ToolFixture::new(&root, &folder.path().join("kept"));
         for path in ["", "src", "sub", "build", "x/y"] {
             let front = if path.is_empty() { String::new() } else { format!("{path}/") };
             // Begun there: of a directory that is named it forgets, in some versions, what is said of it further up.
@@ -188,7 +188,7 @@ async fn the_same_lines_are_found_as_by_ripgrep() {
     fs::write(root.join("utf16.txt"), b"\xff\xfeo\0n\0e\0\n\0").unwrap();
     fs::write(root.join("bom.txt"), b"\xef\xbb\xbfone\n").unwrap();
     fs::write(root.join("latin.txt"), b"caf\xe9 one\n").unwrap();
-    let bare = Bare::new(&root, &folder.path().join("kept"));
+    let bare = ToolFixture::new(&root, &folder.path().join("kept"));
     for (pattern, literal, ignore_case) in [
         ("one", true, false),
         ("one", false, true),

@@ -13,18 +13,18 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use byleave::core::id::CallId;
-use byleave_copy::{End, Since, State};
+use byleave_copy::{CopyState, OnConflict, RecoveryOutcome};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::hands::Hands;
+use crate::hands::BuiltinToolFixture;
 
 const FOLDER: &str = "BYLEAVE_TEST_FOLDER";
 const JOB: &str = "job.json";
 const FILES: usize = 12;
 
 /// What is where: mode and content of every file, by path.
-type Tree = BTreeMap<String, (u32, Vec<u8>)>;
+type TreeSnapshot = BTreeMap<String, (u32, Vec<u8>)>;
 
 // req: B7, E6
 #[test]
@@ -42,7 +42,7 @@ fn killed_at_any_moment(way: &str) {
     let kills =
         std::env::var("BYLEAVE_KILLS").map_or(13, |kills| kills.parse::<usize>().unwrap().div_ceil(2));
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-    let hands = Hands::new(folder.path());
+    let hands = BuiltinToolFixture::new(folder.path());
     let workspace = hands.workspace();
     for number in 0..FILES {
         fs::create_dir_all(workspace.join(format!("d{}", number % 3))).unwrap();
@@ -51,7 +51,7 @@ fn killed_at_any_moment(way: &str) {
     let before = tree(&workspace);
     let jobs = jobs(way);
     // What each comes to unharmed, and how long that takes.
-    let mut whole: Vec<(Tree, Duration)> = jobs
+    let mut whole: Vec<(TreeSnapshot, Duration)> = jobs
         .iter()
         .map(|job| {
             let id = Uuid::new_v4();
@@ -59,12 +59,12 @@ fn killed_at_any_moment(way: &str) {
             let after = tree(&workspace);
             assert!(!was_killed, "{job}");
             assert_ne!(after, before, "{job}");
-            hands.store().undo(id, Uuid::new_v4(), Since::Refuse).unwrap();
+            hands.store().undo(id, Uuid::new_v4(), OnConflict::Refuse).unwrap();
             assert_eq!(tree(&workspace), before, "{job}");
             (after, took)
         })
         .collect();
-    let mut dice = Dice(std::env::var("BYLEAVE_SEED").map_or(7, |seed| seed.parse().unwrap()));
+    let mut dice = KillTimingRandom(std::env::var("BYLEAVE_SEED").map_or(7, |seed| seed.parse().unwrap()));
     let (mut killed, mut interrupted, mut done) = (0, 0, 0);
     let mut round = 0;
     while killed < kills {
@@ -90,22 +90,24 @@ fn killed_at_any_moment(way: &str) {
             );
         }
         let store = hands.store();
-        interrupted += usize::from(store.state(id).unwrap() == State::Interrupted);
+        interrupted += usize::from(store.state(id).unwrap() == CopyState::Interrupted);
         let recovered = store.recover().unwrap();
         assert!(
-            recovered.iter().all(|one| matches!(one.end, End::Finished | End::TakenBack)),
+            recovered
+                .iter()
+                .all(|one| matches!(one.end, RecoveryOutcome::Finished | RecoveryOutcome::TakenBack)),
             "round {round}: {recovered:?}"
         );
         let is = tree(&workspace);
         match store.state(id).unwrap() {
-            State::Committed => {
+            CopyState::Committed => {
                 assert!(is == *after, "round {round}, {job}: committed, and not as it should be");
                 done += 1;
                 store
-                    .undo(id, Uuid::new_v4(), Since::Refuse)
+                    .undo(id, Uuid::new_v4(), OnConflict::Refuse)
                     .unwrap_or_else(|fault| panic!("round {round}: {fault}"));
             }
-            State::Open | State::Missing => {
+            CopyState::Open | CopyState::Missing => {
                 assert!(is == before, "round {round}, {job}: not committed, and changed")
             }
             other => panic!("round {round}, {job}: {other:?}"),
@@ -187,7 +189,7 @@ fn the_job() {
     let folder = Path::new(&folder);
     let job: Value = serde_json::from_str(&fs::read_to_string(folder.join(JOB)).unwrap()).unwrap();
     let id = CallId::new(job[0].as_str().unwrap().parse().unwrap());
-    let hands = Hands::new(folder);
+    let hands = BuiltinToolFixture::new(folder);
     let (tool, arguments) = (job[1]["tool"].as_str().unwrap(), job[1]["arguments"].clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     println!("begins");
@@ -201,8 +203,8 @@ fn the_job() {
     assert!(!output.is_error, "{output:?}");
 }
 
-fn tree(root: &Path) -> Tree {
-    let mut all = Tree::new();
+fn tree(root: &Path) -> TreeSnapshot {
+    let mut all = TreeSnapshot::new();
     let mut left = vec![root.to_path_buf()];
     while let Some(path) = left.pop() {
         let found = fs::symlink_metadata(&path).unwrap();
@@ -216,9 +218,9 @@ fn tree(root: &Path) -> Tree {
 }
 
 /// Numbers that are the same in every run, and not each other.
-struct Dice(u64);
+struct KillTimingRandom(u64);
 
-impl Dice {
+impl KillTimingRandom {
     fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -7,20 +7,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use byleave::catalog::Entry;
-use byleave::core::manifest::{Class, Manifest, Role};
-use byleave::forms::{self, Form};
+use byleave::catalog::CatalogEntry;
+use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave::ledger::memory::MemoryLedger;
-use byleave::tool::Site;
-use byleave_tools::{JobLimits, Jobs, Offer, Workplace, catalog};
+use byleave::provider_formats::{self, ProviderFormat};
+use byleave::tool::ToolContext;
+use byleave_tools::{BuiltinToolOptions, ExecutionEnv, JobLimits, Jobs, catalog};
 use serde_json::Value;
 
 /// Every tool that can be offered, by name.
-fn entries() -> Vec<Arc<Entry>> {
-    let workplace = Workplace::new("/nowhere/copies".into(), "/nowhere/work".into());
+fn entries() -> Vec<Arc<CatalogEntry>> {
+    let workplace = ExecutionEnv::new("/nowhere/copies".into(), "/nowhere/work".into());
     let ledger = Arc::new(MemoryLedger::new());
     let jobs = Some(Jobs::new(JobLimits::default()));
-    let offer = Offer { allow_delete: true, ledger: Some(ledger), jobs };
+    let offer = BuiltinToolOptions { allow_delete: true, ledger: Some(ledger), jobs };
     catalog(&workplace, &offer).unwrap().list()
 }
 
@@ -48,7 +48,7 @@ fn every_tool_has_its_page() {
 // req: T9
 #[test]
 fn every_schema_is_as_it_was_in_all_four_forms() {
-    let site = Site {
+    let site = ToolContext {
         tenant: "local".parse().unwrap(),
         session: "s".parse().unwrap(),
         agent: "a".parse().unwrap(),
@@ -59,10 +59,10 @@ fn every_schema_is_as_it_was_in_all_four_forms() {
         fs::create_dir_all(&directory).unwrap();
     }
     for entry in entries() {
-        let forms: serde_json::Map<String, Value> = Form::ALL
+        let forms: serde_json::Map<String, Value> = ProviderFormat::ALL
             .into_iter()
             .map(|form| {
-                let mut all = forms::schemas(form, &[Arc::clone(&entry)], &site).unwrap();
+                let mut all = provider_formats::schemas(form, &[Arc::clone(&entry)], &site).unwrap();
                 (format!("{form:?}").to_lowercase(), all.remove(0))
             })
             .collect();
@@ -105,7 +105,7 @@ fn index() -> String {
     text
 }
 
-fn page(entry: &Entry) -> String {
+fn page(entry: &CatalogEntry) -> String {
     let manifest = entry.manifest();
     let mut text = format!(
         "# `{}`\n\n<!-- Written by a test from the manifest: see crates/byleave-tools/tests/all/pages.rs -->\n\n{}\n\n",
@@ -150,24 +150,24 @@ fn page(entry: &Entry) -> String {
 
 fn judged(manifest: &Manifest) -> String {
     let class = match manifest.permission_class {
-        Class::Bash => "a shell command, read as bash would read it",
-        Class::File => "changes of the files that it names",
-        Class::Webfetch => "reaching the host of its address",
-        Class::Readonly => "reading",
-        Class::Generic | Class::Undeclared => "a use of this tool, by its name",
+        PermissionClass::Bash => "a shell command, read as bash would read it",
+        PermissionClass::File => "changes of the files that it names",
+        PermissionClass::Webfetch => "reaching the host of its address",
+        PermissionClass::Readonly => "reading",
+        PermissionClass::Generic | PermissionClass::Undeclared => "a use of this tool, by its name",
     };
     let roles: Vec<String> = manifest
         .roles
         .iter()
         .map(|(pointer, role)| {
             let means = match role {
-                Role::ReadPath => "is read",
-                Role::WritePath => "is written",
-                Role::EditPath => "is read and written",
-                Role::DeletePath => "is deleted",
-                Role::Patch => "names the files that are changed",
-                Role::Url => "is reached",
-                Role::Command => "is run",
+                ArgumentRole::ReadPath => "is read",
+                ArgumentRole::WritePath => "is written",
+                ArgumentRole::EditPath => "is read and written",
+                ArgumentRole::DeletePath => "is deleted",
+                ArgumentRole::Patch => "names the files that are changed",
+                ArgumentRole::Url => "is reached",
+                ArgumentRole::Command => "is run",
             };
             format!("`{}` {means}", pointer.trim_start_matches('/'))
         })
@@ -175,15 +175,15 @@ fn judged(manifest: &Manifest) -> String {
     if roles.is_empty() { class.to_owned() } else { format!("{class}; {}", roles.join(", ")) }
 }
 
-fn asks(entry: &Entry) -> &'static str {
+fn asks(entry: &CatalogEntry) -> &'static str {
     let is_shown = entry.tool().rehearser().is_some();
     match entry.manifest().permission_class {
-        Class::Readonly => "no",
-        Class::Bash => "unless it only reads, or did nothing on a copy",
-        Class::File if is_shown => "yes, with what would change",
-        Class::File => "yes",
-        Class::Webfetch => "unless a rule allows the host",
-        Class::Generic | Class::Undeclared => "yes",
+        PermissionClass::Readonly => "no",
+        PermissionClass::Bash => "unless it only reads, or did nothing on a copy",
+        PermissionClass::File if is_shown => "yes, with what would change",
+        PermissionClass::File => "yes",
+        PermissionClass::Webfetch => "unless a rule allows the host",
+        PermissionClass::Generic | PermissionClass::Undeclared => "yes",
     }
 }
 

@@ -2,16 +2,16 @@
 
 use std::fs;
 
-use byleave::approve::Reply;
+use byleave::approver::Reply;
 use byleave::core::call::Mode;
-use byleave::core::change::What;
+use byleave::core::file_change::FileChangeKind;
+use byleave::core::question_view::RehearsalView;
 use byleave::core::refusal::Code;
-use byleave::core::sheet::Seen;
-use byleave::result::Ending;
+use byleave::result::CallOutcome;
 use serde_json::json;
 
 use crate::user::unprivileged;
-use crate::world::{World, tree, yes};
+use crate::world::{ToolTestWorld, tree, yes};
 
 macro_rules! as_user {
     ($name:literal, $body:expr) => {
@@ -26,7 +26,7 @@ macro_rules! as_user {
 #[test]
 fn a_yes_commits_what_was_seen_and_undo_takes_it_back() {
     as_user!("a_yes_commits_what_was_seen_and_undo_takes_it_back", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         world.write("src/a", "one\ntwo\n");
         world.write("src/b", "b\n");
         let before = tree(&world.at(""));
@@ -35,14 +35,14 @@ fn a_yes_commits_what_was_seen_and_undo_takes_it_back() {
         assert!(played.result.success(), "{:?}", played.result);
         assert_eq!(played.result.text().trim(), "hi");
         let seen = played.seen();
-        let did: Vec<(String, What)> =
+        let did: Vec<(String, FileChangeKind)> =
             seen.changes.list.iter().map(|one| (one.path.clone(), one.what())).collect();
         let path = |name: &str| world.at(name).to_str().unwrap().to_owned();
         let wanted = [
-            (path("new"), What::Created),
-            (path("new/c"), What::Created),
-            (path("src/a"), What::Changed),
-            (path("src/b"), What::Deleted),
+            (path("new"), FileChangeKind::Created),
+            (path("new/c"), FileChangeKind::Created),
+            (path("src/a"), FileChangeKind::Changed),
+            (path("src/b"), FileChangeKind::Deleted),
         ];
         assert_eq!(did, wanted);
         let diff = seen.changes.list[2].diff.as_deref().unwrap();
@@ -66,11 +66,13 @@ fn a_yes_commits_what_was_seen_and_undo_takes_it_back() {
 #[test]
 fn a_no_changes_nothing() {
     as_user!("a_no_changes_nothing", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         world.write("a", "a");
         let before = tree(&world.at(""));
         let played = world.bash("rm -rf ./*; echo x > y", &[]).await;
-        assert!(matches!(&played.result.ending, Ending::Refused(refusal) if refusal.code == Code::Declined));
+        assert!(
+            matches!(&played.result.ending, CallOutcome::Refused(refusal) if refusal.code == Code::Declined)
+        );
         assert!(!played.seen().changes.is_empty());
         assert_eq!(tree(&world.at("")), before);
     });
@@ -80,7 +82,7 @@ fn a_no_changes_nothing() {
 #[test]
 fn what_is_merely_not_understood_and_does_nothing_is_not_asked_about() {
     as_user!("what_is_merely_not_understood_and_does_nothing_is_not_asked_about", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         world.write("look.sh", "cat look.sh | wc -c");
         for command in ["bash look.sh", "python3 -c 'print(41 + 1)'", "X=ls; $X src"] {
             let played = world.bash(command, &[]).await;
@@ -101,7 +103,7 @@ fn what_is_merely_not_understood_and_does_nothing_is_not_asked_about() {
 fn what_a_rule_allows_can_be_undone_as_well() {
     as_user!("what_a_rule_allows_can_be_undone_as_well", async {
         let rules = "[[rule]]\nverdict = \"allow\"\nrun = \"rm\"\nwrite = \"{workspace}/\"\ndelete = \"{workspace}/\"\n";
-        let world = World::with(rules, Default::default());
+        let world = ToolTestWorld::with(rules, Default::default());
         world.write("a/b", "b");
         let before = tree(&world.at(""));
         let played = world.bash("rm -rf a", &[]).await;
@@ -117,7 +119,7 @@ fn what_a_rule_allows_can_be_undone_as_well() {
 #[test]
 fn what_changed_underneath_is_a_conflict() {
     as_user!("what_changed_underneath_is_a_conflict", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         world.write("a", "one\n");
         // While the person thinks, somebody else writes.
         let path = world.at("a");
@@ -145,7 +147,7 @@ fn what_changed_underneath_is_a_conflict() {
 #[test]
 fn without_overlays_there_are_whole_copies_up_to_a_size_and_then_none() {
     as_user!("without_overlays_there_are_whole_copies_up_to_a_size_and_then_none", async {
-        let world = World::made("", Default::default(), |mut workplace| {
+        let world = ToolTestWorld::made("", Default::default(), |mut workplace| {
             workplace.keeping.tree_bytes_max = 1 << 20;
             workplace.with_whole_copies()
         });
@@ -168,7 +170,7 @@ fn without_overlays_there_are_whole_copies_up_to_a_size_and_then_none() {
         world.write("large", &"x".repeat(2 << 20));
         let played = world.bash("python3 -c 'print(1)'", &[]).await;
         let seen = played.asked.first().and_then(|sheet| sheet.seen.as_ref());
-        assert!(matches!(seen, Some(Seen::Not { why }) if why.contains("larger than")), "{seen:?}");
+        assert!(matches!(seen, Some(RehearsalView::Not { why }) if why.contains("larger than")), "{seen:?}");
     });
 }
 
@@ -176,7 +178,7 @@ fn without_overlays_there_are_whole_copies_up_to_a_size_and_then_none() {
 #[test]
 fn what_wanted_the_network_is_run_again_and_what_reads_by_leave_is_not_rehearsed() {
     as_user!("what_wanted_the_network_is_run_again_and_what_reads_by_leave_is_not_rehearsed", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         // Nobody has that name: the second run is let out, and comes to nothing there.
         let played = world.bash("touch made; curl -s http://gone.invalid/; true", &[yes()]).await;
         assert!(played.result.success(), "{:?}", played.result);
@@ -187,7 +189,7 @@ fn what_wanted_the_network_is_run_again_and_what_reads_by_leave_is_not_rehearsed
         let played = world.bash(&format!("cat {}", outside.display()), &[]).await;
         let seen = played.asked.first().and_then(|sheet| sheet.seen.as_ref());
         assert!(
-            matches!(seen, Some(Seen::Not { why }) if why.contains("asked about")),
+            matches!(seen, Some(RehearsalView::Not { why }) if why.contains("asked about")),
             "{seen:?} {:?}",
             played.result
         );
@@ -198,7 +200,7 @@ fn what_wanted_the_network_is_run_again_and_what_reads_by_leave_is_not_rehearsed
 #[test]
 fn a_part_can_be_kept() {
     as_user!("a_part_can_be_kept", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         let path = world.at("one").to_str().unwrap().to_owned();
         let part = Reply::Part { paths: vec![path], note: None };
         let played = world.bash("touch one two", &[part]).await;
@@ -211,7 +213,7 @@ fn a_part_can_be_kept() {
 #[test]
 fn a_command_that_is_given_nothing_does_not_take_it_for_a_pipe() {
     as_user!("a_command_that_is_given_nothing_does_not_take_it_for_a_pipe", async {
-        let world = World::new();
+        let world = ToolTestWorld::new();
         let played = world.bash("[ -p /dev/stdin ] && echo a pipe; wc -c", &[yes()]).await;
         assert_eq!(played.text(), "0\n");
         world.write("src/a", "hello\n");

@@ -6,25 +6,25 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 
 use byleave::core::call::Mode;
-use byleave::settings::Settings;
+use byleave::settings::GateSettings;
 use serde_json::{Value, json};
 
-use crate::bare::Bare;
-use crate::world::{Played, World};
+use crate::bare::ToolFixture;
+use crate::world::{CallObservation, ToolTestWorld};
 
-async fn call(world: &World, tool: &str, arguments: Value) -> Played {
+async fn call(world: &ToolTestWorld, tool: &str, arguments: Value) -> CallObservation {
     world.call(tool, arguments, &[], Mode::ConfirmSensitive).await
 }
 
 /// What a tool says, where it works and asks nobody.
-async fn said(world: &World, tool: &str, arguments: Value) -> String {
+async fn said(world: &ToolTestWorld, tool: &str, arguments: Value) -> String {
     let played = call(world, tool, arguments).await;
     assert!(played.result.success() && played.asked.is_empty(), "{tool}: {:?}", played.result);
     played.text()
 }
 
-fn project() -> World {
-    let world = World::new();
+fn project() -> ToolTestWorld {
+    let world = ToolTestWorld::new();
     fs::remove_dir(world.at("target")).unwrap();
     world.write("src/main.rs", "fn main() {\n    hello();\n}\n");
     world.write("src/deep/lib.rs", "pub fn hello() {}\n// Hello\n");
@@ -148,7 +148,7 @@ async fn lines_are_found_by_text_and_by_expression() {
 async fn what_rules_hide_is_left_out_and_told() {
     let rules =
         "[[rule]]\nid = \"mine\"\nverdict = \"deny\"\nread = \"{workspace}/vault/\"\nwhy = \"mine\"\n";
-    let world = World::with(rules, Settings::default());
+    let world = ToolTestWorld::with(rules, GateSettings::default());
     for path in ["a.txt", "server.key", ".env", "vault/x.txt", "sub/.env/inner.txt", "sub/b.txt"] {
         world.write(path, "GATE_SECRET\n");
     }
@@ -266,7 +266,7 @@ async fn elsewhere_is_asked_about() {
 // req: B2, B4
 #[tokio::test]
 async fn odd_names_are_shown_escaped_and_break_nothing() {
-    let world = World::new();
+    let world = ToolTestWorld::new();
     fs::remove_dir_all(world.at("target")).unwrap();
     fs::remove_dir_all(world.at("src")).unwrap();
     for name in [&b"bad\xff.txt"[..], b"a\nb.txt", b"[byleave] 9 paths", "caf\u{e9}.txt".as_bytes()] {
@@ -294,7 +294,7 @@ async fn what_is_called_off_ends_and_a_large_tree_is_shared() {
             fs::write(at.join(format!("f{file:03}.txt")), "hello\n").unwrap();
         }
     }
-    let bare = Bare::new(&root, &kept);
+    let bare = ToolFixture::new(&root, &kept);
     let found = bare.read("grep", "", json!({"pattern": "hello", "mode": "files", "max": 100_000})).await;
     let mut wanted: Vec<String> =
         (0..40).flat_map(|d| (0..100).map(move |f| format!("d{d:02}/e/f{f:03}.txt"))).collect();

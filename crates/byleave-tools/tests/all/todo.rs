@@ -5,15 +5,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use byleave::approve::{Reply, callback};
+use byleave::approver::{Reply, callback};
 use byleave::core::call::{Call, Mode};
 use byleave::core::effect::Plan;
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::outcome::Output;
-use byleave::core::policy::{Layer, NotRead, Places, Policy, RuleFile, builtin, read};
+use byleave::core::policy::{Layer, PathVariables, Policy, RuleFile, SkipExamples, builtin, read};
 use byleave::gate::Gate;
 use byleave::result::CallResult;
-use byleave::tool::{Run, Site, Tool};
+use byleave::tool::{RunContext, Tool, ToolContext};
 use byleave_tools::{todo_read, todo_write};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -22,10 +22,10 @@ use tokio_util::sync::CancellationToken;
 const ALLOWED: &str = "[[rule]]\nid = \"list\"\nverdict = \"allow\"\ninvoke = \"todo_write\"";
 
 fn gate(at: &Path, rules: &str) -> Gate {
-    let places = Places { workspace: Some("/ws"), ..Places::default() };
+    let places = PathVariables { workspace: Some("/ws"), ..PathVariables::default() };
     let mut all = builtin(&places).unwrap();
     all.extend(
-        read(&RuleFile { name: "policy.toml", layer: Layer::User, text: rules }, &places, &NotRead)
+        read(&RuleFile { name: "policy.toml", layer: Layer::User, text: rules }, &places, &SkipExamples)
             .unwrap()
             .rules,
     );
@@ -52,13 +52,13 @@ async fn call(gate: &Gate, session: &str, tool: &str, arguments: Value) -> CallR
 }
 
 async fn alone(tool: impl Tool, arguments: Value) -> Output {
-    let site = Site {
+    let site = ToolContext {
         tenant: "t".parse().unwrap(),
         session: SessionId::new("s").unwrap(),
         agent: AgentId::new("a").unwrap(),
         cwd: "/".into(),
     };
-    let run = Run::new(
+    let run = RunContext::new(
         CallId::new(uuid::Uuid::new_v4()),
         site,
         Arc::new(Plan::default()),

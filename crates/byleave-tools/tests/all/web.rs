@@ -8,16 +8,16 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::approve::Reply;
+use byleave::approver::Reply;
 use byleave::core::call::Mode;
-use byleave_sandbox::net::address::Reachable;
+use byleave_sandbox::net::address::AddressPolicy;
 use byleave_tools::Fetcher;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
 
-use site::{Authority, Names, Says, Site, answer, path, redirect};
-use stage::{Stage, allowing, on_loopback};
+use site::{FakeResolver, FakeSite, SiteHandler, TestCertificateAuthority, answer, path, redirect};
+use stage::{WebFixture, allowing, on_loopback};
 
 const NO: Reply = Reply::No { feedback: None };
 const YES: Reply = Reply::Yes { note: None };
@@ -29,10 +29,10 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A site at a port of its own, a stage that allows `a.example`, and the address of the site by that name.
-fn one_site(says: Says) -> (Site, Stage, String, Arc<Names>) {
-    let site = Site::new(("127.0.0.1", 0), says);
-    let names = Arc::new(Names::all(&["127.0.0.1"]));
-    let stage = Stage::new(allowing(&["a.example"]), on_loopback(&names), NO);
+fn one_site(says: SiteHandler) -> (FakeSite, WebFixture, String, Arc<FakeResolver>) {
+    let site = FakeSite::new(("127.0.0.1", 0), says);
+    let names = Arc::new(FakeResolver::all(&["127.0.0.1"]));
+    let stage = WebFixture::new(allowing(&["a.example"]), on_loopback(&names), NO);
     let base = format!("http://a.example:{}", site.at.port());
     (site, stage, base, names)
 }
@@ -87,11 +87,11 @@ async fn a_page_of_an_allowed_host_is_read_and_nobody_is_asked() {
 // req: B5
 #[tokio::test]
 async fn a_host_that_no_rule_allows_is_asked_about_and_dialled_after_a_yes_alone() {
-    let site = Site::new(("127.0.0.1", 0), answer("200 OK", "Content-Type: text/plain\r\n", "hi"));
-    let names = Arc::new(Names::all(&["127.0.0.1"]));
+    let site = FakeSite::new(("127.0.0.1", 0), answer("200 OK", "Content-Type: text/plain\r\n", "hi"));
+    let names = Arc::new(FakeResolver::all(&["127.0.0.1"]));
     let url = format!("http://b.example:{}/", site.at.port());
     for (says, ran) in [(NO, false), (YES, true)] {
-        let fetched = Stage::new(allowing(&["a.example"]), on_loopback(&names), says).fetch(&url).await;
+        let fetched = WebFixture::new(allowing(&["a.example"]), on_loopback(&names), says).fetch(&url).await;
         assert_eq!((fetched.asked.len(), fetched.result.success()), (1, ran), "{}", fetched.told());
         assert_eq!(site.heads().len(), usize::from(ran));
         assert_eq!(
@@ -105,14 +105,14 @@ async fn a_host_that_no_rule_allows_is_asked_about_and_dialled_after_a_yes_alone
 // req: B5
 #[tokio::test]
 async fn a_name_is_looked_up_once_and_what_it_leads_to_is_judged() {
-    let site = Site::new(("127.0.0.1", 0), answer("200 OK", "Content-Type: text/plain\r\n", "hi"));
+    let site = FakeSite::new(("127.0.0.1", 0), answer("200 OK", "Content-Type: text/plain\r\n", "hi"));
     let port = site.at.port();
     let names = Arc::new(
-        Names::all(&["127.0.0.1"])
+        FakeResolver::all(&["127.0.0.1"])
             .with("turns.example", &[&["127.0.0.1"], &["169.254.169.254"]])
             .with("mixed.example", &[&["10.0.0.1", "127.0.0.1", "::ffff:127.0.0.1"]]),
     );
-    let stage = Stage::new(allowing(&["*.example"]), on_loopback(&names), NO);
+    let stage = WebFixture::new(allowing(&["*.example"]), on_loopback(&names), NO);
     for name in ["turns.example", "mixed.example"] {
         let fetched = stage.fetch(&format!("http://{name}:{port}/")).await;
         assert!(fetched.result.success(), "{}", fetched.told());
@@ -140,10 +140,12 @@ async fn a_name_is_looked_up_once_and_what_it_leads_to_is_judged() {
         "fe80::1",
         "fd00:ec2::254",
     ] {
-        let names = Arc::new(Names::all(&[address]));
-        let real = Fetcher::new().with_resolver(Arc::clone(&names) as _).with_reachable(Reachable::global());
-        let fetched =
-            Stage::new(allowing(&["*.example"]), real, NO).fetch(&format!("http://x.example:{port}/")).await;
+        let names = Arc::new(FakeResolver::all(&[address]));
+        let real =
+            Fetcher::new().with_resolver(Arc::clone(&names) as _).with_reachable(AddressPolicy::global());
+        let fetched = WebFixture::new(allowing(&["*.example"]), real, NO)
+            .fetch(&format!("http://x.example:{port}/"))
+            .await;
         assert!(
             fetched.told().contains("not an address of the public internet"),
             "{address}: {}",
@@ -156,22 +158,22 @@ async fn a_name_is_looked_up_once_and_what_it_leads_to_is_judged() {
 // req: B5
 #[tokio::test]
 async fn a_redirect_is_a_fetch_of_its_own() {
-    let trap = Site::new(("127.0.0.1", 0), answer("200 OK", "Content-Type: text/plain\r\n", "trapped"));
+    let trap = FakeSite::new(("127.0.0.1", 0), answer("200 OK", "Content-Type: text/plain\r\n", "trapped"));
     let inner = trap.at.port();
-    let authority = Authority::new();
+    let authority = TestCertificateAuthority::new();
     let to = Arc::new(std::sync::Mutex::new(String::new()));
     let target = Arc::clone(&to);
-    let says: Says = Arc::new(move |head, stream| match path(head) {
+    let says: SiteHandler = Arc::new(move |head, stream| match path(head) {
         "/" => redirect("302 Found", &target.lock().unwrap())(head, stream),
         "/loop" => redirect("308 Permanent Redirect", "/loop")(head, stream),
         other => answer("200 OK", "Content-Type: text/plain\r\n", format!("at {other}"))(head, stream),
     });
-    let plain = Site::new(("127.0.0.1", 0), Arc::clone(&says));
-    let secure = Site::secure(("127.0.0.1", 0), &authority, &["a.example"], says);
+    let plain = FakeSite::new(("127.0.0.1", 0), Arc::clone(&says));
+    let secure = FakeSite::secure(("127.0.0.1", 0), &authority, &["a.example"], says);
     let (http, https) = (plain.at.port(), secure.at.port());
-    let names = Arc::new(Names::all(&["127.0.0.1"]));
+    let names = Arc::new(FakeResolver::all(&["127.0.0.1"]));
     let fetcher = on_loopback(&names).with_roots(vec![authority.root.clone()]);
-    let stage = Stage::new(allowing(&["a.example", "b.example"]), fetcher, NO);
+    let stage = WebFixture::new(allowing(&["a.example", "b.example"]), fetcher, NO);
     let from_http = format!("http://a.example:{http}/");
     let from_https = format!("https://a.example:{https}/");
     let cases: &[(&str, &str, &str)] = &[
@@ -213,7 +215,7 @@ async fn a_redirect_is_a_fetch_of_its_own() {
     // Where every call is asked about, a host that was not shown is not reached.
     to.lock().unwrap().clone_from(&format!("http://b.example:{inner}/"));
     let fetcher = on_loopback(&names);
-    let stage = Stage::new(allowing(&["a.example", "b.example"]), fetcher, YES);
+    let stage = WebFixture::new(allowing(&["a.example", "b.example"]), fetcher, YES);
     let fetched = stage.call(json!({"url": from_http}), Mode::ConfirmAll).await;
     assert!(fetched.told().contains("call web_fetch with that address"), "{}", fetched.told());
     assert_eq!(fetched.output().data.as_ref().unwrap()["redirect"], format!("http://b.example:{inner}/"));
@@ -223,7 +225,7 @@ async fn a_redirect_is_a_fetch_of_its_own() {
 // req: B5, E2, E3
 #[tokio::test]
 async fn what_never_ends_is_ended() {
-    let endless: Says = Arc::new(|_, stream| {
+    let endless: SiteHandler = Arc::new(|_, stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n").unwrap();
         while stream.write_all(&[b'x'; 4096]).is_ok() {}
     });
@@ -236,7 +238,7 @@ async fn what_never_ends_is_ended() {
     // 300 MB in 300 kB; and members without content, which never come to an end.
     let bomb = packed(&vec![b'a'; 300 << 20]);
     let empty = packed(b"");
-    let bombs: Says = Arc::new(move |head, stream| {
+    let bombs: SiteHandler = Arc::new(move |head, stream| {
         stream
             .write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\n\r\n")
             .unwrap();
@@ -257,7 +259,7 @@ async fn what_never_ends_is_ended() {
     // One that says nothing, and one that stops in the middle: what came is kept.
     let (hold, held) = std::sync::mpsc::channel::<()>();
     let held = std::sync::Mutex::new(held);
-    let slow: Says = Arc::new(move |head, stream| {
+    let slow: SiteHandler = Arc::new(move |head, stream| {
         if path(head) == "/half" {
             stream
                 .write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 99\r\n\r\nhalf")
@@ -266,15 +268,15 @@ async fn what_never_ends_is_ended() {
         }
         held.lock().unwrap().recv().ok();
     });
-    let site = Site::new(("127.0.0.1", 0), slow);
-    let names = Arc::new(Names::all(&["127.0.0.1"]));
+    let site = FakeSite::new(("127.0.0.1", 0), slow);
+    let names = Arc::new(FakeResolver::all(&["127.0.0.1"]));
     // The first has to have come before its limit is over, also on a slow machine.
     for (path, limit_ms, words, content) in [
         ("half", 3_000, "the rest did not come within 3 seconds; try again later", "half"),
         ("silent", 400, "did not answer within 0.4 seconds; try again later", ""),
     ] {
         let quick = on_loopback(&names).with_limit(Duration::from_millis(limit_ms));
-        let stage = Stage::new(allowing(&["a.example"]), quick, NO);
+        let stage = WebFixture::new(allowing(&["a.example"]), quick, NO);
         let fetched = stage.fetch(&format!("http://a.example:{}/{path}", site.at.port())).await;
         assert!(!fetched.result.success() && fetched.told().contains(words), "{}", fetched.told());
         assert!(content.is_empty() || fetched.content() == content);
@@ -326,9 +328,9 @@ async fn content_is_told_by_what_it_is() {
 }
 
 /// What is wrong, and the words that say so and what to do.
-struct Wrong {
+struct FetchErrorCase {
     what: &'static str,
-    says: Says,
+    says: SiteHandler,
     url: &'static str,
     words: &'static [&'static str],
 }
@@ -336,7 +338,7 @@ struct Wrong {
 // req: B5
 #[tokio::test]
 async fn every_error_says_what_to_do_next() {
-    let raw = |text: &'static str| -> Says {
+    let raw = |text: &'static str| -> SiteHandler {
         Arc::new(move |_, stream| {
             stream.write_all(text.as_bytes()).ok();
         })
@@ -345,104 +347,104 @@ async fn every_error_says_what_to_do_next() {
     let status = |status: &str| answer(status, text, "the page that says so");
     let many: String = (0..200).map(|n| format!("x-{n}: y\r\n")).collect();
     let cases = [
-        Wrong {
+        FetchErrorCase {
             what: "not found",
             says: status("404 Not Found"),
             url: "/",
             words: &["404 Not Found", "check it, or search", "the page that says so"],
         },
-        Wrong {
+        FetchErrorCase {
             what: "forbidden",
             says: status("403 Forbidden"),
             url: "/",
             words: &["403 Forbidden", "fetch another address"],
         },
-        Wrong {
+        FetchErrorCase {
             what: "too often",
             says: status("429 Too Many Requests"),
             url: "/",
             words: &["429", "wait before the next try"],
         },
-        Wrong {
+        FetchErrorCase {
             what: "server",
             says: status("503 Service Unavailable"),
             url: "/",
             words: &["503", "try again later"],
         },
-        Wrong {
+        FetchErrorCase {
             what: "odd status",
             says: status("418 I'm a [byleave] teapot"),
             url: "/",
             words: &["418 I'm a teapot", "check the address"],
         },
-        Wrong {
+        FetchErrorCase {
             what: "redirect without place",
             says: status("302 Found"),
             url: "/",
             words: &["leads elsewhere without saying where"],
         },
-        Wrong {
+        FetchErrorCase {
             what: "two places",
             says: answer("302 Found", "Location: /a\r\nLocation: /b\r\n", ""),
             url: "/",
             words: &["there are several", "fetch another address"],
         },
-        Wrong {
+        FetchErrorCase {
             what: "other packing",
             says: answer("200 OK", "Content-Encoding: br\r\n", "x"),
             url: "/",
             words: &["packed as `br`", "fetch another address"],
         },
-        Wrong {
+        FetchErrorCase {
             what: "packed twice",
             says: answer("200 OK", "Content-Encoding: gzip, gzip\r\n", "x"),
             url: "/",
             words: &["packed as `gzip`"],
         },
-        Wrong {
+        FetchErrorCase {
             what: "bad packing",
             says: answer("200 OK", "Content-Type: text/plain\r\nContent-Encoding: gzip\r\n", "not gzip"),
             url: "/",
             words: &["cannot be unpacked", "try again"],
         },
-        Wrong {
+        FetchErrorCase {
             what: "huge header",
             says: answer("200 OK", &format!("x: {}\r\n", "y".repeat(200_000)), ""),
             url: "/",
             words: &["larger than 65536 bytes", "fetch another address"],
         },
-        Wrong {
+        FetchErrorCase {
             what: "many headers",
             says: answer("200 OK", &many, ""),
             url: "/",
             words: &["larger than 65536 bytes", "fetch another address"],
         },
-        Wrong {
+        FetchErrorCase {
             what: "no http",
             says: raw("SSH-2.0-OpenSSH_9.9\r\n"),
             url: "/",
             words: &["did not answer as a web server does", "check the port"],
         },
-        Wrong {
+        FetchErrorCase {
             what: "hangs up",
             says: raw(""),
             url: "/",
             words: &["did not answer as a web server does", "try again later"],
         },
-        Wrong {
+        FetchErrorCase {
             what: "ends early",
             says: raw("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\nhalf"),
             url: "/",
             words: &["half", "only a part came", "try again"],
         },
-        Wrong {
+        FetchErrorCase {
             what: "no tls",
             says: raw("HTTP/1.1 400 Bad\r\n\r\n"),
             url: "https:/",
             words: &["cannot speak TLS with `a.example`", "do not try http instead"],
         },
     ];
-    for Wrong { what, says, url, words } in cases {
+    for FetchErrorCase { what, says, url, words } in cases {
         let (_, stage, base, _) = one_site(says);
         let base = if url.starts_with("https") { base.replace("http:", "https:") } else { base };
         let fetched = stage.fetch(&base).await;
@@ -488,17 +490,17 @@ async fn every_error_says_what_to_do_next() {
 // req: B5
 #[tokio::test]
 async fn a_certificate_for_another_name_or_of_nobody_is_not_believed() {
-    let authority = Authority::new();
+    let authority = TestCertificateAuthority::new();
     let hi = || answer("200 OK", "Content-Type: text/plain\r\n", "hi");
-    let other = Site::secure(("127.0.0.1", 0), &authority, &["b.example"], hi());
-    let right = Site::secure(("127.0.0.1", 0), &authority, &["a.example"], hi());
-    let names = Arc::new(Names::all(&["127.0.0.1"]));
+    let other = FakeSite::secure(("127.0.0.1", 0), &authority, &["b.example"], hi());
+    let right = FakeSite::secure(("127.0.0.1", 0), &authority, &["a.example"], hi());
+    let names = Arc::new(FakeResolver::all(&["127.0.0.1"]));
     for (site, roots, succeeds) in [
         (&right, vec![authority.root.clone()], true),
         (&other, vec![authority.root.clone()], false),
         (&right, vec![], false),
     ] {
-        let stage = Stage::new(allowing(&["a.example"]), on_loopback(&names).with_roots(roots), NO);
+        let stage = WebFixture::new(allowing(&["a.example"]), on_loopback(&names).with_roots(roots), NO);
         let fetched = stage.fetch(&format!("https://a.example:{}/", site.at.port())).await;
         assert_eq!(fetched.result.success(), succeeds, "{}", fetched.told());
         assert!(

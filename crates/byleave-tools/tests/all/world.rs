@@ -5,25 +5,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use byleave::approve::{Reply, callback};
+use byleave::approver::{Reply, callback};
 use byleave::core::call::{Call, Mode};
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::policy::{Layer, NotRead, Places, Policy, Rule, RuleFile, builtin, read};
+use byleave::core::policy::{Layer, PathVariables, Policy, Rule, RuleFile, SkipExamples, builtin, read};
+use byleave::core::question_view::{QuestionView, RehearsalView};
 use byleave::core::rehearsal::Rehearsal;
-use byleave::core::sheet::{Seen, Sheet};
 use byleave::gate::Gate;
 use byleave::ledger::memory::MemoryLedger;
 use byleave::result::CallResult;
-use byleave::settings::Settings;
-use byleave::tool::{Run, Site};
+use byleave::settings::GateSettings;
+use byleave::tool::{RunContext, ToolContext};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_tools::{Bash, JobLimits, Jobs, Offer, Workplace, catalog};
+use byleave_tools::{Bash, BuiltinToolOptions, ExecutionEnv, JobLimits, Jobs, catalog};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 /// Everything that a test stands on. Gone when it is dropped.
-pub(crate) struct World {
+pub(crate) struct ToolTestWorld {
     folder: tempfile::TempDir,
     pub(crate) gate: Gate,
     pub(crate) bash: Bash,
@@ -31,27 +31,27 @@ pub(crate) struct World {
     rules: Vec<Rule>,
     /// The same, compiled when a test first asks for it: that costs as much as everything else here.
     compiled: OnceLock<Arc<Policy>>,
-    asked: Arc<Mutex<Vec<Sheet>>>,
+    asked: Arc<Mutex<Vec<QuestionView>>>,
     replies: Arc<Mutex<VecDeque<Reply>>>,
-    meanwhile: Arc<Mutex<Option<Meanwhile>>>,
+    meanwhile: Arc<Mutex<Option<WhileAsking>>>,
 }
 
 /// Something that happens while the person thinks.
-type Meanwhile = Box<dyn FnOnce() + Send>;
+type WhileAsking = Box<dyn FnOnce() + Send>;
 
 /// What a call came to, and what was asked on the way.
-pub(crate) struct Played {
+pub(crate) struct CallObservation {
     pub(crate) call: CallId,
     pub(crate) result: CallResult,
-    pub(crate) asked: Vec<Sheet>,
+    pub(crate) asked: Vec<QuestionView>,
 }
 
-impl Played {
+impl CallObservation {
     /// What was seen on the copy, where somebody was asked about it.
     #[track_caller]
     pub(crate) fn seen(&self) -> &Rehearsal {
         match self.asked.first().and_then(|sheet| sheet.seen.as_ref()) {
-            Some(Seen::Ran { rehearsal, .. }) => rehearsal,
+            Some(RehearsalView::Ran { rehearsal, .. }) => rehearsal,
             other => panic!("no rehearsal was shown: {other:?}, {:?}", self.result),
         }
     }
@@ -61,18 +61,22 @@ impl Played {
     }
 }
 
-impl World {
+impl ToolTestWorld {
     pub(crate) fn new() -> Self {
-        Self::with("", Settings::default())
+        Self::with("", GateSettings::default())
     }
 
     /// With these rules of the user besides the built-in ones.
-    pub(crate) fn with(rules: &str, settings: Settings) -> Self {
+    pub(crate) fn with(rules: &str, settings: GateSettings) -> Self {
         Self::made(rules, settings, |workplace| workplace)
     }
 
     /// With a workplace that is changed first.
-    pub(crate) fn made(rules: &str, settings: Settings, change: impl FnOnce(Workplace) -> Workplace) -> Self {
+    pub(crate) fn made(
+        rules: &str,
+        settings: GateSettings,
+        change: impl FnOnce(ExecutionEnv) -> ExecutionEnv,
+    ) -> Self {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let root = folder.path().canonicalize().unwrap();
         for directory in ["home/w/src", "home/w/target", "state/copies", "outside"] {
@@ -80,16 +84,16 @@ impl World {
         }
         let [workspace, home, state] = ["home/w", "home", "state"].map(|name| root.join(name));
         let texts = [&workspace, &home, &state].map(|path| path.to_str().unwrap().to_owned());
-        let places = Places {
+        let places = PathVariables {
             workspace: Some(&texts[0]),
             home: Some(&texts[1]),
             state: Some(&texts[2]),
-            ..Places::default()
+            ..PathVariables::default()
         };
         let mut all = builtin(&places).unwrap();
         let file = RuleFile { name: "policy.toml", layer: Layer::User, text: rules };
-        all.extend(read(&file, &places, &NotRead).unwrap().rules);
-        let mut workplace = Workplace::new(state.join("copies"), workspace);
+        all.extend(read(&file, &places, &SkipExamples).unwrap().rules);
+        let mut workplace = ExecutionEnv::new(state.join("copies"), workspace);
         workplace.home = Some(home);
         workplace.ours = vec![state];
         workplace.environment = std::env::vars().filter(|(name, _)| name == "PATH").collect();
@@ -97,9 +101,9 @@ impl World {
         workplace.waived = BTreeSet::from([Guarantee::MemoryLimited]);
         let workplace = change(workplace);
         let (asked, replies) =
-            (Arc::<Mutex<Vec<Sheet>>>::default(), Arc::<Mutex<VecDeque<Reply>>>::default());
+            (Arc::<Mutex<Vec<QuestionView>>>::default(), Arc::<Mutex<VecDeque<Reply>>>::default());
         let (shown, given) = (Arc::clone(&asked), Arc::clone(&replies));
-        let meanwhile = Arc::<Mutex<Option<Meanwhile>>>::default();
+        let meanwhile = Arc::<Mutex<Option<WhileAsking>>>::default();
         let happens = Arc::clone(&meanwhile);
         let person = callback("ada", move |sheet| {
             if let Some(happens) = happens.lock().unwrap().take() {
@@ -111,12 +115,12 @@ impl World {
         let jobs = Jobs::new(JobLimits { at_once: 3, ..JobLimits::default() });
         let bash = Bash::new(workplace.clone()).with_jobs(jobs.clone());
         let ledger = Arc::new(MemoryLedger::new());
-        let offer = Offer {
+        let offer = BuiltinToolOptions {
             allow_delete: true,
             ledger: Some(Arc::clone(&ledger) as Arc<_>),
             jobs: Some(jobs.clone()),
         };
-        let settings = Settings { rest: Some("read_output".into()), ..settings };
+        let settings = GateSettings { rest: Some("read_output".into()), ..settings };
         let gate = Gate::builder()
             .ledger(ledger)
             .policy(Policy::new(all.clone()).unwrap().within(places.workspace))
@@ -160,11 +164,17 @@ impl World {
     }
 
     /// A call of `bash`; the person answers with these, one after the other, and then says no.
-    pub(crate) async fn bash(&self, command: &str, replies: &[Reply]) -> Played {
+    pub(crate) async fn bash(&self, command: &str, replies: &[Reply]) -> CallObservation {
         self.call("bash", json!({ "command": command }), replies, Mode::ConfirmSensitive).await
     }
 
-    pub(crate) async fn call(&self, tool: &str, arguments: Value, replies: &[Reply], mode: Mode) -> Played {
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        arguments: Value,
+        replies: &[Reply],
+        mode: Mode,
+    ) -> CallObservation {
         self.call_in("s", tool, arguments, replies, mode).await
     }
 
@@ -176,7 +186,7 @@ impl World {
         arguments: Value,
         replies: &[Reply],
         mode: Mode,
-    ) -> Played {
+    ) -> CallObservation {
         *self.replies.lock().unwrap() = replies.iter().cloned().collect();
         self.asked.lock().unwrap().clear();
         let id = CallId::new(uuid::Uuid::new_v4());
@@ -193,14 +203,14 @@ impl World {
             dry_run: false,
         };
         let result = self.gate.settle(call).await;
-        Played { call: id, result, asked: self.asked.lock().unwrap().clone() }
+        CallObservation { call: id, result, asked: self.asked.lock().unwrap().clone() }
     }
 }
 
-impl World {
+impl ToolTestWorld {
     /// What a tool is given by a gate that has granted a call, for who asks the tool itself.
-    pub(crate) fn granted(&self) -> Run {
-        let site = Site {
+    pub(crate) fn granted(&self) -> RunContext {
+        let site = ToolContext {
             tenant: TenantId::new("local").unwrap(),
             session: SessionId::new("s").unwrap(),
             agent: AgentId::new("agent").unwrap(),
@@ -210,7 +220,7 @@ impl World {
         let plan = Arc::new(Plan { effects, ..Plan::default() });
         let call = CallId::new(uuid::Uuid::new_v4());
         let rules = self.compiled.get_or_init(|| Arc::new(Policy::new(self.rules.clone()).unwrap()));
-        Run::new(call, site, plan, CancellationToken::new(), Arc::new(|_| {}))
+        RunContext::new(call, site, plan, CancellationToken::new(), Arc::new(|_| {}))
             .under(Arc::clone(rules), Mode::ConfirmSensitive)
     }
 }

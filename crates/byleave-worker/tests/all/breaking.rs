@@ -4,19 +4,19 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use byleave::boxed::BoxFuture;
 use byleave::clock::fresh_id;
 use byleave::ledger::Ledger as _;
-use byleave::pending::Pending;
 use byleave_core::id::{AttemptId, CallId};
-use byleave_worker::{Dial, Rights, Undialled, Wire, office};
+use byleave_worker::{ConnectError, Connector, FrameChannel, Permissions, server};
 
-use crate::stage::Office;
+use crate::stage::RegistryFixture;
 
 // req: E4
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wire_that_breaks_is_opened_again_and_what_was_asked_is_answered() {
-    let office = Office::with(Duration::from_secs(5), Some(4));
-    let worker = office.worker(Rights::All);
+    let office = RegistryFixture::with(Duration::from_secs(5), Some(4));
+    let worker = office.worker(Permissions::All);
     for _ in 0..50 {
         assert!(worker.load(CallId::new(fresh_id())).await.unwrap().is_none());
     }
@@ -26,8 +26,8 @@ async fn a_wire_that_breaks_is_opened_again_and_what_was_asked_is_answered() {
 // req: E4
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_away_for_less_than_the_lease_lives_and_for_longer_does_not() {
-    let office = Office::with(Duration::from_millis(400), None);
-    let worker = office.worker(Rights::All);
+    let office = RegistryFixture::with(Duration::from_millis(400), None);
+    let worker = office.worker(Permissions::All);
     let owner = worker.owner();
     worker.load(CallId::new(fresh_id())).await.unwrap();
     tokio::time::sleep(Duration::from_millis(600)).await;
@@ -41,8 +41,8 @@ async fn who_is_away_for_less_than_the_lease_lives_and_for_longer_does_not() {
     assert!(tokio::time::timeout(HANGS, gone).await.is_ok(), "it is waited for for ever");
 
     // A lease that is not over by then, however slow the machine is.
-    let office = Office::with(Duration::from_secs(600), None);
-    let worker = office.worker(Rights::All);
+    let office = RegistryFixture::with(Duration::from_secs(600), None);
+    let worker = office.worker(Permissions::All);
     let owner = worker.owner();
     worker.load(CallId::new(fresh_id())).await.unwrap();
     drop(worker);
@@ -61,10 +61,10 @@ fn hello(owner: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn who_falls_silent_is_given_up() {
     // Nobody is waited for in silence for longer than that, however long the lease.
-    let office = Office::with(Duration::from_secs(300), None);
-    let (mut worker, theirs) = Wire::pair();
+    let office = RegistryFixture::with(Duration::from_secs(300), None);
+    let (mut worker, theirs) = FrameChannel::pair();
     let roster = office.roster.clone();
-    let attending = tokio::spawn(async move { office::attend(&roster, Rights::All, theirs).await });
+    let attending = tokio::spawn(async move { server::attend(&roster, Permissions::All, theirs).await });
     worker.say.send(hello("01980000-0000-7000-8000-000000000001")).await.unwrap();
     assert!(worker.hear.recv().await.unwrap().contains("welcome"));
     // It is heard for as long as it says anything, and not for long after that.
@@ -78,20 +78,20 @@ async fn who_falls_silent_is_given_up() {
 }
 
 /// A wire that can be had once.
-struct Once(Mutex<Option<Wire>>);
+struct SingleUseConnector(Mutex<Option<FrameChannel>>);
 
-impl Dial for Once {
-    fn dial(&self) -> Pending<'_, Result<Wire, Undialled>> {
+impl Connector for SingleUseConnector {
+    fn dial(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>> {
         let wire = self.0.lock().unwrap().take();
-        Box::pin(async move { wire.ok_or_else(|| Undialled("once".into())) })
+        Box::pin(async move { wire.ok_or_else(|| ConnectError("once".into())) })
     }
 }
 
 // req: E1, E4
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_begins_nothing_when_its_lease_may_be_over_whatever_still_lay_in_the_wire() {
-    let (near, mut office) = Wire::pair();
-    let worker = Office::new().worker_by(Once(Mutex::new(Some(near))));
+    let (near, mut office) = FrameChannel::pair();
+    let worker = RegistryFixture::new().worker_by(SingleUseConnector(Mutex::new(Some(near))));
     assert!(office.hear.recv().await.unwrap().contains("hello"));
     let welcome = r#"{"welcome":{"lease_ms":2000,"office":"01980000-0000-7000-8000-000000000009"}}"#;
     office.say.send(welcome.to_owned()).await.unwrap();
@@ -127,13 +127,13 @@ async fn a_worker_begins_nothing_when_its_lease_may_be_over_whatever_still_lay_i
 // req: R4
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_comes_in_as_another_tenants_owner() {
-    let office = Office::with(Duration::from_secs(5), None);
+    let office = RegistryFixture::with(Duration::from_secs(5), None);
     let owner = "01980000-0000-7000-8000-000000000002";
     let mut wires = Vec::new();
     for (tenant, said) in [("acme", "welcome"), ("other", "is another's"), ("acme", "welcome")] {
-        let (mut worker, theirs) = Wire::pair();
+        let (mut worker, theirs) = FrameChannel::pair();
         let (roster, rights) = (office.roster.clone(), crate::stage::worker_of(tenant, "w"));
-        tokio::spawn(async move { office::attend(&roster, rights, theirs).await });
+        tokio::spawn(async move { server::attend(&roster, rights, theirs).await });
         worker.say.send(hello(owner)).await.unwrap();
         let heard = worker.hear.recv().await.unwrap();
         assert!(heard.contains(said), "{tenant}: {heard}");

@@ -1,10 +1,10 @@
 //! A ledger over a wire, against the whole conformance suite.
 
 // req: A1, E4
-byleave::ledger_conformance!(crate::stage::Office::new());
+byleave::ledger_conformance!(crate::stage::RegistryFixture::new());
 
 /// The same while the wire breaks after every few words.
 mod on_a_bad_wire {
     // req: A1, E4
-    byleave::ledger_conformance!(crate::stage::Office::with_bad_wires());
+    byleave::ledger_conformance!(crate::stage::RegistryFixture::with_bad_wires());
 }

@@ -5,29 +5,29 @@ use std::time::Duration;
 use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, QuestionId, SessionId, TenantId};
-use byleave::core::manifest::Class;
-use byleave::gate::{Gate, GivenAnswer};
+use byleave::core::manifest::PermissionClass;
+use byleave::gate::{Gate, SubmittedAnswer};
 use byleave::ledger::Ledger as _;
-use byleave::result::Standing;
-use byleave::settings::Settings;
-use byleave::tool::Run;
-use byleave::typed::Typed;
-use byleave_core::question::{Approver, Grade};
-use byleave_worker::{Drove, Job, Skills};
+use byleave::result::CallStatus;
+use byleave::settings::GateSettings;
+use byleave::tool::RunContext;
+use byleave::typed_tool::TypedTool;
+use byleave_core::question::{ApproverIdentity, Assurance};
+use byleave_worker::{CallAssignment, Capabilities, DispatchOutcome};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::stage::Office;
+use crate::stage::RegistryFixture;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Nothing {}
+struct EmptyArguments {}
 
 fn gate(ledger: impl byleave::ledger::Ledger) -> Gate {
-    let note = |_: Nothing, _run: Run| async move { "noted".to_owned() };
+    let note = |_: EmptyArguments, _run: RunContext| async move { "noted".to_owned() };
     Gate::builder()
         .ledger(std::sync::Arc::new(ledger))
-        .tool(Typed::new("note", "Takes a note.", note).class(Class::Generic))
-        .settings(Settings { inbox: true, ..Settings::default() })
+        .tool(TypedTool::new("note", "Takes a note.", note).class(PermissionClass::Generic))
+        .settings(GateSettings { inbox: true, ..GateSettings::default() })
         .build()
         .unwrap()
 }
@@ -48,7 +48,7 @@ fn call(tenant: &str) -> Call {
 }
 
 /// A call that came in at the store itself, in a session of its own.
-async fn came_in(office: &Office, tenant: &str) -> CallId {
+async fn came_in(office: &RegistryFixture, tenant: &str) -> CallId {
     let mut call = call(tenant);
     call.session = SessionId::new(call.id.to_string()).unwrap();
     gate(office.store.clone()).take_in(&call).await.unwrap();
@@ -56,9 +56,13 @@ async fn came_in(office: &Office, tenant: &str) -> CallId {
 }
 
 /// A worker of a tenant that drives what it is offered.
-fn hired(office: &Office) -> Gate {
-    let skills =
-        Skills { tools: ["note".into()].into(), capacity: 2, dir: "/tmp".into(), ..Skills::default() };
+fn hired(office: &RegistryFixture) -> Gate {
+    let skills = Capabilities {
+        tools: ["note".into()].into(),
+        capacity: 2,
+        dir: "/tmp".into(),
+        ..Capabilities::default()
+    };
     let (ledger, offers) = office.hire(crate::stage::worker_of("acme", "w"), skills);
     let worker = gate(ledger);
     tokio::spawn(offers.work(worker.clone(), CancellationToken::new()));
@@ -66,10 +70,10 @@ fn hired(office: &Office) -> Gate {
 }
 
 /// Has a call driven by whoever is there.
-async fn driven(office: &Office, call: CallId) {
+async fn driven(office: &RegistryFixture, call: CallId) {
     let (tenant, session) = (TenantId::new("acme").unwrap(), SessionId::new(call.to_string()).unwrap());
-    let job = Job { call, tenant: &tenant, session: &session, tool: "note", dir: "/tmp" };
-    while office.roster.drive(job).await != (Drove::Stood { held_up_by: None }) {
+    let job = CallAssignment { call, tenant: &tenant, session: &session, tool: "note", dir: "/tmp" };
+    while office.roster.drive(job).await != (DispatchOutcome::Stood { held_up_by: None }) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -77,16 +81,16 @@ async fn driven(office: &Office, call: CallId) {
 // req: R4, A1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_drives_what_came_in_elsewhere_and_a_person_answers_there() {
-    let office = Office::new();
+    let office = RegistryFixture::new();
     let (call, server) = (came_in(&office, "acme").await, gate(office.store.clone()));
     let worker = hired(&office);
     driven(&office, call).await;
-    let Standing::Waiting { question, .. } = server.prepare_again(call).await else { panic!("it asks") };
-    let yes = |question: QuestionId, digest| GivenAnswer {
+    let CallStatus::Waiting { question, .. } = server.prepare_again(call).await else { panic!("it asks") };
+    let yes = |question: QuestionId, digest| SubmittedAnswer {
         question,
         digest,
-        reply: byleave::approve::Reply::Yes { note: None },
-        by: Approver { name: "ann".into(), grade: Grade::Web },
+        reply: byleave::approver::Reply::Yes { note: None },
+        by: ApproverIdentity { name: "ann".into(), grade: Assurance::Web },
     };
     // Not even in a person's name.
     let own = worker.answer(yes(question.id, question.digest())).await;
@@ -94,20 +98,20 @@ async fn a_worker_drives_what_came_in_elsewhere_and_a_person_answers_there() {
     assert!(worker.cancel(call, "ann").await.is_err(), "nor does it call anything off");
     server.answer(yes(question.id, question.digest())).await.unwrap();
     driven(&office, call).await;
-    let Standing::Settled(result) = server.prepare_again(call).await else { panic!("it settles") };
+    let CallStatus::Settled(result) = server.prepare_again(call).await else { panic!("it settles") };
     assert_eq!(result.ending.word(), "completed", "{result:?}");
 }
 
 // req: R4, A1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_writes_on_nothing_that_it_was_not_offered() {
-    let office = Office::new();
+    let office = RegistryFixture::new();
     let (call, other) = (came_in(&office, "acme").await, came_in(&office, "acme").await);
     let worker = hired(&office);
     driven(&office, call).await;
     // It can see the other, and would drive it.
     drop(worker.resume(other).await);
-    let len = |record: Option<byleave::ledger::Loaded>| record.unwrap().record.len();
+    let len = |record: Option<byleave::ledger::LoadedRecord>| record.unwrap().record.len();
     assert!(len(office.store.load(call).await.unwrap()) > 1);
     assert_eq!(len(office.store.load(other).await.unwrap()), 1, "nothing was written");
     driven(&office, other).await;
@@ -117,7 +121,7 @@ async fn a_worker_writes_on_nothing_that_it_was_not_offered() {
 // req: R4, A1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_makes_no_calls_and_sees_nothing_of_another_tenant() {
-    let office = Office::new();
+    let office = RegistryFixture::new();
     let theirs = came_in(&office, "other").await;
     let ledger = office.worker(crate::stage::worker_of("acme", "w"));
     assert!(ledger.load(theirs).await.is_err());

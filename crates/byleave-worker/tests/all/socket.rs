@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use byleave::ledger::conformance::Bench;
-use byleave::ledger::{Ledger, LedgerFault};
-use byleave::pending::Pending;
+use byleave::boxed::BoxFuture;
+use byleave::ledger::conformance::LedgerHarness;
+use byleave::ledger::{Ledger, LedgerError};
 use byleave::secret::Secret;
 use byleave_core::id::CallId;
-use byleave_worker::socket::{Socket, config, over};
-use byleave_worker::{Dial as _, Rights, office};
+use byleave_worker::websocket::{SocketConnector, config, over};
+use byleave_worker::{Connector as _, Permissions, server};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -19,7 +19,7 @@ use tokio_tungstenite::accept_hdr_async_with_config;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::StatusCode;
 
-use crate::stage::Office;
+use crate::stage::RegistryFixture;
 
 const TOKEN: &str = "byl_worker";
 
@@ -35,24 +35,24 @@ fn admit(request: &Request, response: Response) -> Result<Response, ErrorRespons
     Err(no)
 }
 
-async fn talk(office: &Office, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+async fn talk(office: &RegistryFixture, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
     let roster = office.roster.clone();
     if let Ok(socket) = accept_hdr_async_with_config(stream, admit, Some(config())).await {
-        office::attend(&roster, Rights::All, over(socket)).await;
+        server::attend(&roster, Permissions::All, over(socket)).await;
     }
 }
 
 /// An office that listens.
-struct Listening {
-    office: Arc<Office>,
+struct ListeningServer {
+    office: Arc<RegistryFixture>,
     address: SocketAddr,
     roots: RootCertStore,
 }
 
-impl Listening {
+impl ListeningServer {
     async fn new(safe: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, office) = (listener.local_addr().unwrap(), Arc::new(Office::new()));
+        let (address, office) = (listener.local_addr().unwrap(), Arc::new(RegistryFixture::new()));
         let mut roots = RootCertStore::empty();
         let acceptor = safe.then(|| {
             let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
@@ -84,59 +84,59 @@ impl Listening {
         Self { office, address, roots }
     }
 
-    fn dial(&self, scheme: &str, token: &str) -> Socket {
+    fn dial(&self, scheme: &str, token: &str) -> SocketConnector {
         let address = format!("{scheme}://localhost:{}/v1/workers", self.address.port());
-        Socket::new(&address, Secret::new(token), Arc::new(trusting(self.roots.clone()))).unwrap()
+        SocketConnector::new(&address, Secret::new(token), Arc::new(trusting(self.roots.clone()))).unwrap()
     }
 }
 
 /// The same for the suite, begun when it is first used.
-struct Sockets(tokio::sync::OnceCell<Listening>);
+struct SocketFixture(tokio::sync::OnceCell<ListeningServer>);
 
-impl Sockets {
-    async fn listening(&self) -> &Listening {
-        self.0.get_or_init(|| Listening::new(false)).await
+impl SocketFixture {
+    async fn listening(&self) -> &ListeningServer {
+        self.0.get_or_init(|| ListeningServer::new(false)).await
     }
 }
 
-impl Bench for Sockets {
-    fn open(&self) -> Pending<'_, Result<Arc<dyn Ledger>, LedgerFault>> {
+impl LedgerHarness for SocketFixture {
+    fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Ledger>, LedgerError>> {
         Box::pin(async {
             let listening = self.listening().await;
             Ok(Arc::new(listening.office.worker_by(listening.dial("http", TOKEN))) as Arc<dyn Ledger>)
         })
     }
 
-    fn kill(&self, ledger: Arc<dyn Ledger>) -> Pending<'_, Result<(), LedgerFault>> {
+    fn kill(&self, ledger: Arc<dyn Ledger>) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async { self.listening().await.office.kill(ledger).await })
     }
 
-    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>> {
+    fn restart(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async { Ok(()) })
     }
 }
 
 // req: A1, E4
-byleave::ledger_conformance!(Sockets(tokio::sync::OnceCell::new()));
+byleave::ledger_conformance!(SocketFixture(tokio::sync::OnceCell::new()));
 
 // req: R4
 #[tokio::test(flavor = "multi_thread")]
 async fn over_tls_it_is_the_same_and_who_has_no_token_or_trusts_nobody_gets_no_wire() {
-    let listening = Listening::new(true).await;
+    let listening = ListeningServer::new(true).await;
     let worker = listening.office.worker_by(listening.dial("https", TOKEN));
     assert!(worker.load(CallId::new(byleave::clock::fresh_id())).await.unwrap().is_none());
     let refused = listening.dial("https", "byl_other").dial().await.unwrap_err();
     assert!(refused.0.contains("401"), "{refused:?}");
     assert!(listening.dial("http", TOKEN).dial().await.is_err(), "nothing is said in the clear");
-    let stranger = Listening {
-        office: Arc::new(Office::new()),
+    let stranger = ListeningServer {
+        office: Arc::new(RegistryFixture::new()),
         address: listening.address,
         roots: RootCertStore::empty(),
     };
     let untrusted = stranger.dial("https", TOKEN).dial().await.unwrap_err();
     assert!(untrusted.0.contains("certificate"), "{untrusted:?}");
     let trusts = Arc::new(trusting(RootCertStore::empty()));
-    let elsewhere = Socket::new("http://gate.example.org/", Secret::new(TOKEN), trusts);
+    let elsewhere = SocketConnector::new("http://gate.example.org/", Secret::new(TOKEN), trusts);
     assert!(elsewhere.is_err(), "in the clear only on this machine");
 }
 

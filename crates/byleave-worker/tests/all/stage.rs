@@ -4,35 +4,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use byleave::ledger::conformance::Bench;
+use byleave::boxed::BoxFuture;
+use byleave::ledger::conformance::LedgerHarness;
 use byleave::ledger::memory::MemoryLedger;
-use byleave::ledger::{Ledger, LedgerFault};
-use byleave::pending::Pending;
+use byleave::ledger::{Ledger, LedgerError};
 use byleave_core::id::{OwnerId, TenantId};
 use byleave_worker::{
-    Deputy, Dial, IsAlive, Offers, Options, RemoteLedger, Rights, Roster, Skills, Undialled, Wire, office,
+    CallOffers, Capabilities, ConnectError, Connector, FrameChannel, OwnerBackend, OwnerLiveness,
+    Permissions, RemoteLedger, RemoteLedgerOptions, WorkerRegistry, server,
 };
 
 /// A store in memory that writes for owners elsewhere.
-pub(crate) struct InMemory(pub(crate) MemoryLedger);
+pub(crate) struct MemoryOwnerBackend(pub(crate) MemoryLedger);
 
-impl Deputy for InMemory {
+impl OwnerBackend for MemoryOwnerBackend {
     // An owner lives here for as long as somebody holds its ledger, which the roster does.
-    fn watch(&self, _is_alive: IsAlive) {}
+    fn watch(&self, _is_alive: OwnerLiveness) {}
 
-    fn ledger_of(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerFault> {
+    fn ledger_of(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerError> {
         Ok(Arc::new(MemoryLedger::beside_as(&self.0, owner)))
     }
 }
 
 /// What a worker of this name may do.
-pub(crate) fn worker_of(tenant: &str, name: &str) -> Rights {
-    Rights::Worker { tenant: TenantId::new(tenant).unwrap(), name: name.to_owned() }
+pub(crate) fn worker_of(tenant: &str, name: &str) -> Permissions {
+    Permissions::Worker { tenant: TenantId::new(tenant).unwrap(), name: name.to_owned() }
 }
 
 /// An office, and where its workers live.
-pub(crate) struct Office {
-    pub(crate) roster: Roster,
+pub(crate) struct RegistryFixture {
+    pub(crate) roster: WorkerRegistry,
     pub(crate) store: MemoryLedger,
     pub(crate) dialled: Arc<AtomicU64>,
     workers: tempfile::TempDir,
@@ -40,7 +41,7 @@ pub(crate) struct Office {
     breaks_after: Option<u64>,
 }
 
-impl Office {
+impl RegistryFixture {
     pub(crate) fn new() -> Self {
         Self::with(Duration::ZERO, None)
     }
@@ -53,32 +54,32 @@ impl Office {
 
     pub(crate) fn with(lease: Duration, breaks_after: Option<u64>) -> Self {
         let store = MemoryLedger::new();
-        let roster = Roster::new(InMemory(store.clone()), lease);
+        let roster = WorkerRegistry::new(MemoryOwnerBackend(store.clone()), lease);
         let workers = tempfile::tempdir().unwrap();
         Self { roster, store, dialled: Arc::default(), workers, breaks_after }
     }
 
     /// A worker of this office that dials in a way of its own.
-    pub(crate) fn worker_by(&self, dial: impl Dial) -> RemoteLedger {
+    pub(crate) fn worker_by(&self, dial: impl Connector) -> RemoteLedger {
         RemoteLedger::open(&self.options(), dial).unwrap()
     }
 
-    fn options(&self) -> Options {
-        Options { dir: self.workers.path().to_path_buf(), patience: Duration::from_secs(20) }
+    fn options(&self) -> RemoteLedgerOptions {
+        RemoteLedgerOptions { dir: self.workers.path().to_path_buf(), patience: Duration::from_secs(20) }
     }
 
     /// A worker of this office.
-    pub(crate) fn worker(&self, rights: Rights) -> RemoteLedger {
+    pub(crate) fn worker(&self, rights: Permissions) -> RemoteLedger {
         self.worker_by(self.dialling(rights))
     }
 
     /// A worker of this office that wants calls.
-    pub(crate) fn hire(&self, rights: Rights, skills: Skills) -> (RemoteLedger, Offers) {
+    pub(crate) fn hire(&self, rights: Permissions, skills: Capabilities) -> (RemoteLedger, CallOffers) {
         RemoteLedger::open_to_work(&self.options(), skills, self.dialling(rights)).unwrap()
     }
 
-    fn dialling(&self, rights: Rights) -> Dialling {
-        Dialling {
+    fn dialling(&self, rights: Permissions) -> FaultyConnector {
+        FaultyConnector {
             roster: self.roster.clone(),
             rights,
             dialled: Arc::clone(&self.dialled),
@@ -88,33 +89,33 @@ impl Office {
 }
 
 /// Opens wires to the office, some of them bad.
-struct Dialling {
-    roster: Roster,
-    rights: Rights,
+struct FaultyConnector {
+    roster: WorkerRegistry,
+    rights: Permissions,
     dialled: Arc<AtomicU64>,
     breaks_after: Option<u64>,
 }
 
-impl Dial for Dialling {
-    fn dial(&self) -> Pending<'_, Result<Wire, Undialled>> {
+impl Connector for FaultyConnector {
+    fn dial(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>> {
         Box::pin(async move {
             let number = self.dialled.fetch_add(1, Ordering::SeqCst);
-            let (ours, theirs) = Wire::pair();
+            let (ours, theirs) = FrameChannel::pair();
             let (roster, rights) = (self.roster.clone(), self.rights.clone());
             let ours = match self.breaks_after {
                 // Long enough for the first words, and not always at the same place.
                 Some(words) => breaking(ours, 3 + (number * 5) % words),
                 None => ours,
             };
-            tokio::spawn(async move { office::attend(&roster, rights, theirs).await });
+            tokio::spawn(async move { server::attend(&roster, rights, theirs).await });
             Ok(ours)
         })
     }
 }
 
 /// A wire that breaks after so many words, wherever they come from.
-pub(crate) fn breaking(mut far: Wire, words: u64) -> Wire {
-    let (near, mut middle) = Wire::pair();
+pub(crate) fn breaking(mut far: FrameChannel, words: u64) -> FrameChannel {
+    let (near, mut middle) = FrameChannel::pair();
     tokio::spawn(async move {
         for _ in 0..words {
             tokio::select! {
@@ -132,12 +133,12 @@ pub(crate) fn breaking(mut far: Wire, words: u64) -> Wire {
     near
 }
 
-impl Bench for Office {
-    fn open(&self) -> Pending<'_, Result<Arc<dyn Ledger>, LedgerFault>> {
-        Box::pin(async { Ok(Arc::new(self.worker(Rights::All)) as Arc<dyn Ledger>) })
+impl LedgerHarness for RegistryFixture {
+    fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Ledger>, LedgerError>> {
+        Box::pin(async { Ok(Arc::new(self.worker(Permissions::All)) as Arc<dyn Ledger>) })
     }
 
-    fn kill(&self, ledger: Arc<dyn Ledger>) -> Pending<'_, Result<(), LedgerFault>> {
+    fn kill(&self, ledger: Arc<dyn Ledger>) -> BoxFuture<'_, Result<(), LedgerError>> {
         let owner = ledger.owner();
         drop(ledger);
         Box::pin(async move {
@@ -150,7 +151,7 @@ impl Bench for Office {
         })
     }
 
-    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>> {
+    fn restart(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async { Ok(()) })
     }
 }

@@ -2,7 +2,7 @@
 
 use byleave_core::manifest::Manifest;
 
-use crate::schema::{BadSchema, has_argument};
+use crate::schema::{SchemaError, has_argument};
 
 /// How long a name may be.
 pub(super) const NAME_CHARS_MAX: usize = 128;
@@ -12,7 +12,7 @@ const HINT_WORDS: std::ops::RangeInclusive<usize> = 3..=10;
 
 /// What is wrong with a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadManifest {
+pub enum ManifestError {
     /// A name or alias cannot be one.
     #[error(
         "`{}` cannot be a name: use 1 to 128 of the letters, digits and `_ - . : /` of ASCII, a letter, digit or `_` first",
@@ -57,41 +57,41 @@ pub enum BadManifest {
     },
     /// The schema is not accepted.
     #[error(transparent)]
-    Schema(#[from] BadSchema),
+    Schema(#[from] SchemaError),
 }
 
 /// Checks everything but the schema itself.
-pub(super) fn check(manifest: &Manifest) -> Result<(), BadManifest> {
+pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
     for name in std::iter::once(&manifest.name).chain(&manifest.aliases) {
         if !is_name(name) {
-            return Err(BadManifest::Name { name: name.chars().take(NAME_CHARS_MAX).collect() });
+            return Err(ManifestError::Name { name: name.chars().take(NAME_CHARS_MAX).collect() });
         }
     }
     if manifest.aliases.len() > ALIASES_MAX {
-        return Err(BadManifest::TooManyAliases { count: manifest.aliases.len() });
+        return Err(ManifestError::TooManyAliases { count: manifest.aliases.len() });
     }
     for (i, alias) in manifest.aliases.iter().enumerate() {
         if *alias == manifest.name || manifest.aliases.iter().take(i).any(|earlier| earlier == alias) {
-            return Err(BadManifest::AliasTwice { alias: alias.clone() });
+            return Err(ManifestError::AliasTwice { alias: alias.clone() });
         }
     }
     if manifest.description.chars().nth(DESCRIPTION_CHARS_MAX).is_some() {
-        return Err(BadManifest::LongDescription);
+        return Err(ManifestError::LongDescription);
     }
     if let Some(hint) = &manifest.search_hint {
         let words = hint.split_whitespace().count();
         if !HINT_WORDS.contains(&words) {
-            return Err(BadManifest::Hint { words });
+            return Err(ManifestError::Hint { words });
         }
     }
     if manifest.audit_operation.as_ref().is_some_and(|word| word.trim().is_empty()) {
-        return Err(BadManifest::NoOperation);
+        return Err(ManifestError::NoOperation);
     }
     if manifest.timeout_ms == Some(0) {
-        return Err(BadManifest::NoTime);
+        return Err(ManifestError::NoTime);
     }
     match manifest.roles.keys().find(|pointer| !has_argument(&manifest.input_schema, pointer)) {
-        Some(pointer) => Err(BadManifest::Role { pointer: pointer.clone() }),
+        Some(pointer) => Err(ManifestError::Role { pointer: pointer.clone() }),
         None => Ok(()),
     }
 }

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use byleave_core::policy::{Places, Policy, PolicyFault};
+use byleave_core::policy::{PathVariables, Policy, PolicyError};
 
 use super::Gate;
-use crate::approve::Approver;
-use crate::catalog::{Catalog, NotRegistered};
+use crate::approver::Approver;
+use crate::catalog::{Catalog, RegisterError};
 use crate::challenge::Challenger;
 use crate::clock::{Clock, SystemClock};
-use crate::event::Events;
-use crate::gate::bustle::Bustle;
-use crate::gate::parts::{Others, Parts, Rulings};
-use crate::gate::schedule::Schedule;
+use crate::event::EventBus;
+use crate::gate::in_flight::InFlight;
+use crate::gate::inner::{DecisionCache, GateInner, SkipCall};
+use crate::gate::scheduler::Scheduler;
 use crate::ledger::Ledger;
 use crate::ledger::memory::MemoryLedger;
-use crate::review::{Covers, InputReviewer, OutputReviewer, Reviewers};
-use crate::settings::Settings;
+use crate::review::{InputReviewer, OutputReviewer, ReviewScope, Reviewers};
+use crate::settings::GateSettings;
 use crate::tool::Tool;
 
 /// Builds a [`Gate`].
@@ -31,20 +31,20 @@ pub struct GateBuilder {
     approver: Option<Arc<dyn Approver>>,
     checkpoint: Option<Arc<dyn Approver>>,
     challenger: Option<Arc<dyn Challenger>>,
-    settings: Settings,
+    settings: GateSettings,
     clock: Option<Arc<dyn Clock>>,
-    others: Option<Others>,
+    others: Option<SkipCall>,
 }
 
 /// Why a gate could not be built.
 #[derive(Debug, thiserror::Error)]
-pub enum BuildFault {
+pub enum BuildError {
     /// A tool was not accepted.
     #[error(transparent)]
-    Tool(#[from] NotRegistered),
+    Tool(#[from] RegisterError),
     /// The policy cannot be used.
     #[error(transparent)]
-    Policy(#[from] PolicyFault),
+    Policy(#[from] PolicyError),
 }
 
 impl GateBuilder {
@@ -79,14 +79,14 @@ impl GateBuilder {
 
     /// Adds a reviewer of arguments, for one tool by name or for all.
     #[must_use]
-    pub fn review_input(mut self, covers: impl Into<Covers>, reviewer: impl InputReviewer) -> Self {
+    pub fn review_input(mut self, covers: impl Into<ReviewScope>, reviewer: impl InputReviewer) -> Self {
         self.reviewers.get_or_insert_with(Reviewers::new).add_input(covers, reviewer);
         self
     }
 
     /// Adds a reviewer of results, for one tool by name or for all.
     #[must_use]
-    pub fn review_output(mut self, covers: impl Into<Covers>, reviewer: impl OutputReviewer) -> Self {
+    pub fn review_output(mut self, covers: impl Into<ReviewScope>, reviewer: impl OutputReviewer) -> Self {
         self.reviewers.get_or_insert_with(Reviewers::new).add_output(covers, reviewer);
         self
     }
@@ -114,7 +114,7 @@ impl GateBuilder {
 
     /// Limits and choices.
     #[must_use]
-    pub fn settings(mut self, settings: Settings) -> Self {
+    pub fn settings(mut self, settings: GateSettings) -> Self {
         self.settings = settings;
         self
     }
@@ -129,22 +129,22 @@ impl GateBuilder {
     /// Which calls are for others to drive, with tools and files that are not here. This gate takes them in, shows their questions,
     /// takes answers to them and writes down that they are over; it never plans, rehearses or runs one.
     #[must_use]
-    pub fn leaving(mut self, others: Others) -> Self {
+    pub fn leaving(mut self, others: SkipCall) -> Self {
         self.others = Some(others);
         self
     }
 
     /// The gate.
-    pub fn build(self) -> Result<Gate, BuildFault> {
+    pub fn build(self) -> Result<Gate, BuildError> {
         self.catalog.register_all(self.tools)?;
         let policy = match self.policy {
             Some(policy) => policy,
-            None => Policy::builtin(&Places::default())?,
+            None => Policy::builtin(&PathVariables::default())?,
         };
         let mut reviewers = self.reviewers.unwrap_or_default();
         reviewers.set_limit(self.settings.stranger_timeout);
         reviewers.set_cache_entries(self.settings.cached_opinions);
-        let parts = Parts {
+        let parts = GateInner {
             ledger: self.ledger.unwrap_or_else(|| Arc::new(MemoryLedger::new())),
             catalog: self.catalog,
             policy: ArcSwap::from_pointee(policy),
@@ -153,10 +153,10 @@ impl GateBuilder {
             checkpoint: self.checkpoint,
             challenger: self.challenger,
             clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock)),
-            events: Events::new(),
-            schedule: Schedule::new(self.settings.max_concurrent),
-            bustle: Bustle::default(),
-            rulings: Rulings::new(self.settings.cached_rulings),
+            events: EventBus::new(),
+            schedule: Scheduler::new(self.settings.max_concurrent),
+            bustle: InFlight::default(),
+            rulings: DecisionCache::new(self.settings.cached_rulings),
             settings: self.settings,
             others: self.others,
         };

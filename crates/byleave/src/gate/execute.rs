@@ -3,32 +3,32 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use byleave_core::entry::Fact;
+use byleave_core::entry::RecordEvent;
 use byleave_core::id::AttemptId;
-use byleave_core::outcome::{End, EndStatus, Output};
+use byleave_core::outcome::{ExecutionEnd, ExecutionStatus, Output};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use crate::gate::cut;
-use crate::gate::desk::Desk;
-use crate::gate::footing::{Performed, pinned, unreadable};
-use crate::gate::given::given;
-use crate::gate::leash::{Ended, at_work};
-use crate::gate::parts::Parts;
-use crate::gate::rehearse::{self, Granted};
-use crate::guard::{Caged, Panic, message, payload};
-use crate::ledger::{Interruption, LedgerFault};
-use crate::tool::{Run, Tool};
+use crate::gate::inner::GateInner;
+use crate::gate::rehearse::{self, GrantedRehearsal};
+use crate::gate::run_context::given;
+use crate::gate::supervise::{ToolExit, at_work};
+use crate::gate::task_outcome::{TaskOutcome, pinned, unreadable};
+use crate::gate::truncate;
+use crate::gate::working_record::WorkingRecord;
+use crate::ledger::{Interruption, LedgerError};
+use crate::plugin_guard::{CatchPanic, PanicPayload, message, payload};
+use crate::tool::{RunContext, Tool};
 
 /// Runs the attempt if it is this drive's own; else finds out what has become of it.
-pub(crate) async fn execute(parts: &Parts, desk: &mut Desk, attempt: AttemptId) -> Performed {
+pub(crate) async fn execute(parts: &GateInner, desk: &mut WorkingRecord, attempt: AttemptId) -> TaskOutcome {
     if desk.mine.take() != Some(attempt) {
         return match parts.ledger.interrupt(desk.call(), attempt, parts.now()).await {
-            Ok(Interruption::Written | Interruption::NotOpen) => Performed::LookAgain,
-            Ok(Interruption::OwnerAlive) => Performed::Elsewhere,
+            Ok(Interruption::Written | Interruption::NotOpen) => TaskOutcome::LookAgain,
+            Ok(Interruption::OwnerAlive) => TaskOutcome::Elsewhere,
             Err(fault) => {
                 tracing::error!(call = %desk.call(), %fault, "cannot find out what has become of an attempt");
-                Performed::Elsewhere
+                TaskOutcome::Elsewhere
             }
         };
     }
@@ -36,33 +36,36 @@ pub(crate) async fn execute(parts: &Parts, desk: &mut Desk, attempt: AttemptId) 
     if desk.is_durable()
         && let Err(fault) = parts.ledger.starting(desk.call(), attempt).await
     {
-        return Performed::Fact(not_started(desk, attempt, &fault));
+        return TaskOutcome::Fact(not_started(desk, attempt, &fault));
     }
     desk.ran = true;
     let started = Instant::now();
     let (status, mut output) = run(parts, desk).await;
     output.execution_time_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let limit = desk.terms().map_or(0, |terms| terms.limits.kept_bytes.max(terms.limits.output_bytes));
-    cut::kept(&mut output, limit);
-    let end = End {
+    truncate::kept(&mut output, limit);
+    let end = ExecutionEnd {
         status,
         ran_ms: output.execution_time_ms,
         truncated: output.truncated,
         undoable: output.undo.is_some(),
         output: desk.hold(&output),
     };
-    Performed::Fact(Fact::Ended { attempt, end })
+    TaskOutcome::Fact(RecordEvent::Ended { attempt, end })
 }
 
 /// The end of an attempt whose start could not be marked: it failed before anything ran.
-fn not_started(desk: &mut Desk, attempt: AttemptId, fault: &LedgerFault) -> Fact {
+fn not_started(desk: &mut WorkingRecord, attempt: AttemptId, fault: &LedgerError) -> RecordEvent {
     let output = Output::failure(format!("it was not started: {fault}"));
-    let (status, output) = (EndStatus::Failed, desk.hold(&output));
-    Fact::Ended { attempt, end: End { status, output, ran_ms: 0, truncated: false, undoable: false } }
+    let (status, output) = (ExecutionStatus::Failed, desk.hold(&output));
+    RecordEvent::Ended {
+        attempt,
+        end: ExecutionEnd { status, output, ran_ms: 0, truncated: false, undoable: false },
+    }
 }
 
-async fn run(parts: &Parts, desk: &mut Desk) -> (EndStatus, Output) {
-    let unable = |why: String| (EndStatus::Failed, Output::failure(why));
+async fn run(parts: &GateInner, desk: &mut WorkingRecord) -> (ExecutionStatus, Output) {
+    let unable = |why: String| (ExecutionStatus::Failed, Output::failure(why));
     // All of this was read back when the attempt was claimed, so it is at hand.
     let entry = match pinned(parts, desk) {
         Ok(entry) => entry,
@@ -91,49 +94,57 @@ async fn run(parts: &Parts, desk: &mut Desk) -> (EndStatus, Output) {
         tool.execute((*arguments).clone(), given.run(stop)).await
     });
     match ended.await {
-        Ended::Itself(ended) => judge(ended),
-        Ended::Stopped { status, why, said } => {
+        ToolExit::Itself(ended) => judge(ended),
+        ToolExit::Stopped { status, why, said } => {
             let silent = || Output::text("[byleave] it does not stop; it may still be at work");
             let said = said.map_or_else(silent, Result::unwrap_or_default);
-            let status = if said.lost { EndStatus::Lost } else { status };
+            let status = if said.lost { ExecutionStatus::Lost } else { status };
             (status, Output { is_error: true, error: Some(why), ..said })
         }
     }
 }
 
 /// Commits what was rehearsed. Without a limit and not to be called off: it is all or nothing, and it is short.
-async fn commit(tool: Arc<dyn Tool>, granted: Granted, run: Run) -> (EndStatus, Output) {
+async fn commit(
+    tool: Arc<dyn Tool>,
+    granted: GrantedRehearsal,
+    run: RunContext,
+) -> (ExecutionStatus, Output) {
     let work = async move {
         match tool.rehearser() {
             Some(rehearser) => rehearser.commit((*granted.rehearsal).clone(), granted.only, run).await,
             None => Output::failure("the tool can no longer commit what it rehearsed"),
         }
     };
-    judge(tokio::spawn(Caged::new(work).in_current_span()).await.unwrap_or_else(|error| Err(payload(error))))
+    judge(
+        tokio::spawn(CatchPanic::new(work).in_current_span())
+            .await
+            .unwrap_or_else(|error| Err(payload(error))),
+    )
 }
 
 /// How a commit ended that another had begun before. Where this one could not do it, nobody here knows how far that one came: its
 /// copy may lie on another disk.
-fn after_another((status, output): (EndStatus, Output)) -> (EndStatus, Output) {
-    if status == EndStatus::Done {
+fn after_another((status, output): (ExecutionStatus, Output)) -> (ExecutionStatus, Output) {
+    if status == ExecutionStatus::Done {
         return (status, output);
     }
     let why = output.error.as_deref().unwrap_or("it ended badly");
     let why =
         format!("an earlier attempt was interrupted, and it cannot be seen here how far it came: {why}");
-    (EndStatus::Lost, Output { lost: true, error: Some(why), ..output })
+    (ExecutionStatus::Lost, Output { lost: true, error: Some(why), ..output })
 }
 
-fn judge(ended: Result<Output, Panic>) -> (EndStatus, Output) {
+fn judge(ended: Result<Output, PanicPayload>) -> (ExecutionStatus, Output) {
     match ended {
-        Ok(output) if output.lost => (EndStatus::Lost, output),
+        Ok(output) if output.lost => (ExecutionStatus::Lost, output),
         Ok(output) if output.is_error => {
             let error = output.error.clone().or_else(|| Some("the tool failed without saying why".into()));
-            (EndStatus::Failed, Output { error, ..output })
+            (ExecutionStatus::Failed, Output { error, ..output })
         }
-        Ok(output) => (EndStatus::Done, output),
+        Ok(output) => (ExecutionStatus::Done, output),
         Err(broken) => {
-            (EndStatus::Panicked, Output::failure(format!("the tool panicked: {}", message(broken))))
+            (ExecutionStatus::Panicked, Output::failure(format!("the tool panicked: {}", message(broken))))
         }
     }
 }

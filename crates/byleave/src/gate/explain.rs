@@ -1,17 +1,17 @@
 //! Explaining: what a call would do and what the policy says of it, found out by the same steps and written nowhere.
 
 use byleave_core::call::Call;
+use byleave_core::decision::PolicyDecision;
 use byleave_core::effect::Plan;
 use byleave_core::outcome::Outcome;
-use byleave_core::refusal::{Code, Refusal, Step};
-use byleave_core::ruling::Ruling;
-use byleave_core::walk::{Next, Task, next};
+use byleave_core::pipeline::{NextStep, Task, next};
+use byleave_core::refusal::{Code, Refusal, StageResult};
 
 use super::Gate;
-use crate::gate::desk::Desk;
-use crate::gate::footing::{Performed, unreadable};
-use crate::gate::parts::fresh_key;
-use crate::gate::perform::perform;
+use crate::gate::inner::fresh_key;
+use crate::gate::task_outcome::{TaskOutcome, unreadable};
+use crate::gate::tasks::perform;
+use crate::gate::working_record::WorkingRecord;
 
 /// What a call would do, and what the policy in force says of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,21 +21,21 @@ pub struct Explanation {
     /// What it would do.
     pub plan: Plan,
     /// What the policy says of that, with the leaves in force.
-    pub ruling: Ruling,
+    pub ruling: PolicyDecision,
 }
 
 impl Gate {
     /// Says what a call would do and how it would be ruled on. Runs nothing, asks nobody, and leaves no trace in the book.
     ///
     /// It takes the very steps that the call would take, up to the ruling: what is refused before that is refused here.
-    pub async fn explain(&self, mut call: Call) -> Step<Explanation> {
+    pub async fn explain(&self, mut call: Call) -> StageResult<Explanation> {
         // Nothing that is only looked at stands behind another call.
         call.dry_run = true;
         let broken = |why: String| Refusal::new(Code::JudgeFailed, why);
         let lineage = self.parts.ledger.lineage(&call.tenant, &call.session).await;
         let lineage = lineage.map_err(|fault| broken(fault.to_string()))?;
         let key = fresh_key().map_err(|error| broken(error.to_string()))?;
-        let desk = Desk::open(&call, lineage, key, self.parts.now());
+        let desk = WorkingRecord::open(&call, lineage, key, self.parts.now());
         let mut desk = desk.map_err(|misplaced| broken(misplaced.to_string()))?;
         loop {
             let draft = desk.record.draft();
@@ -45,17 +45,17 @@ impl Gate {
                 return Ok(Explanation { tool, plan, ruling });
             }
             let task = match next(&desk.record) {
-                Next::Do(task @ (Task::Resolve | Task::Validate | Task::Plan | Task::Permit)) => task,
-                Next::Settle(Outcome::Refused(refusal)) => return Err(refusal),
-                Next::Do(_) | Next::Wait(_) | Next::Settle(_) => {
+                NextStep::Do(task @ (Task::Resolve | Task::Validate | Task::Plan | Task::Permit)) => task,
+                NextStep::Settle(Outcome::Refused(refusal)) => return Err(refusal),
+                NextStep::Do(_) | NextStep::Wait(_) | NextStep::Settle(_) => {
                     return Err(broken("there is no ruling on it".to_owned()));
                 }
             };
             match perform(&self.parts, &mut desk, task).await {
-                Performed::Fact(fact) => {
+                TaskOutcome::Fact(fact) => {
                     desk.write(self.parts.now(), fact).map_err(|misplaced| broken(misplaced.to_string()))?
                 }
-                Performed::HeldUp(_) | Performed::Elsewhere | Performed::LookAgain => {
+                TaskOutcome::HeldUp(_) | TaskOutcome::Elsewhere | TaskOutcome::LookAgain => {
                     return Err(broken("it cannot be looked at now".to_owned()));
                 }
             }

@@ -3,34 +3,34 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave_core::entry::Fact;
+use byleave_core::entry::RecordEvent;
 use byleave_core::question::Answer;
-use byleave_core::record::Closing;
-use byleave_core::refusal::{Code, Refusal, Step};
-use byleave_core::rehearsal::{Rehearsal, Rehearsed};
+use byleave_core::record::QuestionClosure;
+use byleave_core::refusal::{Code, Refusal, StageResult};
+use byleave_core::rehearsal::{Rehearsal, RehearsalOutcome};
 
-use crate::catalog::Entry as CatalogEntry;
-use crate::gate::desk::Desk;
-use crate::gate::footing::{Performed, pinned, unreadable};
-use crate::gate::given::given;
-use crate::gate::judge::rule;
-use crate::gate::leash::{Ended, at_work};
-use crate::gate::parts::Parts;
-use crate::guard::message;
-use crate::tool::Unrehearsed;
+use crate::catalog::CatalogEntry;
+use crate::gate::inner::GateInner;
+use crate::gate::policy_check::rule;
+use crate::gate::run_context::given;
+use crate::gate::supervise::{ToolExit, at_work};
+use crate::gate::task_outcome::{TaskOutcome, pinned, unreadable};
+use crate::gate::working_record::WorkingRecord;
+use crate::plugin_guard::message;
+use crate::tool::RehearseError;
 
 /// Runs the draft on a copy. That it cannot be is no refusal: the question says so.
-pub(crate) async fn rehearse(parts: &Parts, desk: &mut Desk) -> Performed {
+pub(crate) async fn rehearse(parts: &GateInner, desk: &mut WorkingRecord) -> TaskOutcome {
     let rehearsed = match ran(parts, desk).await {
         Ok(rehearsed) => rehearsed,
-        Err(Unrehearsed::Elsewhere) => return Performed::Elsewhere,
-        Err(Unrehearsed::Not(why)) => Rehearsed::Not { why },
+        Err(RehearseError::Elsewhere) => return TaskOutcome::Elsewhere,
+        Err(RehearseError::Not(why)) => RehearsalOutcome::Not { why },
     };
-    Performed::Fact(Fact::Rehearsed(rehearsed))
+    TaskOutcome::Fact(RecordEvent::Rehearsed(rehearsed))
 }
 
-async fn ran(parts: &Parts, desk: &mut Desk) -> Result<Rehearsed, Unrehearsed> {
-    let not = |refusal: Refusal| Unrehearsed::Not(refusal.why);
+async fn ran(parts: &GateInner, desk: &mut WorkingRecord) -> Result<RehearsalOutcome, RehearseError> {
+    let not = |refusal: Refusal| RehearseError::Not(refusal.why);
     let entry = pinned(parts, desk).map_err(not)?;
     let rehearsal = on_a_copy(parts, desk, &entry).await?;
     let judged = async {
@@ -48,11 +48,15 @@ async fn ran(parts: &Parts, desk: &mut Desk) -> Result<Rehearsed, Unrehearsed> {
         Ok(rehearsal.head(held, &plan, &asked, ruling))
     };
     // What cannot be judged was not seen.
-    judged.await.map(Rehearsed::Ran).map_err(not)
+    judged.await.map(RehearsalOutcome::Ran).map_err(not)
 }
 
-async fn on_a_copy(parts: &Parts, desk: &mut Desk, entry: &CatalogEntry) -> Result<Rehearsal, Unrehearsed> {
-    let not = |refusal: Refusal| Unrehearsed::Not(refusal.why);
+async fn on_a_copy(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+    entry: &CatalogEntry,
+) -> Result<Rehearsal, RehearseError> {
+    let not = |refusal: Refusal| RehearseError::Not(refusal.why);
     let arguments = desk.arguments(&*parts.ledger).await.map_err(unreadable).map_err(not)?;
     let given = given(parts, desk, None).await.map_err(not)?;
     let tool = entry.tool().clone();
@@ -60,20 +64,20 @@ async fn on_a_copy(parts: &Parts, desk: &mut Desk, entry: &CatalogEntry) -> Resu
     let ended = at_work(parts, desk.call(), timeout, false, move |stop| async move {
         match tool.rehearser() {
             Some(rehearser) => rehearser.rehearse((*arguments).clone(), given.unheard(stop)).await,
-            None => Err(Unrehearsed::Not("the tool can no longer be rehearsed".into())),
+            None => Err(RehearseError::Not("the tool can no longer be rehearsed".into())),
         }
     });
     match ended.await {
-        Ended::Itself(Ok(rehearsed)) => rehearsed,
-        Ended::Itself(Err(broken)) => {
-            Err(Unrehearsed::Not(format!("the tool panicked: {}", message(broken))))
+        ToolExit::Itself(Ok(rehearsed)) => rehearsed,
+        ToolExit::Itself(Err(broken)) => {
+            Err(RehearseError::Not(format!("the tool panicked: {}", message(broken))))
         }
-        Ended::Stopped { why, .. } => Err(Unrehearsed::Not(format!("on the copy, it {why}"))),
+        ToolExit::Stopped { why, .. } => Err(RehearseError::Not(format!("on the copy, it {why}"))),
     }
 }
 
 /// A rehearsal that was granted.
-pub(crate) struct Granted {
+pub(crate) struct GrantedRehearsal {
     /// What was seen.
     pub(crate) rehearsal: Arc<Rehearsal>,
     /// The part of it that a person chose.
@@ -81,16 +85,19 @@ pub(crate) struct Granted {
 }
 
 /// The rehearsal of the draft that counts, and the part of it that was granted.
-pub(crate) async fn granted(parts: &Parts, desk: &mut Desk) -> Step<Option<Granted>> {
+pub(crate) async fn granted(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+) -> StageResult<Option<GrantedRehearsal>> {
     let Some(draft) = desk.record.draft() else { return Ok(None) };
     let Some(held) = draft.rehearsal().map(|head| head.rehearsal) else { return Ok(None) };
     let asked = draft.asked().and_then(|step| step.as_ref().ok()).map(|question| question.id);
     let chosen = asked.and_then(|question| match desk.record.closing(question)? {
-        Closing::Answered { answered, .. } => match &answered.answer {
+        QuestionClosure::Answered { answered, .. } => match &answered.answer {
             Answer::Part { paths, .. } => Some(*paths),
             _ => None,
         },
-        Closing::Expired | Closing::Unasked(_) => None,
+        QuestionClosure::Expired | QuestionClosure::Unasked(_) => None,
     });
     let rehearsal: Arc<Rehearsal> = desk.read(&*parts.ledger, held).await.map_err(unreadable)?;
     let only = match chosen {
@@ -100,11 +107,11 @@ pub(crate) async fn granted(parts: &Parts, desk: &mut Desk) -> Step<Option<Grant
             Some((*paths).clone())
         }
     };
-    Ok(Some(Granted { rehearsal, only }))
+    Ok(Some(GrantedRehearsal { rehearsal, only }))
 }
 
 /// The fact that the copy is gone, if it is: then everything about the draft is found out again, and asked again.
-pub(crate) async fn lost(parts: &Parts, desk: &mut Desk) -> Step<Option<Fact>> {
+pub(crate) async fn lost(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Option<RecordEvent>> {
     let granted = granted(parts, desk).await?;
     let Some(granted) = granted.filter(|granted| granted.rehearsal.stands()) else { return Ok(None) };
     let entry = pinned(parts, desk)?;
@@ -113,13 +120,13 @@ pub(crate) async fn lost(parts: &Parts, desk: &mut Desk) -> Step<Option<Fact>> {
         None => false,
     };
     let head = desk.record.draft().and_then(|draft| draft.rehearsal());
-    Ok(head.filter(|_| !kept).map(|head| Fact::RehearsalLost { rehearsal: head.digest() }))
+    Ok(head.filter(|_| !kept).map(|head| RecordEvent::RehearsalLost { rehearsal: head.digest() }))
 }
 
 /// Drops the copy of a call that came to its end without a commit.
-pub(crate) async fn drop_copy(parts: &Parts, desk: &Desk) {
-    let ran = desk.record.entries().iter().any(|entry| matches!(entry.fact, Fact::Rehearsing { .. }));
-    let committed = desk.record.entries().iter().any(|entry| matches!(entry.fact, Fact::Begun(Ok(_))));
+pub(crate) async fn drop_copy(parts: &GateInner, desk: &WorkingRecord) {
+    let ran = desk.record.entries().iter().any(|entry| matches!(entry.fact, RecordEvent::Rehearsing { .. }));
+    let committed = desk.record.entries().iter().any(|entry| matches!(entry.fact, RecordEvent::Begun(Ok(_))));
     if !ran || committed {
         return;
     }

@@ -7,7 +7,7 @@ use metrics::{counter, histogram};
 use tracing::Span;
 use tracing::field::{Empty, display};
 
-use crate::result::Standing;
+use crate::result::CallStatus;
 
 /// The span of a call that comes in.
 pub(crate) fn span(call: &Call) -> Span {
@@ -25,14 +25,14 @@ pub(crate) fn span_of(call: CallId) -> Span {
 }
 
 /// Says in the call's span, and counts, how far it has come.
-pub(crate) fn stood(span: &Span, standing: &Standing, record: &Record, took_ms: u64) {
+pub(crate) fn stood(span: &Span, standing: &CallStatus, record: &Record, took_ms: u64) {
     if let Some(Ok(ruling)) = record.draft().and_then(|draft| draft.permitted()) {
         span.record("verdict", display(format_args!("{:?}", ruling.verdict)));
     }
-    let Standing::Settled(result) = standing else {
+    let CallStatus::Settled(result) = standing else {
         let word = match standing {
-            Standing::Waiting { .. } => "waiting",
-            Standing::Ready { .. } => "ready",
+            CallStatus::Waiting { .. } => "waiting",
+            CallStatus::Ready { .. } => "ready",
             _ => "standing back",
         };
         span.record("outcome", word);

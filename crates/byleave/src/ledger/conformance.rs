@@ -1,17 +1,17 @@
 //! The public conformance suite of ledgers: what every implementation of [`Ledger`] must show, whatever it is built on.
 //!
-//! Write a [`Bench`] for the store and put `byleave::ledger_conformance!(YourBench::new());` into a test file: each case
-//! becomes a test of its own name. Cases never panic; what is wrong comes back as a [`Broken`]. Each wants a bench of its
+//! Write a [`LedgerHarness`] for the store and put `byleave::ledger_conformance!(YourBench::new());` into a test file: each case
+//! becomes a test of its own name. Cases never panic; what is wrong comes back as a [`FailedCaseError`]. Each wants a bench of its
 //! own, on an empty store, in a tokio runtime with several threads.
 
 mod append;
-mod begin;
-mod family;
+mod approvals_and_questions;
 mod interrupt;
-mod people;
+mod session_tree;
+mod start_attempt;
 // Not part of what is promised: for the tests of those who keep records elsewhere.
 #[doc(hidden)]
-pub mod script;
+pub mod record_script;
 
 use std::fmt;
 use std::future::Future;
@@ -19,42 +19,42 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use crate::ledger::{AppendFault, Ledger, LedgerFault};
-use crate::pending::Pending;
+use crate::boxed::BoxFuture;
+use crate::ledger::{AppendError, Ledger, LedgerError};
 
 /// A store to be tried.
-pub trait Bench: Send + Sync {
+pub trait LedgerHarness: Send + Sync {
     /// Another owner on the same store, as if another process had opened it.
-    fn open(&self) -> Pending<'_, Result<Arc<dyn Ledger>, LedgerFault>>;
+    fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Ledger>, LedgerError>>;
 
     /// The owner dies as by SIGKILL. This is the last handle on it.
-    fn kill(&self, ledger: Arc<dyn Ledger>) -> Pending<'_, Result<(), LedgerFault>>;
+    fn kill(&self, ledger: Arc<dyn Ledger>) -> BoxFuture<'_, Result<(), LedgerError>>;
 
     /// Every process is started anew: what is not durable is gone. No handle is left when this is called.
     ///
     /// A store that lives and dies with its process, such as one in memory, stays as it is.
-    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>>;
+    fn restart(&self) -> BoxFuture<'_, Result<(), LedgerError>>;
 }
 
 /// One thing that every ledger must show.
 #[derive(Clone, Copy, Debug)]
-pub struct Case {
+pub struct LedgerCase {
     /// Its name.
     pub name: &'static str,
-    run: for<'a> fn(&'a dyn Bench) -> Pending<'a, Result<(), Flaw>>,
+    run: for<'a> fn(&'a dyn LedgerHarness) -> BoxFuture<'a, Result<(), ConformanceError>>,
 }
 
-impl Case {
+impl LedgerCase {
     /// Tries it.
-    pub async fn run(&self, bench: &dyn Bench) -> Result<(), Broken> {
-        (self.run)(bench).await.map_err(|flaw| Broken { case: self.name, what: flaw.0 })
+    pub async fn run(&self, bench: &dyn LedgerHarness) -> Result<(), FailedCaseError> {
+        (self.run)(bench).await.map_err(|flaw| FailedCaseError { case: self.name, what: flaw.0 })
     }
 }
 
 /// A case that a ledger does not hold to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{case}: {what}")]
-pub struct Broken {
+pub struct FailedCaseError {
     /// Which.
     pub case: &'static str,
     /// What was seen.
@@ -62,18 +62,18 @@ pub struct Broken {
 }
 
 /// Tries one case by its name.
-pub async fn run(name: &str, bench: &dyn Bench) -> Result<(), Broken> {
+pub async fn run(name: &str, bench: &dyn LedgerHarness) -> Result<(), FailedCaseError> {
     match CASES.iter().find(|case| case.name == name) {
         Some(case) => case.run(bench).await,
-        None => Err(Broken { case: "unknown", what: format!("there is no case `{name}`") }),
+        None => Err(FailedCaseError { case: "unknown", what: format!("there is no case `{name}`") }),
     }
 }
 
 macro_rules! cases {
     (($d:tt) $($module:ident::$name:ident,)*) => {
         /// Every case there is.
-        pub const CASES: &[Case] = &[
-            $(Case { name: stringify!($name), run: |bench| Box::pin($module::$name(bench)) },)*
+        pub const CASES: &[LedgerCase] = &[
+            $(LedgerCase { name: stringify!($name), run: |bench| Box::pin($module::$name(bench)) },)*
         ];
 
         /// Makes a test of every case that a ledger must hold to; the expression is evaluated anew for each.
@@ -84,7 +84,7 @@ macro_rules! cases {
             ($d bench:expr) => {
                 $(
                     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-                    async fn $name() -> Result<(), $crate::ledger::conformance::Broken> {
+                    async fn $name() -> Result<(), $crate::ledger::conformance::FailedCaseError> {
                         $crate::ledger::conformance::run(stringify!($name), &$d bench).await
                     }
                 )*
@@ -107,46 +107,46 @@ cases! { ($)
     append::what_is_forgotten_stays_forgotten,
     append::a_hindered_batch_leaves_no_trace,
     append::everything_outlives_a_restart,
-    begin::a_halt_holds_for_every_owner_at_once,
-    begin::a_halt_holds_for_its_tenant_only,
-    begin::a_leave_is_never_used_too_often,
-    begin::a_use_is_counted_whether_or_not_it_is_still_open,
-    begin::a_revoked_leave_begins_nothing,
-    begin::a_leave_that_nobody_gave_begins_nothing,
-    begin::one_runs_alone_in_its_session,
-    begin::an_end_frees_the_session,
-    begin::settling_frees_the_session,
-    begin::an_interruption_frees_the_session,
-    begin::what_is_safe_runs_beside,
-    begin::sessions_and_tenants_do_not_hinder_each_other,
-    begin::the_gravest_hindrance_is_named,
-    family::a_session_keeps_the_place_it_took,
-    family::a_parent_must_be_there,
-    family::a_tree_outlives_a_restart,
-    family::racing_openings_give_one_place,
+    start_attempt::a_halt_holds_for_every_owner_at_once,
+    start_attempt::a_halt_holds_for_its_tenant_only,
+    start_attempt::a_leave_is_never_used_too_often,
+    start_attempt::a_use_is_counted_whether_or_not_it_is_still_open,
+    start_attempt::a_revoked_leave_begins_nothing,
+    start_attempt::a_leave_that_nobody_gave_begins_nothing,
+    start_attempt::one_runs_alone_in_its_session,
+    start_attempt::an_end_frees_the_session,
+    start_attempt::settling_frees_the_session,
+    start_attempt::an_interruption_frees_the_session,
+    start_attempt::what_is_safe_runs_beside,
+    start_attempt::sessions_and_tenants_do_not_hinder_each_other,
+    start_attempt::the_gravest_hindrance_is_named,
+    session_tree::a_session_keeps_the_place_it_took,
+    session_tree::a_parent_must_be_there,
+    session_tree::a_tree_outlives_a_restart,
+    session_tree::racing_openings_give_one_place,
     interrupt::a_living_owner_is_left_alone,
     interrupt::a_dead_owner_is_interrupted,
     interrupt::ones_own_attempt_can_be_interrupted,
     interrupt::what_is_not_open_is_not_interrupted,
     interrupt::racing_interruptions_write_once,
     interrupt::an_end_and_an_interruption_exclude_each_other,
-    people::leaves_come_from_answers,
-    people::leaves_keep_to_tool_tenant_and_time,
-    people::a_leave_cannot_be_renewed_under_its_id,
-    people::a_question_leads_to_its_call,
-    people::waiting_calls_hold_up_what_conflicts,
-    people::who_comes_in_is_shown_what_every_look_shows,
-    people::what_was_asked_about_holds_up_until_it_has_ended,
-    people::what_can_be_driven_is_listed_oldest_first,
-    people::what_waits_is_driven_once_its_time_is_over,
+    approvals_and_questions::leaves_come_from_answers,
+    approvals_and_questions::leaves_keep_to_tool_tenant_and_time,
+    approvals_and_questions::a_leave_cannot_be_renewed_under_its_id,
+    approvals_and_questions::a_question_leads_to_its_call,
+    approvals_and_questions::waiting_calls_hold_up_what_conflicts,
+    approvals_and_questions::who_comes_in_is_shown_what_every_look_shows,
+    approvals_and_questions::what_was_asked_about_holds_up_until_it_has_ended,
+    approvals_and_questions::what_can_be_driven_is_listed_oldest_first,
+    approvals_and_questions::what_waits_is_driven_once_its_time_is_over,
 }
 
 /// What went wrong in a case. Anything that is an error turns into one.
 #[derive(Debug)]
 #[doc(hidden)]
-pub struct Flaw(String);
+pub struct ConformanceError(String);
 
-impl Flaw {
+impl ConformanceError {
     pub(crate) fn new(what: impl Into<String>) -> Self {
         Self(what.into())
     }
@@ -156,7 +156,7 @@ impl Flaw {
     }
 }
 
-impl<E: std::error::Error> From<E> for Flaw {
+impl<E: std::error::Error> From<E> for ConformanceError {
     fn from(error: E) -> Self {
         Self(format!("unexpected: {error}"))
     }
@@ -165,26 +165,30 @@ impl<E: std::error::Error> From<E> for Flaw {
 macro_rules! ensure {
     ($holds:expr, $($what:tt)+) => {
         if !$holds {
-            return Err($crate::ledger::conformance::Flaw::new(format!($($what)+)));
+            return Err($crate::ledger::conformance::ConformanceError::new(format!($($what)+)));
         }
     };
 }
 pub(crate) use ensure;
 
 /// Checks that two values are the same, and shows both where they are not.
-pub(crate) fn same<T: PartialEq + fmt::Debug>(what: &str, seen: &T, wanted: &T) -> Result<(), Flaw> {
+pub(crate) fn same<T: PartialEq + fmt::Debug>(
+    what: &str,
+    seen: &T,
+    wanted: &T,
+) -> Result<(), ConformanceError> {
     ensure!(seen == wanted, "{what}: expected {wanted:?}, got {seen:?}");
     Ok(())
 }
 
 /// Checks that a batch was refused as wrong in itself: not as stale, not as hindered.
-fn faulted(what: &str, taken: &Result<(), AppendFault>) -> Result<(), Flaw> {
-    ensure!(matches!(taken, Err(AppendFault::Fault(_))), "{what}: expected a fault, got {taken:?}");
+fn faulted(what: &str, taken: &Result<(), AppendError>) -> Result<(), ConformanceError> {
+    ensure!(matches!(taken, Err(AppendError::Fault(_))), "{what}: expected a fault, got {taken:?}");
     Ok(())
 }
 
 /// Runs all of them at once and returns what came of each.
-async fn race<T, F>(runners: impl IntoIterator<Item = F>) -> Result<Vec<T>, Flaw>
+async fn race<T, F>(runners: impl IntoIterator<Item = F>) -> Result<Vec<T>, ConformanceError>
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,

@@ -7,33 +7,34 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use byleave_core::act::{Act, Deed};
+use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::call::Millis;
-use byleave_core::chain::{GENESIS, Line};
-use byleave_core::digest::{Digest, Held, RecordKey};
+use byleave_core::digest::{ContentRef, Digest, RecordKey};
 use byleave_core::effect::{Effect, Plan};
-use byleave_core::id::{AttemptId, CallId, LeaveId, OwnerId, QuestionId, SessionId, TenantId};
-use byleave_core::leave::Leave;
+use byleave_core::hash_chain::{ChainedEntry, GENESIS};
+use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, StandingApprovalId, TenantId};
 use byleave_core::record::Record;
-use byleave_core::session::Opening;
+use byleave_core::session::SessionNode;
+use byleave_core::standing_approval::StandingApproval;
 use uuid::Uuid;
 
-use crate::ledger::floor::{self, Moves, Standing};
+use crate::boxed::BoxFuture;
+use crate::ledger::invariants::{self, BatchEffects, StartConditions};
 use crate::ledger::{
-    AppendFault, Batch, Content, ContentFault, Hindrance, Interruption, Ledger, LedgerFault, Loaded,
+    AppendError, Batch, ContentError, Interruption, Ledger, LedgerError, LoadedRecord, RecordContent,
+    StartBlocked,
 };
-use crate::pending::Pending;
 
 /// A ledger in memory. Clones are one owner, which dies with the last of them.
 #[derive(Clone, Debug)]
 pub struct MemoryLedger {
-    owner: Arc<Owner>,
+    owner: Arc<MemoryOwner>,
 }
 
 #[derive(Debug)]
-struct Owner {
+struct MemoryOwner {
     id: OwnerId,
-    store: Arc<Mutex<Store>>,
+    store: Arc<Mutex<MemoryStore>>,
 }
 
 impl MemoryLedger {
@@ -57,36 +58,36 @@ impl MemoryLedger {
         self.owner.die();
     }
 
-    fn on(store: Arc<Mutex<Store>>) -> Self {
+    fn on(store: Arc<Mutex<MemoryStore>>) -> Self {
         Self::on_as(store, OwnerId::new(Uuid::now_v7()))
     }
 
-    fn on_as(store: Arc<Mutex<Store>>, id: OwnerId) -> Self {
+    fn on_as(store: Arc<Mutex<MemoryStore>>, id: OwnerId) -> Self {
         if let Ok(mut store) = store.lock() {
             store.alive.insert(id);
         }
-        Self { owner: Arc::new(Owner { id, store }) }
+        Self { owner: Arc::new(MemoryOwner { id, store }) }
     }
 
-    fn store(&self) -> Result<MutexGuard<'_, Store>, LedgerFault> {
+    fn store(&self) -> Result<MutexGuard<'_, MemoryStore>, LedgerError> {
         let store = self.owner.store.lock();
         let store =
-            store.map_err(|_| LedgerFault::new("cannot use the ledger", "a panic left it half-written"))?;
+            store.map_err(|_| LedgerError::new("cannot use the ledger", "a panic left it half-written"))?;
         if !store.alive.contains(&self.owner.id) {
-            return Err(LedgerFault::new("cannot use the ledger", format!("owner {} died", self.owner.id)));
+            return Err(LedgerError::new("cannot use the ledger", format!("owner {} died", self.owner.id)));
         }
         Ok(store)
     }
 
-    fn append_now(&self, batch: Batch) -> Result<(), AppendFault> {
+    fn append_now(&self, batch: Batch) -> Result<(), AppendError> {
         // Hashing is most of the work, so it is done before the lock is taken for good.
-        let moves = floor::moves(&batch, self.owner.id)?;
+        let moves = invariants::moves(&batch, self.owner.id)?;
         if !batch.contents.is_empty() {
             self.check_contents(&batch)?;
         }
         let mut store = self.store()?;
         if store.place(batch.call) != (batch.at_len, batch.before) {
-            return Err(AppendFault::Stale);
+            return Err(AppendError::Stale);
         }
         if let Some(hindrance) = store.hindrance(&batch, &moves)? {
             return Err(hindrance.into());
@@ -97,15 +98,15 @@ impl MemoryLedger {
         Ok(())
     }
 
-    fn check_contents(&self, batch: &Batch) -> Result<(), AppendFault> {
+    fn check_contents(&self, batch: &Batch) -> Result<(), AppendError> {
         let key = match &batch.key {
             Some(key) => Some(key.clone()),
             None => self.store()?.calls.get(&batch.call).and_then(|kept| kept.key.clone()),
         };
         match key {
-            Some(key) => Ok(floor::check_contents(&batch.contents, &key)?),
+            Some(key) => Ok(invariants::check_contents(&batch.contents, &key)?),
             None if batch.at_len == 0 => {
-                Err(LedgerFault::new("cannot append this batch", "it has contents and no key").into())
+                Err(LedgerError::new("cannot append this batch", "it has contents and no key").into())
             }
             None => Ok(()),
         }
@@ -116,16 +117,16 @@ impl MemoryLedger {
         call: CallId,
         attempt: AttemptId,
         at: Millis,
-    ) -> Result<Interruption, LedgerFault> {
+    ) -> Result<Interruption, LedgerError> {
         let mut guard = self.store()?;
         let store = &mut *guard;
         let Some(kept) = store.calls.get_mut(&call) else { return Ok(Interruption::NotOpen) };
         let is_alive = |owner| store.alive.contains(&owner);
-        if let Some(not) = floor::not_interrupted(kept.open, attempt, self.owner.id, is_alive) {
+        if let Some(not) = invariants::not_interrupted(kept.open, attempt, self.owner.id, is_alive) {
             return Ok(not);
         }
         let mut record = Record::read(call, &kept.lines);
-        let (line, _) = floor::interrupted(&mut record, attempt, at)?;
+        let (line, _) = invariants::interrupted(&mut record, attempt, at)?;
         kept.lines.push(line);
         store.free_seat(call);
         store.let_others_pass(call);
@@ -139,7 +140,7 @@ impl Default for MemoryLedger {
     }
 }
 
-impl Owner {
+impl MemoryOwner {
     fn die(&self) {
         if let Ok(mut store) = self.store.lock() {
             store.alive.remove(&self.id);
@@ -147,7 +148,7 @@ impl Owner {
     }
 }
 
-impl Drop for Owner {
+impl Drop for MemoryOwner {
     fn drop(&mut self) {
         self.die();
     }
@@ -158,26 +159,26 @@ impl Ledger for MemoryLedger {
         self.owner.id
     }
 
-    fn load(&self, call: CallId) -> Pending<'_, Result<Option<Loaded>, LedgerFault>> {
+    fn load(&self, call: CallId) -> BoxFuture<'_, Result<Option<LoadedRecord>, LedgerError>> {
         Box::pin(async move {
             let kept = self.store()?.calls.get(&call).map(|kept| (kept.lines.clone(), kept.key.clone()));
-            Ok(kept.map(|(lines, key)| Loaded { record: Record::read(call, &lines), key }))
+            Ok(kept.map(|(lines, key)| LoadedRecord { record: Record::read(call, &lines), key }))
         })
     }
 
-    fn append(&self, batch: Batch) -> Pending<'_, Result<(), AppendFault>> {
+    fn append(&self, batch: Batch) -> BoxFuture<'_, Result<(), AppendError>> {
         Box::pin(async move { self.append_now(batch) })
     }
 
-    fn content(&self, call: CallId, held: Held) -> Pending<'_, Result<Vec<u8>, ContentFault>> {
+    fn content(&self, call: CallId, held: ContentRef) -> BoxFuture<'_, Result<Vec<u8>, ContentError>> {
         Box::pin(async move {
             let store = self.store()?;
-            let kept = store.calls.get(&call).ok_or(ContentFault::Missing)?;
+            let kept = store.calls.get(&call).ok_or(ContentError::Missing)?;
             if kept.key.is_none() {
-                return Err(ContentFault::Forgotten);
+                return Err(ContentError::Forgotten);
             }
             let content = kept.contents.iter().find(|content| content.held == held);
-            content.map(|content| content.bytes.clone()).ok_or(ContentFault::Missing)
+            content.map(|content| content.bytes.clone()).ok_or(ContentError::Missing)
         })
     }
 
@@ -186,11 +187,11 @@ impl Ledger for MemoryLedger {
         call: CallId,
         attempt: AttemptId,
         at: Millis,
-    ) -> Pending<'_, Result<Interruption, LedgerFault>> {
+    ) -> BoxFuture<'_, Result<Interruption, LedgerError>> {
         Box::pin(async move { self.interrupt_now(call, attempt, at) })
     }
 
-    fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>> {
+    fn act(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
             let mut store = self.store()?;
             store.may_act(&act)?;
@@ -199,7 +200,7 @@ impl Ledger for MemoryLedger {
         })
     }
 
-    fn halted(&self, tenant: &TenantId) -> Pending<'_, Result<Option<Act>, LedgerFault>> {
+    fn halted(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
         let halt = self.store().map(|store| store.tenants.get(tenant).and_then(|tenant| tenant.halt.clone()));
         Box::pin(ready(halt))
     }
@@ -208,10 +209,10 @@ impl Ledger for MemoryLedger {
         &self,
         tenant: &TenantId,
         session: &SessionId,
-    ) -> Pending<'_, Result<Vec<Opening>, LedgerFault>> {
+    ) -> BoxFuture<'_, Result<Vec<SessionNode>, LedgerError>> {
         let lineage = self.store().and_then(|store| {
             let opened = |session: &SessionId| Ok(store.opened(tenant, session).cloned());
-            floor::lineage(session, opened)
+            invariants::lineage(session, opened)
         });
         Box::pin(ready(lineage))
     }
@@ -221,14 +222,14 @@ impl Ledger for MemoryLedger {
         tenant: &TenantId,
         tool: &str,
         now: Millis,
-    ) -> Pending<'_, Result<Vec<Arc<Leave>>, LedgerFault>> {
+    ) -> BoxFuture<'_, Result<Vec<Arc<StandingApproval>>, LedgerError>> {
         let leaves = self.store().map(|store| {
             store.tenants.get(tenant).map(|tenant| tenant.leaves_for(tool, now)).unwrap_or_default()
         });
         Box::pin(ready(leaves))
     }
 
-    fn call_of(&self, question: QuestionId) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+    fn call_of(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         Box::pin(async move { self.store().map(|store| store.questions.get(&question).copied()) })
     }
 
@@ -238,29 +239,29 @@ impl Ledger for MemoryLedger {
         session: &SessionId,
         call: CallId,
         plan: &Plan,
-    ) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         let by = self.store().map(|store| {
             let session = store.tenants.get(tenant)?.sessions.get(session)?;
             let holds_up = |(other, effects): &(&CallId, &Vec<Effect>)| {
-                **other != call && floor::holds_up(effects, plan)
+                **other != call && invariants::holds_up(effects, plan)
             };
             session.holding.iter().find(holds_up).map(|(other, _)| *other)
         });
         Box::pin(ready(by))
     }
 
-    fn drivable(&self, now: Millis, limit: usize) -> Pending<'_, Result<Vec<CallId>, LedgerFault>> {
+    fn drivable(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
         Box::pin(async move { self.store().map(|store| store.drivable(now, limit)) })
     }
 }
 
 #[derive(Debug, Default)]
-struct Store {
-    calls: HashMap<CallId, Kept>,
-    tenants: HashMap<TenantId, Tenant>,
+struct MemoryStore {
+    calls: HashMap<CallId, StoredRecord>,
+    tenants: HashMap<TenantId, TenantState>,
     questions: HashMap<QuestionId, CallId>,
     alive: HashSet<OwnerId>,
-    acts: Vec<Act>,
+    acts: Vec<AdminAction>,
     /// Calls that are neither settled nor waiting, by when they came in.
     ready: BTreeSet<(Millis, CallId)>,
     /// Calls that wait for a person, by when the question expires.
@@ -269,12 +270,12 @@ struct Store {
 
 /// What is kept of a call.
 #[derive(Debug)]
-struct Kept {
+struct StoredRecord {
     tenant: TenantId,
     session: SessionId,
     opened_at: Millis,
-    lines: Vec<Line>,
-    contents: Vec<Content>,
+    lines: Vec<ChainedEntry>,
+    contents: Vec<RecordContent>,
     /// Absent where its contents were forgotten.
     key: Option<RecordKey>,
     /// The open attempt and its owner.
@@ -284,33 +285,33 @@ struct Kept {
 }
 
 #[derive(Debug, Default)]
-struct Tenant {
-    halt: Option<Act>,
-    leaves: HashMap<LeaveId, Given>,
+struct TenantState {
+    halt: Option<AdminAction>,
+    leaves: HashMap<StandingApprovalId, ApprovalUse>,
     /// Leaves by tool that may have a use left.
-    usable: HashMap<String, Vec<LeaveId>>,
-    revoked: HashSet<LeaveId>,
-    sessions: HashMap<SessionId, Session>,
+    usable: HashMap<String, Vec<StandingApprovalId>>,
+    revoked: HashSet<StandingApprovalId>,
+    sessions: HashMap<SessionId, SessionState>,
     /// Sessions that were opened; they stay.
-    opened: HashMap<SessionId, Opening>,
+    opened: HashMap<SessionId, SessionNode>,
 }
 
 /// A leave and how often it was used.
 #[derive(Debug)]
-struct Given {
-    leave: Arc<Leave>,
+struct ApprovalUse {
+    leave: Arc<StandingApproval>,
     used: u32,
 }
 
 #[derive(Debug, Default)]
-struct Session {
+struct SessionState {
     /// The open attempt that runs alone.
     seat: Option<(CallId, AttemptId)>,
     /// Calls that a person was asked about and that have not ended, with what they would do.
     holding: BTreeMap<CallId, Vec<Effect>>,
 }
 
-impl Store {
+impl MemoryStore {
     /// The length of a record and its last link.
     fn place(&self, call: CallId) -> (u32, Digest) {
         match self.calls.get(&call).and_then(|kept| kept.lines.last()) {
@@ -319,30 +320,34 @@ impl Store {
         }
     }
 
-    fn hindrance(&self, batch: &Batch, moves: &Moves<'_>) -> Result<Option<Hindrance>, LedgerFault> {
+    fn hindrance(
+        &self,
+        batch: &Batch,
+        moves: &BatchEffects<'_>,
+    ) -> Result<Option<StartBlocked>, LedgerError> {
         if let Some(kept) = self.calls.get(&batch.call)
             && (kept.tenant != batch.listing.tenant || kept.session != batch.listing.session)
         {
-            return Err(LedgerFault::new("cannot append this batch", "the call is of another session"));
+            return Err(LedgerError::new("cannot append this batch", "the call is of another session"));
         }
         if batch.begins.is_none() && moves.uses.is_empty() {
             return Ok(None);
         }
         let tenant = self.tenants.get(&batch.listing.tenant);
-        let standing = Standing {
+        let standing = StartConditions {
             halt: tenant.and_then(|tenant| tenant.halt.as_ref()),
             leave_left: moves.uses.is_empty() || tenant.is_some_and(|tenant| tenant.can_use(batch, moves)),
             seat: tenant
                 .and_then(|tenant| tenant.sessions.get(&batch.listing.session))
                 .and_then(|session| session.seat),
         };
-        Ok(floor::hindrance(batch.call, batch.begins.as_ref(), standing))
+        Ok(invariants::hindrance(batch.call, batch.begins.as_ref(), standing))
     }
 
     /// Does everything that the batch moves beside adding its lines. Cannot fail: all was checked before.
-    fn make(&mut self, batch: &Batch, moves: &Moves<'_>) {
+    fn make(&mut self, batch: &Batch, moves: &BatchEffects<'_>) {
         if let Some((heading, at)) = moves.opens {
-            let kept = Kept {
+            let kept = StoredRecord {
                 tenant: heading.tenant.clone(),
                 session: heading.session.clone(),
                 opened_at: at,
@@ -442,44 +447,45 @@ impl Store {
         }
     }
 
-    fn opened(&self, tenant: &TenantId, session: &SessionId) -> Option<&Opening> {
+    fn opened(&self, tenant: &TenantId, session: &SessionId) -> Option<&SessionNode> {
         self.tenants.get(tenant)?.opened.get(session)
     }
 
-    fn may_act(&self, act: &Act) -> Result<(), LedgerFault> {
-        let Deed::Open(opening) = &act.deed else { return Ok(()) };
+    fn may_act(&self, act: &AdminAction) -> Result<(), LedgerError> {
+        let AdminActionKind::Open(opening) = &act.deed else { return Ok(()) };
         let parent = opening.parent.as_ref();
         let known = parent.is_some_and(|parent| self.opened(&act.tenant, parent).is_some());
-        floor::check_opening(act, opening, known)?;
+        invariants::check_opening(act, opening, known)?;
         match self.opened(&act.tenant, &opening.session) {
-            Some(_) => Err(LedgerFault::new("cannot write an act", "its id is taken")),
+            Some(_) => Err(LedgerError::new("cannot write an act", "its id is taken")),
             None => Ok(()),
         }
     }
 
-    fn act(&mut self, act: Act) {
+    fn act(&mut self, act: AdminAction) {
         let tenant = tenant_of(&mut self.tenants, &act.tenant);
         match &act.deed {
-            Deed::Halt { .. } => tenant.halt = Some(act.clone()),
-            Deed::Lift => tenant.halt = None,
-            Deed::Revoke { leave } => tenant.revoke(*leave),
-            Deed::Open(opening) => {
+            AdminActionKind::Halt { .. } => tenant.halt = Some(act.clone()),
+            AdminActionKind::Lift => tenant.halt = None,
+            AdminActionKind::Revoke { leave } => tenant.revoke(*leave),
+            AdminActionKind::Open(opening) => {
                 tenant.opened.insert(opening.session.clone(), opening.clone());
             }
-            Deed::Forget { call } => {
+            AdminActionKind::Forget { call } => {
                 if let Some(kept) = self.calls.get_mut(call).filter(|kept| kept.tenant == act.tenant) {
                     kept.key = None;
                     kept.contents = Vec::new();
                 }
             }
             // For one command, which has begun by now.
-            Deed::Waive { .. } => {}
+            AdminActionKind::Waive { .. } => {}
         }
         self.acts.push(act);
     }
 
     fn drivable(&self, now: Millis, limit: usize) -> Vec<CallId> {
-        let overdue = self.waiting.iter().take_while(|(expires_at, _)| floor::is_overdue(*expires_at, now));
+        let overdue =
+            self.waiting.iter().take_while(|(expires_at, _)| invariants::is_overdue(*expires_at, now));
         let overdue = overdue.filter_map(|(_, call)| Some((self.calls.get(call)?.opened_at, *call)));
         let mut calls: Vec<(Millis, CallId)> = self.ready.iter().take(limit).copied().collect();
         calls.extend(overdue);
@@ -488,61 +494,61 @@ impl Store {
     }
 }
 
-impl Tenant {
-    fn can_use(&self, batch: &Batch, moves: &Moves<'_>) -> bool {
+impl TenantState {
+    fn can_use(&self, batch: &Batch, moves: &BatchEffects<'_>) -> bool {
         moves.uses.iter().all(|id| {
             let Some(given) = self.leaves.get(id) else { return false };
             let more = moves.uses.iter().filter(|other| *other == id).count();
             let asked = batch.begins.and_then(|begins| begins.leave).filter(|(leave, _)| leave == id);
             let asked_max = asked.and_then(|(_, max)| max);
             let more = u32::try_from(more).unwrap_or(u32::MAX);
-            !self.revoked.contains(id) && floor::leave_left(&given.leave, given.used, more, asked_max)
+            !self.revoked.contains(id) && invariants::leave_left(&given.leave, given.used, more, asked_max)
         })
     }
 
     /// Brings a leave into force. An id that was given before keeps its uses and its revocation.
-    fn give(&mut self, leave: &Leave) {
+    fn give(&mut self, leave: &StandingApproval) {
         if self.leaves.contains_key(&leave.id) {
             return;
         }
-        self.leaves.insert(leave.id, Given { leave: Arc::new(leave.clone()), used: 0 });
+        self.leaves.insert(leave.id, ApprovalUse { leave: Arc::new(leave.clone()), used: 0 });
         if !self.revoked.contains(&leave.id) {
             self.usable.entry(leave.tool.clone()).or_default().push(leave.id);
         }
     }
 
-    fn count_use(&mut self, id: LeaveId) {
+    fn count_use(&mut self, id: StandingApprovalId) {
         let Some(given) = self.leaves.get_mut(&id) else { return };
         given.used = given.used.saturating_add(1);
-        if !floor::leave_left(&given.leave, given.used, 1, None) {
+        if !invariants::leave_left(&given.leave, given.used, 1, None) {
             self.strike(id);
         }
     }
 
-    fn revoke(&mut self, id: LeaveId) {
+    fn revoke(&mut self, id: StandingApprovalId) {
         self.revoked.insert(id);
         self.strike(id);
     }
 
-    fn strike(&mut self, id: LeaveId) {
+    fn strike(&mut self, id: StandingApprovalId) {
         let Some(given) = self.leaves.get(&id) else { return };
         if let Some(usable) = self.usable.get_mut(&given.leave.tool) {
             usable.retain(|other| *other != id);
         }
     }
 
-    fn leaves_for(&self, tool: &str, now: Millis) -> Vec<Arc<Leave>> {
+    fn leaves_for(&self, tool: &str, now: Millis) -> Vec<Arc<StandingApproval>> {
         let Some(usable) = self.usable.get(tool) else { return Vec::new() };
         let given = usable.iter().filter_map(|id| self.leaves.get(id));
-        given.map(|given| &given.leave).filter(|leave| floor::in_time(leave, now)).cloned().collect()
+        given.map(|given| &given.leave).filter(|leave| invariants::in_time(leave, now)).cloned().collect()
     }
 
-    fn session(&mut self, id: &SessionId) -> &mut Session {
+    fn session(&mut self, id: &SessionId) -> &mut SessionState {
         self.sessions.entry(id.clone()).or_default()
     }
 
     /// Changes a session, and drops it once nothing is left in it.
-    fn change_session(&mut self, id: &SessionId, change: impl FnOnce(&mut Session)) {
+    fn change_session(&mut self, id: &SessionId, change: impl FnOnce(&mut SessionState)) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         change(session);
         if session.seat.is_none() && session.holding.is_empty() {
@@ -551,6 +557,6 @@ impl Tenant {
     }
 }
 
-fn tenant_of<'a>(tenants: &'a mut HashMap<TenantId, Tenant>, id: &TenantId) -> &'a mut Tenant {
+fn tenant_of<'a>(tenants: &'a mut HashMap<TenantId, TenantState>, id: &TenantId) -> &'a mut TenantState {
     tenants.entry(id.clone()).or_default()
 }

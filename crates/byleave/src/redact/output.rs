@@ -14,7 +14,7 @@ const NAMED_WORD: &str = "by a person";
 
 /// A result with secrets and named words masked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Redacted {
+pub struct RedactedOutput {
     /// The result.
     pub output: Output,
     /// How many places were masked; 0 where it is the same as before.
@@ -24,15 +24,15 @@ pub struct Redacted {
 }
 
 /// The result with everything masked that is shaped like a secret, and these words wherever they stand, in whatever case.
-pub fn redacted(output: &Output, words: &[String]) -> Redacted {
+pub fn redacted(output: &Output, words: &[String]) -> RedactedOutput {
     let whole = [Value::from(output.text.as_str()), Value::from(output.error.as_deref())];
     let whole: Vec<&Value> = whole.iter().chain(&output.data).chain(&output.undo).collect();
     let is_in = |word: &String| {
-        let one = Mask::new(std::slice::from_ref(word));
+        let one = WordMask::new(std::slice::from_ref(word));
         one.is_some_and(|one| whole.iter().any(|value| one.is_in(value)))
     };
     let missing = words.iter().filter(|word| !is_in(word)).cloned().collect();
-    let mask = Mask::new(words);
+    let mask = WordMask::new(words);
     let text = |text: &str| match &mask {
         Some(mask) => mask.text(&redact(text)),
         None => redact(text),
@@ -57,13 +57,13 @@ pub fn redacted(output: &Output, words: &[String]) -> Redacted {
         // A mark that swallowed others is still one place.
         false => count(&after).saturating_sub(count(output)).max(1),
     };
-    Redacted { output: after, masked, missing }
+    RedactedOutput { output: after, masked, missing }
 }
 
 /// Finds named words, and knows marks so that it leaves them alone.
-struct Mask(Regex);
+struct WordMask(Regex);
 
-impl Mask {
+impl WordMask {
     /// `None` where there is nothing to look for.
     fn new(words: &[String]) -> Option<Self> {
         let words = words.iter().map(|word| word.trim()).filter(|word| !word.is_empty());

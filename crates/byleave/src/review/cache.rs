@@ -12,16 +12,16 @@ use super::{Opinion, OwnedInput};
 use crate::lock::locked;
 
 /// The opinions used most recently.
-pub(super) struct Cache(Option<Mutex<LruCache<Digest, Opinion<Value>>>>);
+pub(super) struct OpinionCache(Option<Mutex<LruCache<Digest, Opinion<Value>>>>);
 
 /// Everything an opinion of arguments may depend on, but for the reviewer.
-pub(super) struct Subject {
+pub(super) struct OpinionSubject {
     manifest: Digest,
     arguments: String,
     plan: Vec<u8>,
 }
 
-impl Subject {
+impl OpinionSubject {
     /// `None` if it has no spelling that another could be compared with.
     pub(super) fn of(input: &OwnedInput, manifest: Digest) -> Option<Self> {
         let plan = serde_json::to_vec(&*input.plan).ok()?;
@@ -42,7 +42,7 @@ impl Subject {
     }
 }
 
-impl Cache {
+impl OpinionCache {
     pub(super) fn new(entries: usize) -> Self {
         Self(NonZeroUsize::new(entries).map(|entries| Mutex::new(LruCache::new(entries))))
     }

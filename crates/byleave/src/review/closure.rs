@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::{
     InputReviewer, InputSubject, IntoOpinion, Opinion, OutputReviewer, OutputSubject, OwnedInput,
-    OwnedOutput, ReviewFault,
+    OwnedOutput, ReviewError,
 };
-use crate::guard::apart;
-use crate::pending::Pending;
+use crate::boxed::BoxFuture;
+use crate::plugin_guard::apart;
 
 /// A reviewer of arguments from a closure that answers at once. For one that may block, see [`input_blocking`].
 pub fn input<F, O>(name: impl Into<String>, closure: F) -> impl InputReviewer
@@ -19,7 +19,7 @@ where
     O: IntoOpinion<Value>,
 {
     let ask = move |subject: InputSubject<'_>| closure(subject).into_opinion();
-    AtOnce { name: name.into(), ask }
+    SyncReviewer { name: name.into(), ask }
 }
 
 /// A reviewer of arguments from a closure that waits without blocking.
@@ -29,11 +29,11 @@ where
     Fut: Future<Output = O> + Send + 'static,
     O: IntoOpinion<Value>,
 {
-    let ask = move |subject: OwnedInput| -> Opining<Value> {
+    let ask = move |subject: OwnedInput| -> OpinionFuture<Value> {
         let answer = closure(subject);
         Box::pin(async move { answer.await.into_opinion() })
     };
-    Later { name: name.into(), ask }
+    AsyncReviewer { name: name.into(), ask }
 }
 
 /// A reviewer of arguments from a closure that may block its thread: reading files, asking a database. It is given a
@@ -57,7 +57,7 @@ where
     O: IntoOpinion<Output>,
 {
     let ask = move |subject: OutputSubject<'_>| closure(subject).into_opinion();
-    AtOnce { name: name.into(), ask }
+    SyncReviewer { name: name.into(), ask }
 }
 
 /// A reviewer of results from a closure that waits without blocking.
@@ -67,11 +67,11 @@ where
     Fut: Future<Output = O> + Send + 'static,
     O: IntoOpinion<Output>,
 {
-    let ask = move |subject: OwnedOutput| -> Opining<Output> {
+    let ask = move |subject: OwnedOutput| -> OpinionFuture<Output> {
         let answer = closure(subject);
         Box::pin(async move { answer.await.into_opinion() })
     };
-    Later { name: name.into(), ask }
+    AsyncReviewer { name: name.into(), ask }
 }
 
 /// A reviewer of results from a closure that may block its thread; see [`input_blocking`].
@@ -87,62 +87,68 @@ where
     })
 }
 
-type Opining<T> = Pending<'static, Result<Opinion<T>, ReviewFault>>;
+type OpinionFuture<T> = BoxFuture<'static, Result<Opinion<T>, ReviewError>>;
 
-struct AtOnce<F> {
+struct SyncReviewer<F> {
     name: String,
     ask: F,
 }
 
-impl<F> InputReviewer for AtOnce<F>
+impl<F> InputReviewer for SyncReviewer<F>
 where
-    F: Fn(InputSubject<'_>) -> Result<Opinion<Value>, ReviewFault> + Send + Sync + 'static,
+    F: Fn(InputSubject<'_>) -> Result<Opinion<Value>, ReviewError> + Send + Sync + 'static,
 {
     fn name(&self) -> &str {
         &self.name
     }
-    fn review<'a>(&'a self, subject: InputSubject<'a>) -> Pending<'a, Result<Opinion<Value>, ReviewFault>> {
+    fn review<'a>(&'a self, subject: InputSubject<'a>) -> BoxFuture<'a, Result<Opinion<Value>, ReviewError>> {
         Box::pin(async move { (self.ask)(subject) })
     }
 }
 
-impl<F> OutputReviewer for AtOnce<F>
+impl<F> OutputReviewer for SyncReviewer<F>
 where
-    F: Fn(OutputSubject<'_>) -> Result<Opinion<Output>, ReviewFault> + Send + Sync + 'static,
+    F: Fn(OutputSubject<'_>) -> Result<Opinion<Output>, ReviewError> + Send + Sync + 'static,
 {
     fn name(&self) -> &str {
         &self.name
     }
-    fn review<'a>(&'a self, subject: OutputSubject<'a>) -> Pending<'a, Result<Opinion<Output>, ReviewFault>> {
+    fn review<'a>(
+        &'a self,
+        subject: OutputSubject<'a>,
+    ) -> BoxFuture<'a, Result<Opinion<Output>, ReviewError>> {
         Box::pin(async move { (self.ask)(subject) })
     }
 }
 
-struct Later<F> {
+struct AsyncReviewer<F> {
     name: String,
     ask: F,
 }
 
-impl<F> InputReviewer for Later<F>
+impl<F> InputReviewer for AsyncReviewer<F>
 where
-    F: Fn(OwnedInput) -> Opining<Value> + Send + Sync + 'static,
+    F: Fn(OwnedInput) -> OpinionFuture<Value> + Send + Sync + 'static,
 {
     fn name(&self) -> &str {
         &self.name
     }
-    fn review<'a>(&'a self, subject: InputSubject<'a>) -> Pending<'a, Result<Opinion<Value>, ReviewFault>> {
+    fn review<'a>(&'a self, subject: InputSubject<'a>) -> BoxFuture<'a, Result<Opinion<Value>, ReviewError>> {
         (self.ask)(subject.owned())
     }
 }
 
-impl<F> OutputReviewer for Later<F>
+impl<F> OutputReviewer for AsyncReviewer<F>
 where
-    F: Fn(OwnedOutput) -> Opining<Output> + Send + Sync + 'static,
+    F: Fn(OwnedOutput) -> OpinionFuture<Output> + Send + Sync + 'static,
 {
     fn name(&self) -> &str {
         &self.name
     }
-    fn review<'a>(&'a self, subject: OutputSubject<'a>) -> Pending<'a, Result<Opinion<Output>, ReviewFault>> {
+    fn review<'a>(
+        &'a self,
+        subject: OutputSubject<'a>,
+    ) -> BoxFuture<'a, Result<Opinion<Output>, ReviewError>> {
         (self.ask)(subject.owned())
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use byleave_core::outcome::Output;
 use serde_json::Value;
 
-use super::{Opinion, ReviewFault};
+use super::{Opinion, ReviewError};
 
 impl<T> Opinion<T> {
     /// This in its place, for a reason.
@@ -45,35 +45,35 @@ impl From<Output> for Opinion<Output> {
 /// What a reviewing closure may return: an [`Opinion`], a `bool`, a new value, or a `Result` of any of them.
 pub trait IntoOpinion<T> {
     /// The opinion it stands for; an error is an objection (R3).
-    fn into_opinion(self) -> Result<Opinion<T>, ReviewFault>;
+    fn into_opinion(self) -> Result<Opinion<T>, ReviewError>;
 }
 
 impl<T> IntoOpinion<T> for Opinion<T> {
-    fn into_opinion(self) -> Result<Opinion<T>, ReviewFault> {
+    fn into_opinion(self) -> Result<Opinion<T>, ReviewError> {
         Ok(self)
     }
 }
 
 impl<T> IntoOpinion<T> for bool {
-    fn into_opinion(self) -> Result<Opinion<T>, ReviewFault> {
+    fn into_opinion(self) -> Result<Opinion<T>, ReviewError> {
         Ok(self.into())
     }
 }
 
 impl IntoOpinion<Self> for Value {
-    fn into_opinion(self) -> Result<Opinion<Self>, ReviewFault> {
+    fn into_opinion(self) -> Result<Opinion<Self>, ReviewError> {
         Ok(self.into())
     }
 }
 
 impl IntoOpinion<Self> for Output {
-    fn into_opinion(self) -> Result<Opinion<Self>, ReviewFault> {
+    fn into_opinion(self) -> Result<Opinion<Self>, ReviewError> {
         Ok(self.into())
     }
 }
 
 impl<T, O: IntoOpinion<T>, E: Display> IntoOpinion<T> for Result<O, E> {
-    fn into_opinion(self) -> Result<Opinion<T>, ReviewFault> {
-        self.map_err(|error| ReviewFault::Failed(error.to_string()))?.into_opinion()
+    fn into_opinion(self) -> Result<Opinion<T>, ReviewError> {
+        self.map_err(|error| ReviewError::Failed(error.to_string()))?.into_opinion()
     }
 }

@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use byleave_core::digest::Digest;
 use byleave_core::outcome::Output;
-use byleave_core::refusal::{Code, Refusal, Step};
-use byleave_core::review::{ReviewNote, Said};
+use byleave_core::refusal::{Code, Refusal, StageResult};
+use byleave_core::review::{ReviewNote, ReviewOutcome};
 use serde_json::Value;
 
-use super::cache::{Cache, Subject};
-use super::{InputReviewer, Opinion, OutputReviewer, OwnedInput, OwnedOutput, ReviewFault};
-use crate::guard::{Broken, guard};
+use super::cache::{OpinionCache, OpinionSubject};
+use super::{InputReviewer, Opinion, OutputReviewer, OwnedInput, OwnedOutput, ReviewError};
+use crate::plugin_guard::{PluginFailure, guard};
 use crate::redact::redact;
 
 /// Which calls a reviewer looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Covers {
+pub enum ReviewScope {
     /// Those of every tool.
     All,
     /// Those of the tool with this name.
@@ -28,7 +28,7 @@ pub enum Covers {
     Family(String),
 }
 
-impl Covers {
+impl ReviewScope {
     fn fits(&self, tool: &str) -> bool {
         match self {
             Self::All => true,
@@ -38,7 +38,7 @@ impl Covers {
     }
 }
 
-impl From<&str> for Covers {
+impl From<&str> for ReviewScope {
     fn from(tool: &str) -> Self {
         Self::Tool(tool.into())
     }
@@ -47,23 +47,23 @@ impl From<&str> for Covers {
 /// All reviewers, in the order in which they were added.
 #[derive(Clone)]
 pub struct Reviewers {
-    inputs: Vec<Post<dyn InputReviewer>>,
-    outputs: Vec<Post<dyn OutputReviewer>>,
+    inputs: Vec<RegisteredReviewer<dyn InputReviewer>>,
+    outputs: Vec<RegisteredReviewer<dyn OutputReviewer>>,
     limit: Duration,
-    cache: Arc<Cache>,
+    cache: Arc<OpinionCache>,
 }
 
 /// What the reviewers together made of a value, where none of them refused it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reviewed<T> {
+pub struct ReviewResult<T> {
     /// Each reviewer's part, in order; those that had nothing to say are left out.
     pub notes: Vec<ReviewNote>,
     /// The value in place of the one reviewed.
     pub change: Option<T>,
 }
 
-struct Post<R: ?Sized> {
-    covers: Covers,
+struct RegisteredReviewer<R: ?Sized> {
+    covers: ReviewScope,
     reviewer: Arc<R>,
     /// Asked for once, when it is added: nothing of a stranger's runs outside the guard later.
     name: String,
@@ -72,15 +72,15 @@ struct Post<R: ?Sized> {
     registration: u64,
 }
 
-impl<R: ?Sized> Post<R> {
-    fn new(covers: Covers, reviewer: Arc<R>, name: String, cacheable: bool) -> Self {
+impl<R: ?Sized> RegisteredReviewer<R> {
+    fn new(covers: ReviewScope, reviewer: Arc<R>, name: String, cacheable: bool) -> Self {
         static REGISTRATIONS: AtomicU64 = AtomicU64::new(0);
         let registration = REGISTRATIONS.fetch_add(1, Ordering::Relaxed);
         Self { covers, reviewer, name, cacheable, registration }
     }
 }
 
-impl<R: ?Sized> Clone for Post<R> {
+impl<R: ?Sized> Clone for RegisteredReviewer<R> {
     fn clone(&self) -> Self {
         let Self { covers, reviewer, name, cacheable, registration } = self;
         Self {
@@ -99,7 +99,7 @@ impl Default for Reviewers {
             inputs: Vec::new(),
             outputs: Vec::new(),
             limit: Self::LIMIT,
-            cache: Arc::new(Cache::new(Self::CACHE_ENTRIES)),
+            cache: Arc::new(OpinionCache::new(Self::CACHE_ENTRIES)),
         }
     }
 }
@@ -121,7 +121,7 @@ impl Reviewers {
 
     /// Sets how many opinions are kept of reviewers that allow it; 0 keeps none.
     pub fn set_cache_entries(&mut self, entries: usize) {
-        self.cache = Arc::new(Cache::new(entries));
+        self.cache = Arc::new(OpinionCache::new(entries));
     }
 
     /// Nobody looks at arguments.
@@ -135,24 +135,28 @@ impl Reviewers {
     }
 
     /// Adds a reviewer of arguments behind those that are there.
-    pub fn add_input(&mut self, covers: impl Into<Covers>, reviewer: impl InputReviewer) {
+    pub fn add_input(&mut self, covers: impl Into<ReviewScope>, reviewer: impl InputReviewer) {
         let (name, cacheable) = (reviewer.name().to_owned(), reviewer.cacheable());
-        self.inputs.push(Post::new(covers.into(), Arc::new(reviewer), name, cacheable));
+        self.inputs.push(RegisteredReviewer::new(covers.into(), Arc::new(reviewer), name, cacheable));
     }
 
     /// Adds a reviewer of results behind those that are there.
-    pub fn add_output(&mut self, covers: impl Into<Covers>, reviewer: impl OutputReviewer) {
+    pub fn add_output(&mut self, covers: impl Into<ReviewScope>, reviewer: impl OutputReviewer) {
         let name = reviewer.name().to_owned();
-        self.outputs.push(Post::new(covers.into(), Arc::new(reviewer), name, false));
+        self.outputs.push(RegisteredReviewer::new(covers.into(), Arc::new(reviewer), name, false));
     }
 
     /// Has a draft reviewed. `manifest` is the digest of the tool's manifest.
-    pub async fn review_input(&self, mut input: OwnedInput, manifest: Digest) -> Step<Reviewed<Value>> {
+    pub async fn review_input(
+        &self,
+        mut input: OwnedInput,
+        manifest: Digest,
+    ) -> StageResult<ReviewResult<Value>> {
         let mut notes = Vec::new();
         let first = Arc::clone(&input.arguments);
         let tool = Arc::clone(&input.tool);
         for post in self.inputs.iter().filter(|post| post.covers.fits(&tool)) {
-            let note = Note { reviewer: &post.name, codes: &INPUT_CODES };
+            let note = ReviewNoteWriter { reviewer: &post.name, codes: &INPUT_CODES };
             let (opinion, cached) =
                 self.opinion_of_input(post, &input, manifest).await.map_err(|broken| note.broken(broken))?;
             let Some(change) = note.take(opinion, cached, &input.arguments, &mut notes)? else { continue };
@@ -164,16 +168,16 @@ impl Reviewers {
             input.arguments = Arc::new(change);
         }
         let change = (input.arguments != first).then(|| Arc::unwrap_or_clone(input.arguments));
-        Ok(Reviewed { notes, change })
+        Ok(ReviewResult { notes, change })
     }
 
     /// Has a result reviewed.
-    pub async fn review_output(&self, mut output: OwnedOutput) -> Step<Reviewed<Output>> {
+    pub async fn review_output(&self, mut output: OwnedOutput) -> StageResult<ReviewResult<Output>> {
         let mut notes = Vec::new();
         let first = Arc::clone(&output.output);
         let tool = Arc::clone(&output.tool);
         for post in self.outputs.iter().filter(|post| post.covers.fits(&tool)) {
-            let note = Note { reviewer: &post.name, codes: &OUTPUT_CODES };
+            let note = ReviewNoteWriter { reviewer: &post.name, codes: &OUTPUT_CODES };
             let (reviewer, subject) = (Arc::clone(&post.reviewer), output.clone());
             let opinion = guard(self.limit, || async move { reviewer.review(subject.subject()).await })
                 .await
@@ -183,16 +187,16 @@ impl Reviewers {
             output.output = Arc::new(change);
         }
         let change = (output.output != first).then(|| Arc::unwrap_or_clone(output.output));
-        Ok(Reviewed { notes, change })
+        Ok(ReviewResult { notes, change })
     }
 
     async fn opinion_of_input(
         &self,
-        post: &Post<dyn InputReviewer>,
+        post: &RegisteredReviewer<dyn InputReviewer>,
         input: &OwnedInput,
         manifest: Digest,
-    ) -> Result<(Opinion<Value>, bool), Broken<ReviewFault>> {
-        let subject = if post.cacheable { Subject::of(input, manifest) } else { None };
+    ) -> Result<(Opinion<Value>, bool), PluginFailure<ReviewError>> {
+        let subject = if post.cacheable { OpinionSubject::of(input, manifest) } else { None };
         let key = subject.map(|subject| subject.key(post.registration, &post.name));
         if let Some(opinion) = key.as_ref().and_then(|key| self.cache.get(key)) {
             return Ok((opinion, true));
@@ -223,7 +227,7 @@ fn with_facts_of(output: &Output, opinion: Opinion<Output>) -> Opinion<Output> {
     }
 }
 
-struct Codes {
+struct ReviewCodes {
     what: &'static str,
     denied: Code,
     failed: Code,
@@ -232,7 +236,7 @@ struct Codes {
     invalid: Code,
 }
 
-const INPUT_CODES: Codes = Codes {
+const INPUT_CODES: ReviewCodes = ReviewCodes {
     what: "arguments",
     denied: Code::ReviewDenied,
     failed: Code::ReviewFailed,
@@ -241,7 +245,7 @@ const INPUT_CODES: Codes = Codes {
     invalid: Code::ReviewInvalid,
 };
 
-const OUTPUT_CODES: Codes = Codes {
+const OUTPUT_CODES: ReviewCodes = ReviewCodes {
     what: "result",
     denied: Code::OutputDenied,
     failed: Code::OutputReviewFailed,
@@ -251,12 +255,12 @@ const OUTPUT_CODES: Codes = Codes {
 };
 
 /// Writes down one reviewer's part, or refuses in its name.
-struct Note<'a> {
+struct ReviewNoteWriter<'a> {
     reviewer: &'a str,
-    codes: &'static Codes,
+    codes: &'static ReviewCodes,
 }
 
-impl Note<'_> {
+impl ReviewNoteWriter<'_> {
     /// The changed value, if there is one that differs.
     fn take<T: PartialEq>(
         &self,
@@ -264,12 +268,12 @@ impl Note<'_> {
         cached: bool,
         current: &T,
         notes: &mut Vec<ReviewNote>,
-    ) -> Step<Option<T>> {
+    ) -> StageResult<Option<T>> {
         let (said, why, change) = match opinion {
             Opinion::Pass => return Ok(None),
             Opinion::Change { value, .. } if value == *current => return Ok(None),
-            Opinion::Change { value, why } => (Said::Changed, why, Some(value)),
-            Opinion::Hold { why } => (Said::Held, why, None),
+            Opinion::Change { value, why } => (ReviewOutcome::Changed, why, Some(value)),
+            Opinion::Hold { why } => (ReviewOutcome::Held, why, None),
             Opinion::Deny { why } => {
                 let what = self.codes.what;
                 let why = why.map_or_else(
@@ -285,14 +289,14 @@ impl Note<'_> {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "reads best as the last step of a chain")]
-    fn broken(&self, broken: Broken<ReviewFault>) -> Refusal {
+    fn broken(&self, broken: PluginFailure<ReviewError>) -> Refusal {
         let code = match &broken {
-            Broken::Failed(ReviewFault::Failed(_)) => self.codes.failed,
-            Broken::Failed(ReviewFault::Nonsense(why)) => {
+            PluginFailure::Failed(ReviewError::Failed(_)) => self.codes.failed,
+            PluginFailure::Failed(ReviewError::Nonsense(why)) => {
                 return self.refusal(self.codes.invalid, &format!("made no sense: {why}"));
             }
-            Broken::Panicked(_) => self.codes.panicked,
-            Broken::TimedOut(_) => self.codes.timed_out,
+            PluginFailure::Panicked(_) => self.codes.panicked,
+            PluginFailure::TimedOut(_) => self.codes.timed_out,
         };
         self.refusal(code, &broken.to_string())
     }

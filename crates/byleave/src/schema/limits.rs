@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// How large a JSON value may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct JsonLimits {
     /// Bytes of text, roughly as the value would be written.
     pub bytes_max: usize,
     /// Levels of arrays and objects.
@@ -13,7 +13,7 @@ pub struct Limits {
     pub nodes_max: usize,
 }
 
-impl Limits {
+impl JsonLimits {
     /// For the arguments of a call.
     pub const ARGUMENTS: Self = Self { bytes_max: 1 << 20, depth_max: 64, nodes_max: 50_000 };
 
@@ -21,8 +21,8 @@ impl Limits {
     pub const SCHEMA: Self = Self { bytes_max: 512 << 10, depth_max: 64, nodes_max: 20_000 };
 
     /// Measures a value, and stops at the first limit that it passes.
-    pub fn measure(&self, value: &Value) -> Result<Size, TooLarge> {
-        let mut size = Size::default();
+    pub fn measure(&self, value: &Value) -> Result<JsonSize, JsonTooLargeError> {
+        let mut size = JsonSize::default();
         let mut open = vec![(value, 0_usize)];
         while let Some((value, above)) = open.pop() {
             size.nodes += 1;
@@ -48,21 +48,21 @@ impl Limits {
         Ok(size)
     }
 
-    fn admit(&self, size: &Size, waiting: usize) -> Result<(), TooLarge> {
+    fn admit(&self, size: &JsonSize, waiting: usize) -> Result<(), JsonTooLargeError> {
         if size.bytes > self.bytes_max {
-            return Err(TooLarge::Bytes { max: self.bytes_max });
+            return Err(JsonTooLargeError::Bytes { max: self.bytes_max });
         }
         if size.depth > self.depth_max {
-            return Err(TooLarge::Depth { max: self.depth_max });
+            return Err(JsonTooLargeError::Depth { max: self.depth_max });
         }
         if size.nodes.saturating_add(waiting) > self.nodes_max {
-            return Err(TooLarge::Nodes { max: self.nodes_max });
+            return Err(JsonTooLargeError::Nodes { max: self.nodes_max });
         }
         Ok(())
     }
 }
 
-impl Default for Limits {
+impl Default for JsonLimits {
     fn default() -> Self {
         Self::ARGUMENTS
     }
@@ -70,7 +70,7 @@ impl Default for Limits {
 
 /// How large a JSON value is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
+pub struct JsonSize {
     /// Bytes of text, roughly as the value would be written.
     pub bytes: usize,
     /// Levels of arrays and objects.
@@ -81,7 +81,7 @@ pub struct Size {
 
 /// The limit that a JSON value passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TooLarge {
+pub enum JsonTooLargeError {
     /// Too much text.
     #[error("larger than {max} bytes")]
     Bytes {

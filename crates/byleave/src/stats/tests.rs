@@ -1,23 +1,23 @@
 //! The fold over records made by hand.
 
-use byleave_core::chain::Line;
+use byleave_core::decision::{AskCause, DecisionReason, PolicyDecision, Verdict};
 use byleave_core::digest::Digest;
-use byleave_core::entry::Fact;
+use byleave_core::entry::RecordEvent;
+use byleave_core::hash_chain::ChainedEntry;
 use byleave_core::id::{AgentId, OwnerId, SessionId};
+use byleave_core::pipeline::{NextStep, Task, next};
 use byleave_core::question::Answer;
 use byleave_core::record::Record;
-use byleave_core::ruling::{Cause, Reason, Ruling, Verdict};
-use byleave_core::walk::{Next, Task, next};
 use uuid::Uuid;
 
-use super::{Answers, DayCount, Destructive, Outcomes, Stats, Tally, Wanted};
-use crate::ledger::conformance::script::{NOW, QUESTION_MS, Script, Setting, leave};
+use super::{AnswerCounts, DayCount, DestructiveCounts, OutcomeCounts, Stats, StatsAccumulator, StatsFilter};
+use crate::ledger::conformance::record_script::{CallScript, NOW, QUESTION_MS, ScriptSettings, leave};
 
 const DAY: u64 = 86_400_000;
 
 /// A call that is asked about, by these rules with these causes; its question is open.
-fn asks(setting: Setting, by: &[(Option<&str>, Cause)]) -> Script {
-    let reason = |(rule, cause): &(Option<&str>, Cause)| Reason {
+fn asks(setting: ScriptSettings, by: &[(Option<&str>, AskCause)]) -> CallScript {
+    let reason = |(rule, cause): &(Option<&str>, AskCause)| DecisionReason {
         verdict: Verdict::Ask,
         cause: Some(*cause),
         rule: rule.map(str::to_owned),
@@ -25,7 +25,7 @@ fn asks(setting: Setting, by: &[(Option<&str>, Cause)]) -> Script {
         effects: Vec::new(),
         why: "because".into(),
     };
-    let ruling = Ruling {
+    let ruling = PolicyDecision {
         verdict: Verdict::Ask,
         reasons: by.iter().map(reason).collect(),
         policy: Digest::of(b"policy"),
@@ -33,10 +33,10 @@ fn asks(setting: Setting, by: &[(Option<&str>, Cause)]) -> Script {
         guarantees: Vec::new(),
         cached: false,
     };
-    let mut script = Script::new(setting).unwrap();
+    let mut script = CallScript::new(setting).unwrap();
     loop {
-        if !script.record.is_empty() && matches!(next(&script.record), Next::Do(Task::Permit)) {
-            script.push(Fact::Permitted(Ok(ruling.clone()))).unwrap();
+        if !script.record.is_empty() && matches!(next(&script.record), NextStep::Do(Task::Permit)) {
+            script.push(RecordEvent::Permitted(Ok(ruling.clone()))).unwrap();
         } else if !script.step().unwrap() {
             break;
         }
@@ -45,18 +45,18 @@ fn asks(setting: Setting, by: &[(Option<&str>, Cause)]) -> Script {
     script
 }
 
-fn runs(script: &mut Script) {
+fn runs(script: &mut CallScript) {
     script.begin(OwnerId::new(Uuid::from_u128(1))).unwrap();
     script.end().unwrap();
     script.settle().unwrap();
 }
 
 /// When the question of a script was asked.
-fn asked_at(script: &Script) -> u64 {
+fn asked_at(script: &CallScript) -> u64 {
     script.record.entries().last().unwrap().at
 }
 
-fn answered(mut script: Script, after: u64, answer: Answer) -> Script {
+fn answered(mut script: CallScript, after: u64, answer: Answer) -> CallScript {
     let at = asked_at(&script) + after;
     script.later(at);
     script.answer(answer).unwrap();
@@ -67,29 +67,34 @@ fn yes() -> Answer {
     Answer::Yes { note: None }
 }
 
-fn counted(wanted: Wanted, scripts: &[Script]) -> Stats {
-    let mut tally = Tally::new(wanted);
+fn counted(wanted: StatsFilter, scripts: &[CallScript]) -> Stats {
+    let mut tally = StatsAccumulator::new(wanted);
     scripts.iter().for_each(|script| tally.add(&script.record));
     tally.finish()
 }
 
 /// A handful of calls on two days.
-fn calls() -> Vec<Script> {
+fn calls() -> Vec<CallScript> {
     let mut all = Vec::new();
-    let on = |day: u64, tool| Setting { tool, received_at: NOW - DAY + day * DAY, ..Setting::default() };
+    let on = |day: u64, tool| ScriptSettings {
+        tool,
+        received_at: NOW - DAY + day * DAY,
+        ..ScriptSettings::default()
+    };
 
     // Not asked about at all.
-    let mut plain = Script::ready(on(0, "look")).unwrap();
+    let mut plain = CallScript::ready(on(0, "look")).unwrap();
     runs(&mut plain);
     all.push(plain);
     all.push({
-        let mut denied = Script::ready(Setting { verdict: Verdict::Deny, ..on(0, "look") }).unwrap();
+        let mut denied =
+            CallScript::ready(ScriptSettings { verdict: Verdict::Deny, ..on(0, "look") }).unwrap();
         denied.settle().unwrap();
         denied
     });
 
     // A rule that is always answered yes, once with a leave.
-    let by = [(Some("notes"), Cause::Rule)];
+    let by = [(Some("notes"), AskCause::Rule)];
     for after in [1_000, 3_000] {
         let mut script = answered(asks(on(1, "write"), &by), after, yes());
         runs(&mut script);
@@ -98,7 +103,7 @@ fn calls() -> Vec<Script> {
     all.push(answered(asks(on(1, "write"), &by), 8_000, Answer::Leave(leave())));
 
     // A rule beside something dangerous: no leave could have answered that.
-    let by = [(Some("rm"), Cause::Rule), (None, Cause::Dangerous)];
+    let by = [(Some("rm"), AskCause::Rule), (None, AskCause::Dangerous)];
     let mut no = answered(asks(on(1, "bash"), &by), 2_000, Answer::No { feedback: None });
     no.settle().unwrap();
     all.push(no);
@@ -108,32 +113,32 @@ fn calls() -> Vec<Script> {
     all.push(edited);
 
     // Nobody came; somebody stopped everything; it was called off; it broke; it still waits; a checkpoint waits.
-    let by = [(None, Cause::Default)];
+    let by = [(None, AskCause::Default)];
     let mut expired = asks(on(1, "bash"), &by);
     expired.expire().unwrap();
     all.push(expired);
     all.push(answered(asks(on(0, "bash"), &by), 1_000, Answer::Abort));
     let mut cancelled = asks(on(0, "bash"), &by);
-    cancelled.push(Fact::Cancelled { by: "ada".into() }).unwrap();
+    cancelled.push(RecordEvent::Cancelled { by: "ada".into() }).unwrap();
     all.push(cancelled);
     let mut broken = asks(on(0, "bash"), &by);
     broken.unask().unwrap();
     all.push(broken);
     all.push(asks(on(0, "bash"), &by));
-    all.push(Script::waiting(Setting { checkpoint: true, ..on(0, "release") }).unwrap());
+    all.push(CallScript::waiting(ScriptSettings { checkpoint: true, ..on(0, "release") }).unwrap());
     all
 }
 
 // req: R5
 #[test]
 fn calls_questions_and_answers_are_counted() {
-    let stats = counted(Wanted::default(), &calls());
+    let stats = counted(StatsFilter::default(), &calls());
     assert_eq!(stats.calls, 13);
-    let wanted = Outcomes { completed: 3, refused: 2, waiting: 2, open: 6, ..Outcomes::default() };
+    let wanted = OutcomeCounts { completed: 3, refused: 2, waiting: 2, open: 6, ..OutcomeCounts::default() };
     assert_eq!(stats.outcomes, wanted);
     assert_eq!(stats.codes.into_iter().collect::<Vec<_>>(), [("declined", 1), ("denied", 1)]);
-    assert_eq!(stats.destructive, Destructive { calls: 2, ran: 0 });
-    let wanted = Answers {
+    assert_eq!(stats.destructive, DestructiveCounts { calls: 2, ran: 0 });
+    let wanted = AnswerCounts {
         yes: 2,
         no: 1,
         edit: 1,
@@ -164,7 +169,7 @@ fn calls_questions_and_answers_are_counted() {
 
 #[test]
 fn rules_are_counted_with_what_was_said_to_them() {
-    let stats = counted(Wanted::default(), &calls());
+    let stats = counted(StatsFilter::default(), &calls());
     let seen: Vec<_> = stats
         .rules
         .iter()
@@ -174,48 +179,48 @@ fn rules_are_counted_with_what_was_said_to_them() {
         })
         .collect();
     let wanted = [
-        ("", Some(Cause::Default), 5, 0, 5, false),
-        ("notes", Some(Cause::Rule), 3, 2, 3, true),
-        ("", Some(Cause::Dangerous), 2, 0, 0, false),
-        ("rm", Some(Cause::Rule), 2, 0, 0, false),
+        ("", Some(AskCause::Default), 5, 0, 5, false),
+        ("notes", Some(AskCause::Rule), 3, 2, 3, true),
+        ("", Some(AskCause::Dangerous), 2, 0, 0, false),
+        ("rm", Some(AskCause::Rule), 2, 0, 0, false),
         ("checkpoint", None, 1, 0, 0, false),
     ];
     assert_eq!(seen, wanted);
     assert_eq!(stats.rules[1].origin.as_deref(), Some("user, notes.toml:3"));
 
     // Even always answered yes: what is dangerous is never spared.
-    let dangerous = [(Some("rm"), Cause::Rule), (None, Cause::Dangerous)];
-    let said: Vec<Script> =
-        (0..3).map(|_| answered(asks(Setting::default(), &dangerous), 1, yes())).collect();
-    assert!(counted(Wanted::default(), &said).rules.iter().all(|rule| !rule.is_always_yes()));
+    let dangerous = [(Some("rm"), AskCause::Rule), (None, AskCause::Dangerous)];
+    let said: Vec<CallScript> =
+        (0..3).map(|_| answered(asks(ScriptSettings::default(), &dangerous), 1, yes())).collect();
+    assert!(counted(StatsFilter::default(), &said).rules.iter().all(|rule| !rule.is_always_yes()));
 }
 
 #[test]
 fn only_what_is_wanted_is_counted() {
     let scripts = calls();
-    let of = |wanted: Wanted| counted(wanted, &scripts).calls;
-    assert_eq!(of(Wanted { tool: Some("write".into()), ..Wanted::default() }), 3);
-    assert_eq!(of(Wanted { since: Some(NOW), ..Wanted::default() }), 6);
-    assert_eq!(of(Wanted { until: Some(NOW), ..Wanted::default() }), 7);
-    assert_eq!(of(Wanted { session: Some(SessionId::new("s").unwrap()), ..Wanted::default() }), 13);
-    assert_eq!(of(Wanted { session: Some(SessionId::new("r").unwrap()), ..Wanted::default() }), 0);
-    assert_eq!(of(Wanted { agent: Some(AgentId::new("agent").unwrap()), ..Wanted::default() }), 13);
-    assert_eq!(of(Wanted { agent: Some(AgentId::new("other").unwrap()), ..Wanted::default() }), 0);
+    let of = |wanted: StatsFilter| counted(wanted, &scripts).calls;
+    assert_eq!(of(StatsFilter { tool: Some("write".into()), ..StatsFilter::default() }), 3);
+    assert_eq!(of(StatsFilter { since: Some(NOW), ..StatsFilter::default() }), 6);
+    assert_eq!(of(StatsFilter { until: Some(NOW), ..StatsFilter::default() }), 7);
+    assert_eq!(of(StatsFilter { session: Some(SessionId::new("s").unwrap()), ..StatsFilter::default() }), 13);
+    assert_eq!(of(StatsFilter { session: Some(SessionId::new("r").unwrap()), ..StatsFilter::default() }), 0);
+    assert_eq!(of(StatsFilter { agent: Some(AgentId::new("agent").unwrap()), ..StatsFilter::default() }), 13);
+    assert_eq!(of(StatsFilter { agent: Some(AgentId::new("other").unwrap()), ..StatsFilter::default() }), 0);
 }
 
 // req: A1
 #[test]
 fn of_a_damaged_record_nothing_is_believed() {
-    let mut script = Script::new(Setting::default()).unwrap();
+    let mut script = CallScript::new(ScriptSettings::default()).unwrap();
     while script.step().unwrap() {}
     let batch = script.batch();
-    let forged: Vec<Line> = batch
+    let forged: Vec<ChainedEntry> = batch
         .lines
         .iter()
-        .map(|line| Line::found(line.seq(), line.body().replace("\"t\"", "\"u\""), line.link()))
+        .map(|line| ChainedEntry::found(line.seq(), line.body().replace("\"t\"", "\"u\""), line.link()))
         .collect();
     let record = Record::read(script.call(), &forged);
-    let mut tally = Tally::new(Wanted::default());
+    let mut tally = StatsAccumulator::new(StatsFilter::default());
     tally.add(&record);
     let stats = tally.finish();
     assert_eq!((stats.damaged, stats.calls, stats.tools.len()), (1, 0, 0));
@@ -223,10 +228,10 @@ fn of_a_damaged_record_nothing_is_believed() {
 
 #[test]
 fn names_that_never_end_cost_no_memory() {
-    let mut tally = Tally::new(Wanted::default());
+    let mut tally = StatsAccumulator::new(StatsFilter::default());
     for number in 0..1_200_u32 {
         let tool: &'static str = format!("t{number}").leak();
-        tally.add(&Script::ready(Setting { tool, ..Setting::default() }).unwrap().record);
+        tally.add(&CallScript::ready(ScriptSettings { tool, ..ScriptSettings::default() }).unwrap().record);
     }
     let stats = tally.finish();
     assert_eq!((stats.calls, stats.tools.len(), stats.unlisted), (1_200, 1_000, 200));

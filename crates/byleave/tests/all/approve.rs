@@ -3,37 +3,37 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use byleave::approve::{
-    Approver, ApproverFault, Reply, Webhook, callback, callback_async, callback_blocking,
+use byleave::approver::{
+    Approver, ApproverError, Reply, WebhookApprover, callback, callback_async, callback_blocking,
 };
 use byleave::core::call::Mode;
+use byleave::core::decision::{AskCause, DecisionReason, PolicyDecision, Verdict};
 use byleave::core::digest::Digest;
 use byleave::core::effect::{Effect, Plan};
-use byleave::core::entry::{Limits, Terms};
+use byleave::core::entry::{Limits, ResolvedTool};
 use byleave::core::id::{AgentId, CallId, QuestionId, SessionId};
-use byleave::core::question::{Grade, Question, QuestionKind};
+use byleave::core::question::{Assurance, Question, QuestionKind};
+use byleave::core::question_view::QuestionView;
 use byleave::core::render::{LineRole, RenderLine, Rendering};
-use byleave::core::ruling::{Cause, Reason, Ruling, Verdict};
-use byleave::core::sheet::Sheet;
 use byleave::secret::Secret;
-use byleave::signed::{SIGNATURE, TIMESTAMP};
+use byleave::signed_http::{SIGNATURE, TIMESTAMP};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
-use crate::service::{Received, SECRET, now, response, serve, signed, signed_by};
+use crate::service::{ReceivedRequest, SECRET, now, response, serve, signed, signed_by};
 
 /// A question about deleting a file.
-pub(crate) fn sheet(kind: QuestionKind) -> Sheet {
+pub(crate) fn sheet(kind: QuestionKind) -> QuestionView {
     let path = "/w/report.txt";
-    let reason = Reason {
+    let reason = DecisionReason {
         verdict: Verdict::Ask,
-        cause: Some(Cause::Default),
+        cause: Some(AskCause::Default),
         rule: None,
         origin: None,
         effects: vec![0],
         why: "no rule covers it".into(),
     };
-    Sheet {
+    QuestionView {
         question: Question {
             id: QuestionId::new(uuid::Uuid::from_u128(7)),
             kind,
@@ -46,7 +46,7 @@ pub(crate) fn sheet(kind: QuestionKind) -> Sheet {
         lineage: Vec::new(),
         cwd: "/w".into(),
         mode: Mode::ConfirmSensitive,
-        terms: Terms {
+        terms: ResolvedTool {
             tool: "delete_file".into(),
             manifest: Digest::of(b"manifest"),
             operation: "delete".into(),
@@ -64,7 +64,7 @@ pub(crate) fn sheet(kind: QuestionKind) -> Sheet {
         first_arguments: None,
         reason: Some("tidying up".into()),
         plan: Plan { effects: vec![Effect::Delete { path: path.into() }], ..Plan::default() },
-        ruling: Ruling {
+        ruling: PolicyDecision {
             verdict: Verdict::Ask,
             reasons: vec![reason],
             policy: Digest::of(b"policy"),
@@ -89,7 +89,7 @@ pub(crate) fn rendering() -> Rendering {
     Rendering { lines, complete: true }
 }
 
-pub(crate) async fn ask(approver: &impl Approver, kind: QuestionKind) -> Result<Reply, ApproverFault> {
+pub(crate) async fn ask(approver: &impl Approver, kind: QuestionKind) -> Result<Reply, ApproverError> {
     approver.ask(&sheet(kind), &rendering()).await
 }
 
@@ -101,30 +101,30 @@ const NO: Reply = Reply::No { feedback: None };
 async fn a_callback_answers_by_bool_reply_or_result() {
     let kind = QuestionKind::Approval;
     assert_eq!(
-        ask(&callback("c", |sheet: &Sheet| sheet.arguments["path"] == "/w/report.txt"), kind).await,
+        ask(&callback("c", |sheet: &QuestionView| sheet.arguments["path"] == "/w/report.txt"), kind).await,
         Ok(YES)
     );
-    assert_eq!(ask(&callback("c", |_: &Sheet| false), kind).await, Ok(NO));
+    assert_eq!(ask(&callback("c", |_: &QuestionView| false), kind).await, Ok(NO));
     let reply = Reply::No { feedback: Some("archive it".into()) };
     let told = reply.clone();
-    assert_eq!(ask(&callback("c", move |_: &Sheet| told.clone()), kind).await, Ok(reply));
-    let broken = callback("c", |_: &Sheet| Err::<bool, _>("no screen"));
-    assert_eq!(ask(&broken, kind).await, Err(ApproverFault::Failed("no screen".into())));
-    let later = callback_async("c", |sheet: Sheet| async move {
+    assert_eq!(ask(&callback("c", move |_: &QuestionView| told.clone()), kind).await, Ok(reply));
+    let broken = callback("c", |_: &QuestionView| Err::<bool, _>("no screen"));
+    assert_eq!(ask(&broken, kind).await, Err(ApproverError::Failed("no screen".into())));
+    let later = callback_async("c", |sheet: QuestionView| async move {
         tokio::task::yield_now().await;
         sheet.draft == 1
     });
     assert_eq!(ask(&later, kind).await, Ok(YES));
-    let blocking = callback_blocking("c", |sheet: &Sheet| sheet.draft == 2);
+    let blocking = callback_blocking("c", |sheet: &QuestionView| sheet.draft == 2);
     assert_eq!(ask(&blocking, kind).await, Ok(NO));
-    assert_eq!(blocking.grade(), Grade::Program);
+    assert_eq!(blocking.grade(), Assurance::Program);
 }
 
-async fn webhook(answer: impl Fn(Received) -> Vec<u8> + Send + Sync + 'static) -> Webhook {
-    Webhook::new("service", &serve(answer).await, Secret::from(SECRET)).unwrap()
+async fn webhook(answer: impl Fn(ReceivedRequest) -> Vec<u8> + Send + Sync + 'static) -> WebhookApprover {
+    WebhookApprover::new("service", &serve(answer).await, Secret::from(SECRET)).unwrap()
 }
 
-async fn says(reply: Value) -> Result<Reply, ApproverFault> {
+async fn says(reply: Value) -> Result<Reply, ApproverError> {
     let service = webhook(move |received| {
         assert!(received.is_signed(), "the question is signed");
         let question = received.json()["question"].clone();
@@ -165,16 +165,16 @@ async fn the_service_is_told_everything() {
     assert_eq!(ask(&service.await, QuestionKind::Approval).await, Ok(NO));
 }
 
-fn yes_to(received: &Received) -> Vec<u8> {
+fn yes_to(received: &ReceivedRequest) -> Vec<u8> {
     json!({"question": received.json()["question"], "reply": {"say": "yes"}}).to_string().into_bytes()
 }
 
-type Service = fn(Received) -> Vec<u8>;
+type ServiceHandler = fn(ReceivedRequest) -> Vec<u8>;
 
 // req: R3
 #[tokio::test]
 async fn nothing_but_a_fresh_signed_answer_to_this_question_is_believed() {
-    let nonsense: &[(&str, Service)] = &[
+    let nonsense: &[(&str, ServiceHandler)] = &[
         ("another key", |r| signed_by("a secret that only one side knows", now(), &yes_to(&r))),
         ("signed too long ago", |r| signed_by(SECRET, now() - 310, &yes_to(&r))),
         ("signed in the future", |r| signed_by(SECRET, now() + 310, &yes_to(&r))),
@@ -217,15 +217,15 @@ async fn nothing_but_a_fresh_signed_answer_to_this_question_is_believed() {
         }),
         ("too large", |r| {
             let mut body = yes_to(&r);
-            body.resize(byleave::signed::ANSWER_BYTES_MAX + 1, b' ');
+            body.resize(byleave::signed_http::ANSWER_BYTES_MAX + 1, b' ');
             signed(&body)
         }),
     ];
     for (what, service) in nonsense {
         let fault = ask(&webhook(service).await, QuestionKind::Approval).await;
-        assert!(matches!(fault, Err(ApproverFault::Nonsense(_))), "{what}: {fault:?}");
+        assert!(matches!(fault, Err(ApproverError::Nonsense(_))), "{what}: {fault:?}");
     }
-    let failed: &[(&str, Service)] = &[
+    let failed: &[(&str, ServiceHandler)] = &[
         ("a status that is no success", |r| {
             String::from_utf8(signed(&yes_to(&r))).unwrap().replacen("200", "500", 1).into_bytes()
         }),
@@ -242,7 +242,7 @@ async fn nothing_but_a_fresh_signed_answer_to_this_question_is_believed() {
     ];
     for (what, service) in failed {
         let fault = ask(&webhook(service).await, QuestionKind::Approval).await;
-        assert!(matches!(fault, Err(ApproverFault::Failed(_))), "{what}: {fault:?}");
+        assert!(matches!(fault, Err(ApproverError::Failed(_))), "{what}: {fault:?}");
     }
 }
 
@@ -259,7 +259,7 @@ async fn a_redirect_is_not_followed() {
         let location = elsewhere.clone();
         let service = webhook(move |_| response(status, &[("location", &location)], b"")).await;
         let fault = ask(&service, QuestionKind::Approval).await;
-        assert!(matches!(fault, Err(ApproverFault::Failed(_))), "{status}: {fault:?}");
+        assert!(matches!(fault, Err(ApproverError::Failed(_))), "{status}: {fault:?}");
     }
     assert_eq!(visits.load(Ordering::Relaxed), 0);
 }
@@ -273,8 +273,8 @@ async fn nobody_there_or_no_tls_there_is_a_failure() {
         stream.write_all(b"HTTP/1.1 400 what?\r\n\r\n").await.unwrap();
     });
     for url in ["http://127.0.0.1:1/ask", &no_tls] {
-        let service = Webhook::new("service", url, Secret::from(SECRET)).unwrap();
+        let service = WebhookApprover::new("service", url, Secret::from(SECRET)).unwrap();
         let fault = ask(&service, QuestionKind::Approval).await;
-        assert!(matches!(fault, Err(ApproverFault::Failed(_))), "{url}: {fault:?}");
+        assert!(matches!(fault, Err(ApproverError::Failed(_))), "{url}: {fault:?}");
     }
 }

@@ -2,35 +2,35 @@
 
 use std::sync::Arc;
 
-use byleave::book::conformance::{Bench, Opened};
-use byleave::book::sqlite::{Options, SqliteBook};
-use byleave::ledger::LedgerFault;
-use byleave::pending::Pending;
+use byleave::audit_log::conformance::{AuditLogHarness, OpenedStore};
+use byleave::audit_log::sqlite::{SqliteLedger, SqliteOptions};
+use byleave::boxed::BoxFuture;
+use byleave::ledger::LedgerError;
 
 // req: A1
 mod sqlite {
-    byleave::book_conformance!(super::SqliteBench::new());
+    byleave::book_conformance!(super::SqliteHarness::new());
 }
 
 /// A book in a state directory of its own.
-struct SqliteBench(tempfile::TempDir);
+struct SqliteHarness(tempfile::TempDir);
 
-impl SqliteBench {
+impl SqliteHarness {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 }
 
-impl Bench for SqliteBench {
-    fn open(&self) -> Pending<'_, Result<Opened, LedgerFault>> {
+impl AuditLogHarness for SqliteHarness {
+    fn open(&self) -> BoxFuture<'_, Result<OpenedStore, LedgerError>> {
         Box::pin(async {
-            let options = Options { seal_every: None, ..Options::default() };
-            let book = Arc::new(SqliteBook::open(self.0.path(), &options)?);
-            Ok(Opened { ledger: Arc::clone(&book) as Arc<_>, book })
+            let options = SqliteOptions { seal_every: None, ..SqliteOptions::default() };
+            let book = Arc::new(SqliteLedger::open(self.0.path(), &options)?);
+            Ok(OpenedStore { ledger: Arc::clone(&book) as Arc<_>, book })
         })
     }
 
-    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>> {
+    fn restart(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async { Ok(()) })
     }
 }

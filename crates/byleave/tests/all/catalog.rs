@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use byleave::catalog::{Catalog, NotRegistered};
+use byleave::boxed::BoxFuture;
+use byleave::catalog::{Catalog, RegisterError};
 use byleave::core::manifest::Manifest;
 use byleave::core::outcome::Output;
 use byleave::core::refusal::{Code, Refusal};
-use byleave::pending::Pending;
-use byleave::tool::{Run, Site, Tool};
+use byleave::tool::{RunContext, Tool, ToolContext};
 use serde_json::{Value, json};
 
-use crate::support::{Plain, site};
+use crate::support::{ManifestOnlyTool, site};
 
 fn names(catalog: &Catalog) -> Vec<String> {
     catalog.list().iter().map(|entry| entry.name().to_owned()).collect()
@@ -21,8 +21,8 @@ fn names(catalog: &Catalog) -> Vec<String> {
 #[test]
 fn tools_are_found_by_name_and_alias() {
     let catalog = Catalog::new();
-    catalog.register(Plain::named("write_file")).unwrap();
-    catalog.register(Plain::named("bash").also("shell").also("sh")).unwrap();
+    catalog.register(ManifestOnlyTool::named("write_file")).unwrap();
+    catalog.register(ManifestOnlyTool::named("bash").also("shell").also("sh")).unwrap();
     assert_eq!(catalog.count(), 2);
     assert_eq!(names(&catalog), ["bash", "write_file"]);
     assert!(catalog.has("sh") && catalog.has("bash") && !catalog.has("Bash"));
@@ -36,24 +36,24 @@ fn tools_are_found_by_name_and_alias() {
     assert!(catalog.unregister("bash").is_err());
     catalog.clear();
     assert_eq!(catalog.count(), 0);
-    catalog.register(Plain::named("write_file")).unwrap();
+    catalog.register(ManifestOnlyTool::named("write_file")).unwrap();
 }
 
 // req: G1
 #[test]
 fn a_name_belongs_to_one_tool() {
     let catalog = Catalog::new();
-    catalog.register(Plain::named("bash").also("shell")).unwrap();
+    catalog.register(ManifestOnlyTool::named("bash").also("shell")).unwrap();
     for taken in [
-        Plain::named("bash"),
-        Plain::named("shell"),
-        Plain::named("zsh").also("bash"),
-        Plain::named("zsh").also("shell"),
+        ManifestOnlyTool::named("bash"),
+        ManifestOnlyTool::named("shell"),
+        ManifestOnlyTool::named("zsh").also("bash"),
+        ManifestOnlyTool::named("zsh").also("shell"),
     ] {
         let error = catalog.register(taken).unwrap_err();
-        assert!(matches!(&error, NotRegistered::Taken { owner, .. } if owner == "bash"), "{error}");
+        assert!(matches!(&error, RegisterError::Taken { owner, .. } if owner == "bash"), "{error}");
     }
-    let error = catalog.register(Plain::named("zsh").also("shell")).unwrap_err();
+    let error = catalog.register(ManifestOnlyTool::named("zsh").also("shell")).unwrap_err();
     assert_eq!(
         error.to_string(),
         "cannot register tool `zsh`: the name `shell` belongs to tool `bash` already"
@@ -65,17 +65,17 @@ fn a_name_belongs_to_one_tool() {
 #[test]
 fn a_tool_is_replaced_only_when_asked_and_only_itself() {
     let catalog = Catalog::new();
-    let first = catalog.register(Plain::named("bash").also("shell")).unwrap();
-    catalog.register(Plain::named("fish")).unwrap();
-    let old = catalog.replace(Plain::named("bash").also("sh")).unwrap().unwrap();
+    let first = catalog.register(ManifestOnlyTool::named("bash").also("shell")).unwrap();
+    catalog.register(ManifestOnlyTool::named("fish")).unwrap();
+    let old = catalog.replace(ManifestOnlyTool::named("bash").also("sh")).unwrap().unwrap();
     assert!(Arc::ptr_eq(&old, &first));
     assert!(catalog.has("sh") && !catalog.has("shell"), "the aliases of the old one are gone");
-    assert!(catalog.replace(Plain::named("zsh")).unwrap().is_none());
+    assert!(catalog.replace(ManifestOnlyTool::named("zsh")).unwrap().is_none());
     assert!(
-        catalog.replace(Plain::named("bash").also("fish")).is_err(),
+        catalog.replace(ManifestOnlyTool::named("bash").also("fish")).is_err(),
         "another tool's name is not taken over"
     );
-    assert!(catalog.replace(Plain::named("sh")).is_err());
+    assert!(catalog.replace(ManifestOnlyTool::named("sh")).is_err());
     assert!(catalog.has("bash") && catalog.has("sh"), "after an error everything is as before");
 }
 
@@ -83,10 +83,11 @@ fn a_tool_is_replaced_only_when_asked_and_only_itself() {
 #[test]
 fn many_are_registered_at_once_or_not_at_all() {
     let catalog = Catalog::new();
-    let tools =
-        |count: usize| (0..count).map(|i| Arc::new(Plain::named(&format!("tool_{i}"))) as Arc<dyn Tool>);
+    let tools = |count: usize| {
+        (0..count).map(|i| Arc::new(ManifestOnlyTool::named(&format!("tool_{i}"))) as Arc<dyn Tool>)
+    };
     let twice = tools(3).chain(tools(1));
-    assert!(matches!(catalog.register_all(twice), Err(NotRegistered::Taken { .. })));
+    assert!(matches!(catalog.register_all(twice), Err(RegisterError::Taken { .. })));
     assert_eq!(catalog.count(), 0);
     catalog.register_all(tools(10_000)).unwrap();
     assert_eq!(catalog.count(), 10_000);
@@ -98,9 +99,9 @@ fn many_are_registered_at_once_or_not_at_all() {
 fn an_unknown_name_names_the_nearest() {
     let catalog = Catalog::new();
     for name in ["read_file", "write_file", "bash", "web_fetch", "list_dir"] {
-        catalog.register(Plain::named(name)).unwrap();
+        catalog.register(ManifestOnlyTool::named(name)).unwrap();
     }
-    catalog.register(Plain::named("grep").also("search_text")).unwrap();
+    catalog.register(ManifestOnlyTool::named("grep").also("search_text")).unwrap();
     let check = |wrong: &str, nearest: Option<&str>| {
         assert_eq!(catalog.get(wrong).unwrap_err().nearest.as_deref(), nearest, "{wrong}");
     };
@@ -121,20 +122,20 @@ fn an_unknown_name_names_the_nearest() {
 }
 
 /// Says something else each time, and cannot describe itself.
-struct Fickle {
+struct ChangingTool {
     manifests: Vec<Manifest>,
     asked: AtomicUsize,
 }
 
-impl Tool for Fickle {
+impl Tool for ChangingTool {
     fn manifest(&self) -> &Manifest {
         let asked = self.asked.fetch_add(1, Ordering::SeqCst);
         &self.manifests[asked.min(self.manifests.len() - 1)]
     }
-    fn describe(&self, _site: &Site) -> std::borrow::Cow<'_, str> {
+    fn describe(&self, _site: &ToolContext) -> std::borrow::Cow<'_, str> {
         panic!("no words")
     }
-    fn execute(&self, _arguments: Value, _run: Run) -> Pending<'_, Output> {
+    fn execute(&self, _arguments: Value, _run: RunContext) -> BoxFuture<'_, Output> {
         Box::pin(async { Output::default() })
     }
 }
@@ -146,7 +147,7 @@ fn what_a_tool_says_later_does_not_matter() {
         ["first", "second", "third"].map(|text| Manifest::new("fickle", text, json!({"type": "object"})));
     let digest = manifests[0].digest();
     let catalog = Catalog::new();
-    catalog.register(Fickle { manifests: manifests.into(), asked: AtomicUsize::new(0) }).unwrap();
+    catalog.register(ChangingTool { manifests: manifests.into(), asked: AtomicUsize::new(0) }).unwrap();
     for _ in 0..3 {
         let entry = catalog.get("fickle").unwrap();
         assert_eq!(entry.manifest().description, "first");
@@ -162,7 +163,10 @@ fn readers_go_on_while_a_writer_registers() {
     let catalog = Catalog::new();
     // Always registered in one step, so a reader must see both or none.
     let pair = |i: usize| -> [Arc<dyn Tool>; 2] {
-        [Arc::new(Plain::named(&format!("left_{i}"))), Arc::new(Plain::named(&format!("right_{i}")))]
+        [
+            Arc::new(ManifestOnlyTool::named(&format!("left_{i}"))),
+            Arc::new(ManifestOnlyTool::named(&format!("right_{i}"))),
+        ]
     };
     let done = AtomicBool::new(false);
     let half_way = AtomicUsize::new(0);
@@ -208,43 +212,43 @@ fn readers_go_on_while_a_writer_registers() {
 #[test]
 fn a_reader_within_a_registration_is_not_blocked() {
     /// Reads the catalog while it is being registered there.
-    struct Inward(Manifest, Catalog);
-    impl Tool for Inward {
+    struct ReentrantTool(Manifest, Catalog);
+    impl Tool for ReentrantTool {
         fn manifest(&self) -> &Manifest {
             assert!(!self.1.has("inward"));
             assert_eq!(self.1.list().len(), self.1.count());
             &self.0
         }
-        fn execute(&self, _arguments: Value, _run: Run) -> Pending<'_, Output> {
+        fn execute(&self, _arguments: Value, _run: RunContext) -> BoxFuture<'_, Output> {
             Box::pin(async { Output::default() })
         }
     }
     let catalog = Catalog::new();
-    let manifest = Plain::named("inward").0;
-    catalog.register(Inward(manifest, catalog.clone())).unwrap();
+    let manifest = ManifestOnlyTool::named("inward").0;
+    catalog.register(ReentrantTool(manifest, catalog.clone())).unwrap();
     assert!(catalog.has("inward"));
 }
 
 // req: G2
 #[test]
 fn a_tool_that_uses_the_catalog_when_it_goes_is_not_blocked() {
-    struct Parting(Plain, Catalog, &'static str);
-    impl Tool for Parting {
+    struct DroppedTool(ManifestOnlyTool, Catalog, &'static str);
+    impl Tool for DroppedTool {
         fn manifest(&self) -> &Manifest {
             self.0.manifest()
         }
-        fn execute(&self, arguments: Value, run: Run) -> Pending<'_, Output> {
+        fn execute(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Output> {
             self.0.execute(arguments, run)
         }
     }
-    impl Drop for Parting {
+    impl Drop for DroppedTool {
         fn drop(&mut self) {
             assert!(!self.1.has("parting"));
-            self.1.register(Plain::named(self.2)).unwrap();
+            self.1.register(ManifestOnlyTool::named(self.2)).unwrap();
         }
     }
     let catalog = Catalog::new();
-    let parting = |heir| Parting(Plain::named("parting"), catalog.clone(), heir);
+    let parting = |heir| DroppedTool(ManifestOnlyTool::named("parting"), catalog.clone(), heir);
     catalog.register(parting("first")).unwrap();
     catalog.clear();
     catalog.register(parting("second")).unwrap();

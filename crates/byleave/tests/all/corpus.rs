@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use byleave::core::decision::Verdict;
 use byleave::core::policy::{Policy, builtin};
-use byleave::core::ruling::Verdict;
-use byleave::trial::manifest;
+use byleave::policy_case::manifest;
 use serde_json::json;
 
-use self::case::{Case, Everyday, PLACES, lines, read_user};
-use self::examine::{Score, judge, planned, score};
+use self::case::{Case, EverydayCommand, PLACES, lines, read_user};
+use self::examine::{CaseScore, judge, planned, score};
 use self::fixture::Fixture;
 
 /// The policy that everyday commands are judged under: the one that docs offer for ordinary development.
@@ -31,7 +31,7 @@ fn everyday() -> Policy {
 }
 
 #[derive(Default)]
-struct Tally {
+struct ScoreCounts {
     held: usize,
     allowed: Vec<String>,
     softened: Vec<String>,
@@ -39,15 +39,15 @@ struct Tally {
 }
 
 fn page() -> String {
-    let mut classes: BTreeMap<String, Tally> = BTreeMap::new();
+    let mut classes: BTreeMap<String, ScoreCounts> = BTreeMap::new();
     let mut elsewhere: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for case in lines::<Case>("bypasses.jsonl") {
         let tally = classes.entry(case.class.clone()).or_default();
         match score(&case) {
-            Score::Held => tally.held += 1,
-            Score::FalseAllow => tally.allowed.push(case.id),
-            Score::Softened => tally.softened.push(case.id),
-            Score::Elsewhere(part) => {
+            CaseScore::Held => tally.held += 1,
+            CaseScore::FalseAllow => tally.allowed.push(case.id),
+            CaseScore::Softened => tally.softened.push(case.id),
+            CaseScore::Elsewhere(part) => {
                 tally.elsewhere += 1;
                 elsewhere.entry(part).or_default().push(case.id);
             }
@@ -60,13 +60,13 @@ fn page() -> String {
     }
     let mut page = String::from(PREFACE);
     let mut sums = (0, 0, 0, 0);
-    for (class, Tally { held, allowed, softened, elsewhere }) in &classes {
+    for (class, ScoreCounts { held, allowed, softened, elsewhere }) in &classes {
         let (allowed, softened) = (allowed.len(), softened.len());
         writeln!(page, "| {class} | {held} | {allowed} | {softened} | {elsewhere} |").unwrap();
         sums = (sums.0 + held, sums.1 + allowed, sums.2 + softened, sums.3 + elsewhere);
     }
     writeln!(page, "| **all** | {} | {} | {} | {} |\n", sums.0, sums.1, sums.2, sums.3).unwrap();
-    let named = |pick: fn(&Tally) -> &Vec<String>| {
+    let named = |pick: fn(&ScoreCounts) -> &Vec<String>| {
         let ids: Vec<String> = classes.values().flat_map(|tally| pick(tally).clone()).collect();
         if ids.is_empty() { "none".to_owned() } else { ids.join(", ") }
     };
@@ -101,7 +101,7 @@ must be denied.
 fn fatigue() -> String {
     let (policy, manifest, fixture) = (everyday(), manifest("bash"), Fixture::project());
     let mut classes: BTreeMap<String, (usize, Vec<String>)> = BTreeMap::new();
-    for Everyday { command, class } in lines::<Everyday>("benign.jsonl") {
+    for EverydayCommand { command, class } in lines::<EverydayCommand>("benign.jsonl") {
         let plan = planned(&manifest, &json!({"command": command}), &fixture).unwrap();
         let (count, asked) = classes.entry(class).or_default();
         *count += 1;

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use byleave::catalog::{Catalog, Entry};
-use byleave::core::manifest::Class;
+use byleave::catalog::{Catalog, CatalogEntry};
+use byleave::core::manifest::PermissionClass;
 use byleave::core::outcome::Output;
-use byleave::forms::{
-    Form, Report, Unfit, anthropic_messages, gemini_messages, mcp_result, openai_messages, result_json,
-    schema, schemas,
+use byleave::provider_formats::{
+    FormatError, ProviderFormat, ToolReport, anthropic_messages, gemini_messages, mcp_result,
+    openai_messages, result_json, schema, schemas,
 };
-use byleave::tool::Run;
-use byleave::typed::Typed;
+use byleave::tool::RunContext;
+use byleave::typed_tool::TypedTool;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::support::{Plain, site};
+use crate::support::{ManifestOnlyTool, site};
 
 /// A bit of everything that forms treat differently.
 #[derive(Deserialize, JsonSchema)]
@@ -72,76 +72,78 @@ struct Nothing {}
 
 fn catalog() -> Catalog {
     let catalog = Catalog::new();
-    let edit = Typed::new("edit", "Edits a file", |_: Edit, _: Run| async {})
-        .class(Class::File)
+    let edit = TypedTool::new("edit", "Edits a file", |_: Edit, _: RunContext| async {})
+        .class(PermissionClass::File)
         .destructive()
         .describe_by(|site| format!("Edits a file beneath {}", site.cwd.display()));
     catalog.register(edit).unwrap();
-    let now = Typed::new("now", "Tells the time", |_: Nothing, _: Run| async {}).read_only().repeatable();
+    let now = TypedTool::new("now", "Tells the time", |_: Nothing, _: RunContext| async {})
+        .read_only()
+        .repeatable();
     catalog.register(now).unwrap();
     catalog
 }
 
-fn in_form(form: Form) -> Vec<Value> {
+fn in_form(form: ProviderFormat) -> Vec<Value> {
     schemas(form, &catalog().list(), &site()).unwrap()
 }
 
 // req: T9
 #[test]
 fn schemas_for_openai() {
-    insta::assert_json_snapshot!(in_form(Form::OpenAi));
+    insta::assert_json_snapshot!(in_form(ProviderFormat::OpenAi));
 }
 
 // req: T9
 #[test]
 fn schemas_for_anthropic() {
-    insta::assert_json_snapshot!(in_form(Form::Anthropic));
+    insta::assert_json_snapshot!(in_form(ProviderFormat::Anthropic));
 }
 
 // req: T9
 #[test]
 fn schemas_for_gemini() {
-    insta::assert_json_snapshot!(in_form(Form::Gemini));
+    insta::assert_json_snapshot!(in_form(ProviderFormat::Gemini));
 }
 
 // req: T9
 #[test]
 fn schemas_for_mcp() {
-    insta::assert_json_snapshot!(in_form(Form::Mcp));
+    insta::assert_json_snapshot!(in_form(ProviderFormat::Mcp));
 }
 
 // req: T9, G1
 #[test]
 fn schemas_for_an_allowed_set() {
     let allowed = catalog().filter(["now"]).unwrap();
-    let schemas = schemas(Form::Anthropic, &allowed, &site()).unwrap();
+    let schemas = schemas(ProviderFormat::Anthropic, &allowed, &site()).unwrap();
     assert_eq!(schemas.len(), 1);
     assert_eq!(schemas[0]["name"], "now");
     assert!(catalog().filter(["never"]).is_err());
 }
 
-fn entry(name: &str, schema: Value) -> Arc<Entry> {
-    Catalog::new().register(Plain::with_schema(name, schema)).unwrap()
+fn entry(name: &str, schema: Value) -> Arc<CatalogEntry> {
+    Catalog::new().register(ManifestOnlyTool::with_schema(name, schema)).unwrap()
 }
 
 // req: T9
 #[test]
 fn names_must_fit_the_provider() {
     let object = || json!({"type": "object"});
-    let check = |name: &str, takers: &[Form]| {
-        for form in Form::ALL {
+    let check = |name: &str, takers: &[ProviderFormat]| {
+        for form in ProviderFormat::ALL {
             let made = schema(form, &entry(name, object()), &site());
             assert_eq!(made.is_ok(), takers.contains(&form), "{name} for {form}: {made:?}");
         }
     };
-    check("read_file-2", &Form::ALL);
-    check("a.b", &[Form::Gemini, Form::Mcp]);
-    check("2fa", &[Form::OpenAi, Form::Anthropic, Form::Mcp]);
-    check("a/b", &[Form::Mcp]);
-    check(&"x".repeat(63), &Form::ALL);
-    check(&"x".repeat(64), &[Form::OpenAi, Form::Anthropic, Form::Mcp]);
-    check(&"x".repeat(65), &[Form::Mcp]);
-    let unfit = schema(Form::OpenAi, &entry("a.b", object()), &site()).unwrap_err();
+    check("read_file-2", &ProviderFormat::ALL);
+    check("a.b", &[ProviderFormat::Gemini, ProviderFormat::Mcp]);
+    check("2fa", &[ProviderFormat::OpenAi, ProviderFormat::Anthropic, ProviderFormat::Mcp]);
+    check("a/b", &[ProviderFormat::Mcp]);
+    check(&"x".repeat(63), &ProviderFormat::ALL);
+    check(&"x".repeat(64), &[ProviderFormat::OpenAi, ProviderFormat::Anthropic, ProviderFormat::Mcp]);
+    check(&"x".repeat(65), &[ProviderFormat::Mcp]);
+    let unfit = schema(ProviderFormat::OpenAi, &entry("a.b", object()), &site()).unwrap_err();
     assert_eq!(
         unfit.to_string(),
         "OpenAI does not take the name `a.b`: it takes 1 to 64 letters, digits, `_` and `-`; \
@@ -153,14 +155,15 @@ fn names_must_fit_the_provider() {
 #[test]
 fn what_a_provider_would_refuse_is_said_here() {
     let either = json!({"oneOf": [{"required": ["a"]}, {"required": ["b"]}]});
-    for form in [Form::OpenAi, Form::Anthropic] {
+    for form in [ProviderFormat::OpenAi, ProviderFormat::Anthropic] {
         let unfit = schema(form, &entry("either", either.clone()), &site()).unwrap_err();
-        assert_eq!(unfit, Unfit::Top { form, tool: "either".into(), keyword: "oneOf" });
+        assert_eq!(unfit, FormatError::Top { form, tool: "either".into(), keyword: "oneOf" });
     }
     let many: serde_json::Map<String, Value> =
         (0..6_000).map(|i| (format!("p{i}"), json!({"type": "string"}))).collect();
-    let unfit = schema(Form::Gemini, &entry("many", json!({"properties": many})), &site()).unwrap_err();
-    assert_eq!(unfit, Unfit::TooLarge { form: Form::Gemini, tool: "many".into() });
+    let unfit =
+        schema(ProviderFormat::Gemini, &entry("many", json!({"properties": many})), &site()).unwrap_err();
+    assert_eq!(unfit, FormatError::TooLarge { form: ProviderFormat::Gemini, tool: "many".into() });
 }
 
 // req: T9
@@ -171,7 +174,8 @@ fn gemini_gets_what_it_can_take() {
             "word": {"type": "string", "description": "a word"},
             "list": {"type": "array", "items": {"$ref": "#/$defs/list"}},
         }});
-        let made = byleave::forms::schema(Form::Gemini, &entry("t", schema), &site()).unwrap();
+        let made =
+            byleave::provider_formats::schema(ProviderFormat::Gemini, &entry("t", schema), &site()).unwrap();
         assert_eq!(made["parameters"]["properties"]["x"], wanted, "{given}");
     };
     check(json!({"type": ["string", "null"]}), json!({"type": "STRING", "nullable": true}));
@@ -214,7 +218,7 @@ fn gemini_gets_what_it_can_take() {
     check(json!({"type": "string", "format": "date-time"}), json!({"type": "STRING", "format": "date-time"}));
 }
 
-fn reports() -> Vec<Report> {
+fn reports() -> Vec<ToolReport> {
     let done = Output {
         data: Some(json!([1, 2])),
         truncated: true,
@@ -223,9 +227,9 @@ fn reports() -> Vec<Report> {
     };
     let failed = Output { text: "got so far".into(), execution_time_ms: 3, ..Output::failure("disk full") };
     vec![
-        Report::of("read_file", "call_1", json!({"path": "a"}), done),
-        Report::of("write_file", "call_2", json!({"path": "b"}), failed),
-        Report::refused(
+        ToolReport::of("read_file", "call_1", json!({"path": "a"}), done),
+        ToolReport::of("write_file", "call_2", json!({"path": "b"}), failed),
+        ToolReport::refused(
             "bash",
             "call_3",
             json!("rm -rf /"),

@@ -3,26 +3,26 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use byleave::approve::{Reply, callback};
+use byleave::approver::{Reply, callback};
 use byleave::core::call::{Call, Mode};
+use byleave::core::decision::Verdict;
 use byleave::core::effect::Effect;
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::outcome::Output;
-use byleave::core::ruling::Verdict;
 use byleave::gate::Gate;
 use byleave::ledger::Ledger as _;
-use byleave::result::Ending;
-use byleave::settings::Settings;
-use byleave::typed::Typed;
+use byleave::result::CallOutcome;
+use byleave::settings::GateSettings;
+use byleave::typed_tool::TypedTool;
 use serde_json::{Value, json};
 
 // req: E1, E2, E4, E5, E8, L3, T3, T5, T8, P1, P7, P9, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, A1, A2
 mod memory {
-    byleave::gate_scenarios!(crate::ledger::MemoryBench(byleave::ledger::memory::MemoryLedger::new()));
+    byleave::gate_scenarios!(crate::ledger::MemoryHarness(byleave::ledger::memory::MemoryLedger::new()));
 }
 
 mod sqlite {
-    byleave::gate_scenarios!(crate::ledger::SqliteBench::new());
+    byleave::gate_scenarios!(crate::ledger::SqliteHarness::new());
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -50,7 +50,7 @@ fn call(tool: &str, arguments: Value, mode: Mode) -> Call {
 async fn a_call_goes_all_the_way() {
     let ran = Arc::new(AtomicU32::new(0));
     let counter = ran.clone();
-    let echo = Typed::new("echo", "says it back", move |say: Say, _run| {
+    let echo = TypedTool::new("echo", "says it back", move |say: Say, _run| {
         let counter = counter.clone();
         async move {
             counter.fetch_add(1, Ordering::SeqCst);
@@ -59,7 +59,7 @@ async fn a_call_goes_all_the_way() {
     });
     let gate = Gate::builder().tool(echo).build().unwrap();
     let result = gate.settle(call("echo", json!({"text": "hi"}), Mode::Yolo)).await;
-    let Ending::Completed(output) = &result.ending else { panic!("{result:?}") };
+    let CallOutcome::Completed(output) = &result.ending else { panic!("{result:?}") };
     assert_eq!(output.text, "hi");
     assert_eq!(ran.load(Ordering::SeqCst), 1);
 
@@ -75,7 +75,7 @@ async fn a_call_goes_all_the_way() {
 async fn an_explanation_is_the_ruling_that_the_call_would_get_and_leaves_no_trace() {
     let ran = Arc::new(AtomicU32::new(0));
     let counter = ran.clone();
-    let echo = Typed::new("echo", "says it back", move |say: Say, _run| {
+    let echo = TypedTool::new("echo", "says it back", move |say: Say, _run| {
         counter.fetch_add(1, Ordering::SeqCst);
         async move { Output::text(say.text) }
     });
@@ -110,8 +110,9 @@ async fn sessions_of_the_same_name_in_two_tenants_share_neither_a_no_nor_a_count
             counter.fetch_add(1, Ordering::SeqCst);
             Reply::No { feedback: None }
         });
-        let echo = Typed::new("echo", "says it back", |say: Say, _run| async move { Output::text(say.text) });
-        let settings = Settings { questions_per_minute, ..Settings::default() };
+        let echo =
+            TypedTool::new("echo", "says it back", |say: Say, _run| async move { Output::text(say.text) });
+        let settings = GateSettings { questions_per_minute, ..GateSettings::default() };
         let gate = Gate::builder().tool(echo).approver(Arc::new(no)).settings(settings).build().unwrap();
         for (tenant, times, code) in [("one", 1, "declined"), ("other", 2, "declined"), ("one", 2, again)] {
             let mut call = call("echo", json!({"text": "hi"}), Mode::ConfirmSensitive);

@@ -3,25 +3,25 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use byleave::approve::Reply;
-use byleave::book::Book as _;
-use byleave::book::sqlite::{Options, SqliteBook};
+use byleave::approver::Reply;
+use byleave::audit_log::AuditLog as _;
+use byleave::audit_log::sqlite::{SqliteLedger, SqliteOptions};
+use byleave::core::approval_scopes::{ApprovalScope, ScopeWidth, offers};
 use byleave::core::call::{Call, Mode};
-use byleave::core::id::{AgentId, CallId, LeaveId, SessionId, TenantId};
-use byleave::core::leave::Leave;
-use byleave::core::manifest::Class;
-use byleave::core::offer::{Breadth, Offer, offers};
+use byleave::core::id::{AgentId, CallId, SessionId, StandingApprovalId, TenantId};
+use byleave::core::manifest::PermissionClass;
 use byleave::core::outcome::Output;
-use byleave::core::policy::{Places, Policy, builtin};
-use byleave::core::question::{Approver, Grade, Question, QuestionKind};
-use byleave::core::sheet::Sheet;
-use byleave::gate::{Gate, GivenAnswer};
-use byleave::past::{LOOKED_MAX, Said, covered};
+use byleave::core::policy::{PathVariables, Policy, builtin};
+use byleave::core::question::{ApproverIdentity, Assurance, Question, QuestionKind};
+use byleave::core::question_view::QuestionView;
+use byleave::core::standing_approval::StandingApproval;
+use byleave::gate::{Gate, SubmittedAnswer};
+use byleave::recorded_calls::{LOOKED_MAX, PastAnswer, covered};
 use byleave::redact::redacted;
-use byleave::result::{CallResult, Ending, Standing};
+use byleave::result::{CallOutcome, CallResult, CallStatus};
 use byleave::review::hold;
-use byleave::settings::Settings;
-use byleave::typed::Typed;
+use byleave::settings::GateSettings;
+use byleave::typed_tool::TypedTool;
 use serde_json::{Value, json};
 
 const FAR: u64 = 4_000_000_000_000;
@@ -32,28 +32,28 @@ struct Command {
 }
 
 /// A gate with a book in a directory of its own, and a shell that runs nothing.
-struct Desk {
+struct ApprovalFixture {
     dir: tempfile::TempDir,
-    book: Arc<SqliteBook>,
+    book: Arc<SqliteLedger>,
     gate: Gate,
     ran: Arc<AtomicU32>,
 }
 
-impl Desk {
+impl ApprovalFixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options { seal_every: None, ..Options::default() };
-        let book = Arc::new(SqliteBook::open(&dir.path().join("state"), &options).unwrap());
+        let options = SqliteOptions { seal_every: None, ..SqliteOptions::default() };
+        let book = Arc::new(SqliteLedger::open(&dir.path().join("state"), &options).unwrap());
         let workspace = dir.path().canonicalize().unwrap().join("w");
         std::fs::create_dir(&workspace).unwrap();
-        let places = Places { workspace: workspace.to_str(), ..Places::default() };
+        let places = PathVariables { workspace: workspace.to_str(), ..PathVariables::default() };
         let ran = Arc::new(AtomicU32::new(0));
         let counter = ran.clone();
-        let shell = Typed::new("bash", "runs nothing", move |args: Command, _run| {
+        let shell = TypedTool::new("bash", "runs nothing", move |args: Command, _run| {
             counter.fetch_add(1, Ordering::SeqCst);
             async move { args.command }
         })
-        .class(Class::Bash)
+        .class(PermissionClass::Bash)
         .not_sensitive();
         let told = |_: Value, _run| async {
             Output::text("the client is Acme, token=abcd1234efgh")
@@ -62,10 +62,10 @@ impl Desk {
         let gate = Gate::builder()
             .ledger(book.clone())
             .tool(shell)
-            .tool(Typed::new("tell", "tells", told).class(Class::Readonly).not_sensitive())
+            .tool(TypedTool::new("tell", "tells", told).class(PermissionClass::Readonly).not_sensitive())
             .review_output("tell", hold("a person reads it first"))
             .policy(Policy::new(builtin(&places).unwrap()).unwrap())
-            .settings(Settings { inbox: true, ..Settings::default() })
+            .settings(GateSettings { inbox: true, ..GateSettings::default() })
             .build()
             .unwrap();
         Self { dir, book, gate, ran }
@@ -86,27 +86,27 @@ impl Desk {
         }
     }
 
-    async fn shell(&self, command: &str) -> (CallId, Standing) {
+    async fn shell(&self, command: &str) -> (CallId, CallStatus) {
         let call = self.call("bash", json!({ "command": command }), Mode::ConfirmSensitive);
         (call.id, self.gate.advance(call).await)
     }
 
     /// The same in another session.
-    async fn elsewhere(&self, command: &str) -> (CallId, Standing) {
+    async fn elsewhere(&self, command: &str) -> (CallId, CallStatus) {
         let call = self.call("bash", json!({ "command": command }), Mode::ConfirmSensitive);
         let call = Call { session: SessionId::new("other").unwrap(), ..call };
         (call.id, self.gate.advance(call).await)
     }
 
     /// What a person would be shown.
-    async fn asked(&self, command: &str) -> (CallId, Sheet) {
+    async fn asked(&self, command: &str) -> (CallId, QuestionView) {
         let (call, standing) = self.shell(command).await;
         (call, self.gate.sheet(question(standing).id).await.unwrap())
     }
 
     async fn answer(&self, call: CallId, question: &Question, reply: Reply) -> CallResult {
-        let by = Approver { name: "ann".into(), grade: Grade::Terminal };
-        let given = GivenAnswer { question: question.id, digest: question.digest(), reply, by };
+        let by = ApproverIdentity { name: "ann".into(), grade: Assurance::Terminal };
+        let given = SubmittedAnswer { question: question.id, digest: question.digest(), reply, by };
         self.gate.answer(given).await.unwrap();
         settled(self.gate.resume(call).await)
     }
@@ -116,19 +116,19 @@ fn tenant() -> TenantId {
     TenantId::new("local").unwrap()
 }
 
-fn question(standing: Standing) -> Question {
-    let Standing::Waiting { question, .. } = standing else { panic!("{standing:?}") };
+fn question(standing: CallStatus) -> Question {
+    let CallStatus::Waiting { question, .. } = standing else { panic!("{standing:?}") };
     question
 }
 
-fn settled(standing: Standing) -> CallResult {
-    let Standing::Settled(result) = standing else { panic!("{standing:?}") };
+fn settled(standing: CallStatus) -> CallResult {
+    let CallStatus::Settled(result) = standing else { panic!("{standing:?}") };
     result
 }
 
-fn leave(offer: &Offer) -> Leave {
-    let (id, scope) = (LeaveId::new(byleave::clock::fresh_id()), offer.scope.clone());
-    Leave { id, tool: "bash".into(), scope, session: None, until: None, uses_max: None }
+fn leave(offer: &ApprovalScope) -> StandingApproval {
+    let (id, scope) = (StandingApprovalId::new(byleave::clock::fresh_id()), offer.scope.clone());
+    StandingApproval { id, tool: "bash".into(), scope, session: None, until: None, uses_max: None }
 }
 
 fn yes() -> Reply {
@@ -143,23 +143,23 @@ async fn every_offer_spares_the_same_command_and_no_other() {
         ("mkdir -p a/b", &["mkdir -p c", "mkdir -p a/b ../../up"]),
         ("mkdir sub && touch sub/x", &["rm -r sub", "touch ../x"]),
     ] {
-        let (_, sheet) = Desk::new().asked(command).await;
+        let (_, sheet) = ApprovalFixture::new().asked(command).await;
         let many = offers(&sheet).unwrap().len();
         for number in 0..many {
-            let desk = Desk::new();
+            let desk = ApprovalFixture::new();
             let (call, sheet) = desk.asked(command).await;
             let offers = offers(&sheet).unwrap();
             desk.answer(call, &sheet.question, Reply::Leave(leave(&offers[number]))).await;
             let (_, again) = desk.shell(command).await;
             assert!(settled(again).success(), "{command}: {:?}", offers[number]);
-            for other in others.iter().filter(|_| offers[number].breadth == Breadth::Exact) {
+            for other in others.iter().filter(|_| offers[number].breadth == ScopeWidth::Exact) {
                 let (_, asked) = desk.shell(other).await;
                 assert!(
-                    !matches!(asked, Standing::Settled(ref result) if result.success()),
+                    !matches!(asked, CallStatus::Settled(ref result) if result.success()),
                     "{other}: {offers:?}"
                 );
                 // The next one must not stand behind an open question.
-                if let Standing::Waiting { question, call } = asked {
+                if let CallStatus::Waiting { question, call } = asked {
                     desk.answer(call, &question, Reply::No { feedback: None }).await;
                 }
             }
@@ -172,7 +172,7 @@ async fn every_offer_spares_the_same_command_and_no_other() {
 // req: R5
 #[tokio::test]
 async fn a_leave_on_one_rm_in_a_line_is_no_leave_for_rm() {
-    let desk = Desk::new();
+    let desk = ApprovalFixture::new();
     let (call, sheet) = desk.asked("git status && rm -rf ./tmp").await;
     let offers = offers(&sheet).unwrap();
     for offer in &offers {
@@ -182,7 +182,7 @@ async fn a_leave_on_one_rm_in_a_line_is_no_leave_for_rm() {
     for other in ["rm -rf ./src ../elsewhere", "rm -rf ~", "rm -rf ./tmp /"] {
         let (call, standing) = desk.shell(other).await;
         match standing {
-            Standing::Waiting { question, .. } => {
+            CallStatus::Waiting { question, .. } => {
                 desk.answer(call, &question, Reply::No { feedback: None }).await;
             }
             standing => assert!(!settled(standing).success(), "{other}"),
@@ -215,9 +215,9 @@ async fn no_offer_covers_more_beneath_a_directory_than_was_shown() {
             desk.answer(call, &sheet.question, Reply::Leave(leave(&offer))).await;
             assert!(settled(desk.elsewhere(shown).await.1).success(), "{shown}: {offer:?}");
             // A directory that was named may be offered with what lies beside it, in so many words.
-            for other in others.iter().filter(|_| offer.breadth == Breadth::Exact) {
+            for other in others.iter().filter(|_| offer.breadth == ScopeWidth::Exact) {
                 let (call, standing) = desk.elsewhere(other).await;
-                let Standing::Waiting { question, .. } = standing else { panic!("{other}: {offer:?}") };
+                let CallStatus::Waiting { question, .. } = standing else { panic!("{other}: {offer:?}") };
                 desk.answer(call, &question, Reply::No { feedback: None }).await;
             }
             assert_eq!(desk.ran.load(Ordering::SeqCst), 2, "{shown}");
@@ -226,8 +226,8 @@ async fn no_offer_covers_more_beneath_a_directory_than_was_shown() {
 }
 
 /// A desk with files to work on.
-fn prepared() -> Desk {
-    let desk = Desk::new();
+fn prepared() -> ApprovalFixture {
+    let desk = ApprovalFixture::new();
     let workspace = desk.dir.path().join("w");
     for name in ["src/main.o", "src/main.c", "docs/a", ".git/HEAD", "a.tar"] {
         let file = workspace.join(name);
@@ -240,7 +240,7 @@ fn prepared() -> Desk {
 // req: R5
 #[tokio::test]
 async fn a_leave_says_which_past_calls_it_would_have_covered() {
-    let desk = Desk::new();
+    let desk = ApprovalFixture::new();
     let (first, sheet) = desk.asked("cargo test one").await;
     desk.answer(first, &sheet.question, yes()).await;
     let (second, sheet) = desk.asked("cargo test two").await;
@@ -256,18 +256,22 @@ async fn a_leave_says_which_past_calls_it_would_have_covered() {
 
     let exact = covered(&*desk.book, &tenant(), &leave(&offers[0]), FAR).await.unwrap();
     let calls: Vec<_> = exact.covered.iter().map(|one| (one.call, one.said)).collect();
-    assert_eq!(calls, [(first, Some(Said::Yes))]);
+    assert_eq!(calls, [(first, Some(PastAnswer::Yes))]);
     assert!(exact.covered[0].summary.contains("cargo"), "{exact:?}");
     assert_eq!((exact.looked, exact.unreadable, exact.more, exact.looked_max), (5, 1, false, LOOKED_MAX));
 
-    let program = offers.iter().find(|offer| offer.breadth == Breadth::Program).unwrap();
+    let program = offers.iter().find(|offer| offer.breadth == ScopeWidth::Program).unwrap();
     let wide = covered(&*desk.book, &tenant(), &leave(program), FAR).await.unwrap();
     let calls: Vec<_> = wide.covered.iter().map(|one| (one.call, one.said)).collect();
-    assert_eq!(calls, [(second, Some(Said::No)), (first, Some(Said::Yes))], "the newest first, a no as well");
+    assert_eq!(
+        calls,
+        [(second, Some(PastAnswer::No)), (first, Some(PastAnswer::Yes))],
+        "the newest first, a no as well"
+    );
 
-    let elsewhere = Leave { session: SessionId::new("other").ok(), ..leave(program) };
+    let elsewhere = StandingApproval { session: SessionId::new("other").ok(), ..leave(program) };
     assert_eq!(covered(&*desk.book, &tenant(), &elsewhere, FAR).await.unwrap().looked, 0);
-    let other_tool = Leave { tool: "tell".into(), ..leave(program) };
+    let other_tool = StandingApproval { tool: "tell".into(), ..leave(program) };
     assert!(covered(&*desk.book, &tenant(), &other_tool, FAR).await.unwrap().covered.is_empty());
 
     // Given, it is what the policy uses, too.
@@ -276,13 +280,13 @@ async fn a_leave_says_which_past_calls_it_would_have_covered() {
     let after = covered(&*desk.book, &tenant(), &leave(program), FAR).await.unwrap();
     let newest = &after.covered[0];
     assert!(newest.said.is_none() && newest.leave.is_some(), "a leave answered it: {newest:?}");
-    assert_eq!((after.covered[1].call, after.covered[1].said), (open, Some(Said::Leave)));
+    assert_eq!((after.covered[1].call, after.covered[1].said), (open, Some(PastAnswer::Leave)));
 }
 
 // req: R1, R5
 #[tokio::test]
 async fn a_held_result_is_released_with_secrets_and_named_words_masked() {
-    let desk = Desk::new();
+    let desk = ApprovalFixture::new();
     let held = || async {
         let call = desk.call("tell", json!({}), Mode::Yolo);
         let (id, standing) = (call.id, desk.gate.advance(call).await);
@@ -295,7 +299,7 @@ async fn a_held_result_is_released_with_secrets_and_named_words_masked() {
     assert_eq!((masked.masked, masked.missing.len()), (4, 0));
     let reply = Reply::Edit { value: json!(masked.output), note: None };
     let result = desk.answer(call, &sheet.question, reply).await;
-    let Ending::Completed(output) = &result.ending else { panic!("{result:?}") };
+    let CallOutcome::Completed(output) = &result.ending else { panic!("{result:?}") };
     assert_eq!(output.text, "the client is [redacted: by a person], token=[redacted: secret]");
     let seen = format!("{:?}", result.report());
     for secret in ["Acme", "ACME", "abcd1234efgh", "\"pw\""] {

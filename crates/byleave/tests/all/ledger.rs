@@ -2,65 +2,68 @@
 
 use std::sync::Arc;
 
-use byleave::book::sqlite::{Options, SqliteBook};
-use byleave::ledger::conformance::Bench;
+use byleave::audit_log::sqlite::{SqliteLedger, SqliteOptions};
+use byleave::boxed::BoxFuture;
+use byleave::ledger::conformance::LedgerHarness;
 use byleave::ledger::memory::MemoryLedger;
-use byleave::ledger::{Ledger, LedgerFault};
-use byleave::pending::Pending;
+use byleave::ledger::{Ledger, LedgerError};
 
 // req: A1, E4
 mod memory {
-    byleave::ledger_conformance!(super::MemoryBench(byleave::ledger::memory::MemoryLedger::new()));
+    byleave::ledger_conformance!(super::MemoryHarness(byleave::ledger::memory::MemoryLedger::new()));
 }
 
 // req: A1, E4
 mod sqlite {
-    byleave::ledger_conformance!(super::SqliteBench::new());
+    byleave::ledger_conformance!(super::SqliteHarness::new());
 }
 
 /// A store in memory: it outlives its owners, and nothing outlives the process.
-pub(crate) struct MemoryBench(pub(crate) MemoryLedger);
+pub(crate) struct MemoryHarness(pub(crate) MemoryLedger);
 
-impl Bench for MemoryBench {
-    fn open(&self) -> Pending<'_, Result<Arc<dyn Ledger>, LedgerFault>> {
+impl LedgerHarness for MemoryHarness {
+    fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Ledger>, LedgerError>> {
         let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::beside(&self.0));
         Box::pin(async move { Ok(ledger) })
     }
 
-    fn kill(&self, ledger: Arc<dyn Ledger>) -> Pending<'_, Result<(), LedgerFault>> {
+    fn kill(&self, ledger: Arc<dyn Ledger>) -> BoxFuture<'_, Result<(), LedgerError>> {
         drop(ledger);
         Box::pin(async { Ok(()) })
     }
 
-    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>> {
+    fn restart(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async { Ok(()) })
     }
 }
 
 /// A book in a state directory of its own. Owners are locks on files, as between processes.
-pub(crate) struct SqliteBench(tempfile::TempDir);
+pub(crate) struct SqliteHarness(tempfile::TempDir);
 
-impl SqliteBench {
+impl SqliteHarness {
     pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 }
 
-impl Bench for SqliteBench {
-    fn open(&self) -> Pending<'_, Result<Arc<dyn Ledger>, LedgerFault>> {
+impl LedgerHarness for SqliteHarness {
+    fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Ledger>, LedgerError>> {
         Box::pin(async {
-            let book = SqliteBook::open(self.0.path(), &Options { seal_every: None, ..Options::default() })?;
+            let book = SqliteLedger::open(
+                self.0.path(),
+                &SqliteOptions { seal_every: None, ..SqliteOptions::default() },
+            )?;
             Ok(Arc::new(book) as Arc<dyn Ledger>)
         })
     }
 
     // The kernel drops the lock when the last handle is closed, as it does at death.
-    fn kill(&self, ledger: Arc<dyn Ledger>) -> Pending<'_, Result<(), LedgerFault>> {
+    fn kill(&self, ledger: Arc<dyn Ledger>) -> BoxFuture<'_, Result<(), LedgerError>> {
         drop(ledger);
         Box::pin(async { Ok(()) })
     }
 
-    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>> {
+    fn restart(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async { Ok(()) })
     }
 }

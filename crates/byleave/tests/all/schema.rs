@@ -1,7 +1,7 @@
 //! Whether arguments fit a schema.
 
 use byleave::core::refusal::Code;
-use byleave::schema::{BadSchema, Limits, TooLarge, Validator};
+use byleave::schema::{JsonLimits, JsonTooLargeError, SchemaError, Validator};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ fn validator(schema: Value) -> Validator {
 }
 
 fn refusal(schema: &Value, arguments: &Value) -> (Code, String) {
-    let refusal = validator(schema.clone()).check(arguments, &Limits::ARGUMENTS).unwrap_err();
+    let refusal = validator(schema.clone()).check(arguments, &JsonLimits::ARGUMENTS).unwrap_err();
     (refusal.code, refusal.why)
 }
 
@@ -55,7 +55,10 @@ fn what_does_not_fit_is_told_so_that_the_model_can_do_better() {
     let (_, why) = refusal(&schema, &json!({"path": "a", "lines": vec![0; 20]}));
     assert_eq!(why.matches("less than the minimum").count(), 5);
     assert!(why.ends_with("; and 15 more"), "{why}");
-    assert_eq!(validator(schema).check(&json!({"path": "a", "place": {"x": 1}}), &Limits::ARGUMENTS), Ok(()));
+    assert_eq!(
+        validator(schema).check(&json!({"path": "a", "place": {"x": 1}}), &JsonLimits::ARGUMENTS),
+        Ok(())
+    );
 }
 
 #[test]
@@ -69,10 +72,10 @@ fn arguments_are_an_object() {
         assert_eq!(why, format!("the arguments must be a JSON object, not {kind}"));
     }
     for schema in [json!({"type": "string"}), json!({"type": 5}), json!([]), json!(true), json!(null)] {
-        assert_eq!(Validator::new(&schema).unwrap_err(), BadSchema::NotForObjects, "{schema}");
+        assert_eq!(Validator::new(&schema).unwrap_err(), SchemaError::NotForObjects, "{schema}");
     }
     for schema in [json!({}), json!({"type": ["object", "null"]})] {
-        assert_eq!(validator(schema).check(&json!({}), &Limits::ARGUMENTS), Ok(()));
+        assert_eq!(validator(schema).check(&json!({}), &JsonLimits::ARGUMENTS), Ok(()));
     }
 }
 
@@ -80,7 +83,7 @@ fn arguments_are_an_object() {
 #[test]
 fn arguments_are_bounded_before_they_are_looked_at() {
     let validator = validator(json!({"properties": {"x": {"pattern": "^(a+)+$"}}}));
-    let limits = Limits { bytes_max: 1_000, depth_max: 5, nodes_max: 100 };
+    let limits = JsonLimits { bytes_max: 1_000, depth_max: 5, nodes_max: 100 };
     let check = |arguments: Value, wanted: &str| {
         let refusal = validator.check(&arguments, &limits).unwrap_err();
         assert_eq!(refusal.code, Code::ArgumentsTooLarge);
@@ -93,7 +96,7 @@ fn arguments_are_bounded_before_they_are_looked_at() {
     assert_eq!(validator.check(&nested(5), &limits), Ok(()));
     // Deeper than any stack would bear; taken down by hand, since dropping it recurses too.
     let mut deep = nested(1_000_000);
-    assert_eq!(Limits::ARGUMENTS.measure(&deep), Err(TooLarge::Depth { max: 64 }));
+    assert_eq!(JsonLimits::ARGUMENTS.measure(&deep), Err(JsonTooLargeError::Depth { max: 64 }));
     while let Some(inner) = deep.get_mut("a").map(Value::take) {
         deep = inner;
     }
@@ -101,7 +104,7 @@ fn arguments_are_bounded_before_they_are_looked_at() {
 
 #[test]
 fn a_schema_stays_within_itself() {
-    let check = |schema: Value, wanted: BadSchema| {
+    let check = |schema: Value, wanted: SchemaError| {
         assert_eq!(Validator::new(&schema).unwrap_err(), wanted, "{schema}");
     };
     for reference in [
@@ -111,23 +114,23 @@ fn a_schema_stays_within_itself() {
         "other.json",
         "https://json-schema.org/draft/2020-12/schema",
     ] {
-        let remote = || BadSchema::Remote { reference: reference.into() };
+        let remote = || SchemaError::Remote { reference: reference.into() };
         check(json!({"$ref": reference}), remote());
         check(json!({"properties": {"a": {"items": {"$ref": reference}}}}), remote());
         check(json!({"$defs": {"unused": {"$dynamicRef": reference}}}), remote());
     }
     check(
         json!({"properties": {"a": {"$id": "https://example.com/a", "$ref": "#/x"}}}),
-        BadSchema::Embedded { id: "https://example.com/a".into() },
+        SchemaError::Embedded { id: "https://example.com/a".into() },
     );
     assert!(matches!(
         Validator::new(&json!({"$schema": "https://example.com/my-dialect"})),
-        Err(BadSchema::Invalid { .. })
+        Err(SchemaError::Invalid { .. })
     ));
-    assert!(matches!(Validator::new(&json!({"$ref": "#/$defs/none"})), Err(BadSchema::Invalid { .. })));
+    assert!(matches!(Validator::new(&json!({"$ref": "#/$defs/none"})), Err(SchemaError::Invalid { .. })));
     assert!(matches!(
         Validator::new(&json!({"properties": {"a": {"type": "x"}}})),
-        Err(BadSchema::Invalid { .. })
+        Err(SchemaError::Invalid { .. })
     ));
     // What only looks like a reference.
     for fine in [
@@ -169,7 +172,7 @@ fn a_hostile_schema_is_refused_or_harmless() {
         json!({"properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": defs})
     };
     for keyword in ["allOf", "anyOf", "oneOf", "prefixItems"] {
-        assert_eq!(Validator::new(&doubling(keyword)).unwrap_err(), BadSchema::Branching, "{keyword}");
+        assert_eq!(Validator::new(&doubling(keyword)).unwrap_err(), SchemaError::Branching, "{keyword}");
     }
     let all_to_all: serde_json::Map<String, Value> = (0..15)
         .map(|i| {
@@ -178,26 +181,29 @@ fn a_hostile_schema_is_refused_or_harmless() {
         })
         .collect();
     let round = json!({"properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": all_to_all});
-    assert_eq!(Validator::new(&round).unwrap_err(), BadSchema::Circular);
-    assert_eq!(Validator::new(&json!({"$ref": "#"})).unwrap_err(), BadSchema::Circular);
+    assert_eq!(Validator::new(&round).unwrap_err(), SchemaError::Circular);
+    assert_eq!(Validator::new(&json!({"$ref": "#"})).unwrap_err(), SchemaError::Circular);
 
     let chain: serde_json::Map<String, Value> = (0..5_000)
         .map(|i| (format!("d{i}"), json!({"$ref": format!("#/$defs/d{}", i + 1)})))
         .chain([("d5000".to_owned(), json!({}))])
         .collect();
     let chain = json!({"properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": chain});
-    assert_eq!(Validator::new(&chain).unwrap_err(), BadSchema::Branching);
+    assert_eq!(Validator::new(&chain).unwrap_err(), SchemaError::Branching);
 
     let deep = (0..100).fold(json!({}), |inner, _| json!({"properties": {"a": inner}}));
-    assert_eq!(Validator::new(&deep).unwrap_err(), BadSchema::TooLarge(TooLarge::Depth { max: 64 }));
+    assert_eq!(
+        Validator::new(&deep).unwrap_err(),
+        SchemaError::TooLarge(JsonTooLargeError::Depth { max: 64 })
+    );
     let wide: serde_json::Map<String, Value> = (0..30_000).map(|i| (format!("p{i}"), json!({}))).collect();
-    assert!(matches!(Validator::new(&json!({"properties": wide})), Err(BadSchema::TooLarge(_))));
+    assert!(matches!(Validator::new(&json!({"properties": wide})), Err(SchemaError::TooLarge(_))));
 }
 
 #[test]
 fn a_schema_that_comes_back_to_itself_is_checked_in_time() {
     let tree = json!({"type": "object", "properties": {"a": {"$ref": "#"}}, "additionalProperties": false});
-    assert_eq!(validator(tree.clone()).check(&json!({"a": {"a": {}}}), &Limits::ARGUMENTS), Ok(()));
+    assert_eq!(validator(tree.clone()).check(&json!({"a": {"a": {}}}), &JsonLimits::ARGUMENTS), Ok(()));
     let (_, why) = refusal(&tree, &json!({"a": {"a": {"b": 1}}}));
     assert!(why.contains("`/a/a`"), "one way round: {why}");
 
@@ -223,7 +229,7 @@ fn a_schema_that_comes_back_to_itself_is_checked_in_time() {
             .collect();
         json!({"$ref": "#/$defs/d0", "$defs": defs})
     };
-    assert_eq!(Validator::new(&chain(48, json!({"$ref": "#"}))).unwrap_err(), BadSchema::Branching);
+    assert_eq!(Validator::new(&chain(48, json!({"$ref": "#"}))).unwrap_err(), SchemaError::Branching);
     let worst = move || {
         let deep = chain(46, json!({"$ref": "#"}));
         assert_eq!(refusal(&deep, &nested(64)).0, Code::ArgumentsTooLarge);
@@ -244,7 +250,7 @@ fn patterns_are_bounded() {
     assert_eq!(refusal(&linear, &evil).0, Code::ArgumentsInvalid);
     // Look-ahead, as generators write it, works; and where it would take forever, it counts as an objection.
     let ahead = json!({"properties": {"x": {"pattern": "^(?!admin)[a-z]+$"}}});
-    assert_eq!(validator(ahead.clone()).check(&json!({"x": "user"}), &Limits::ARGUMENTS), Ok(()));
+    assert_eq!(validator(ahead.clone()).check(&json!({"x": "user"}), &JsonLimits::ARGUMENTS), Ok(()));
     assert_eq!(refusal(&ahead, &json!({"x": "admin"})).0, Code::ArgumentsInvalid);
     let endless = r"^(?=a)((a+)+)+\1!$";
     let evil = json!({"x": "a".repeat(100)});
@@ -280,7 +286,7 @@ fn a_null_optional_argument_counts_as_absent_where_null_is_not_accepted() {
         "$defs": {"word": {"anyOf": [{"type": "string"}, {"type": "integer"}]}},
     }));
     let check = |given: Value, wanted: Value| {
-        assert_eq!(validator.without_nulls(given, &Limits::ARGUMENTS), wanted);
+        assert_eq!(validator.without_nulls(given, &JsonLimits::ARGUMENTS), wanted);
     };
     check(json!({"path": "a", "limit": null, "a/b~c": null}), json!({"path": "a"}));
     check(
@@ -385,13 +391,13 @@ proptest! {
         if let Ok(validator) = Validator::new(&schema) {
             let wrapped = json!({"a": arguments, "b": null});
             for arguments in [arguments, wrapped] {
-                let first = validator.check(&arguments, &Limits::ARGUMENTS);
-                prop_assert_eq!(&first, &validator.check(&arguments, &Limits::ARGUMENTS));
+                let first = validator.check(&arguments, &JsonLimits::ARGUMENTS);
+                prop_assert_eq!(&first, &validator.check(&arguments, &JsonLimits::ARGUMENTS));
                 if let Err(refusal) = first {
                     prop_assert!(refusal.why.chars().count() <= 2_001);
                     prop_assert!(!refusal.why.contains("could not be checked"), "{}", refusal.why);
                 }
-                validator.without_nulls(arguments, &Limits::ARGUMENTS);
+                validator.without_nulls(arguments, &JsonLimits::ARGUMENTS);
             }
         }
     }
@@ -400,11 +406,11 @@ proptest! {
     #[test]
     fn any_schema_can_be_put_into_any_form_or_is_refused(schema in nearly_schema()) {
         let catalog = byleave::catalog::Catalog::new();
-        if catalog.register(crate::support::Plain::with_schema("t", schema)).is_ok() {
-            for form in byleave::forms::Form::ALL {
-                if let Ok(schemas) = byleave::forms::schemas(form, &catalog.list(), &crate::support::site()) {
+        if catalog.register(crate::support::ManifestOnlyTool::with_schema("t", schema)).is_ok() {
+            for form in byleave::provider_formats::ProviderFormat::ALL {
+                if let Ok(schemas) = byleave::provider_formats::schemas(form, &catalog.list(), &crate::support::site()) {
                     prop_assert_eq!(schemas.len(), 1);
-                    if form == byleave::forms::Form::Gemini {
+                    if form == byleave::provider_formats::ProviderFormat::Gemini {
                         prop_assert!(speaks_gemini(&schemas[0]["parameters"]), "{}", schemas[0]);
                     }
                 }

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use byleave::catalog::Catalog;
-use byleave::core::manifest::{Class, Manifest};
+use byleave::core::manifest::{Manifest, PermissionClass};
 use byleave::tool::Tool;
 use byleave::tool_search::tool_search;
 use serde_json::{Value, json};
 
-use crate::support::{Plain, run};
+use crate::support::{ManifestOnlyTool, run};
 
 fn tool(name: &str, hint: &str, description: &str) -> Arc<dyn Tool> {
     let mut manifest = Manifest::new(name, description, json!({"type": "object", "title": name}));
     manifest.search_hint = Some(hint.to_owned()).filter(|hint| !hint.is_empty());
-    Arc::new(Plain(manifest))
+    Arc::new(ManifestOnlyTool(manifest))
 }
 
 fn everyday() -> Catalog {
@@ -30,7 +30,7 @@ fn everyday() -> Catalog {
             tool("alpha", "", "Something else"),
         ])
         .unwrap();
-    catalog.register(Plain::named("fetch").also("curl").also("download_page")).unwrap();
+    catalog.register(ManifestOnlyTool::named("fetch").also("curl").also("download_page")).unwrap();
     catalog
 }
 
@@ -89,12 +89,12 @@ async fn the_model_can_search_for_tools() {
     let catalog = everyday();
     let entry = catalog.register(tool_search(&catalog)).unwrap();
     let manifest = entry.manifest();
-    assert_eq!(manifest.permission_class, Class::Readonly);
+    assert_eq!(manifest.permission_class, PermissionClass::Readonly);
     assert!(manifest.read_only && manifest.concurrency_safe && manifest.repeatable);
     assert_eq!(manifest.sensitive, Some(false));
 
     let search = |arguments: Value| async {
-        assert_eq!(entry.validator().check(&arguments, &byleave::schema::Limits::ARGUMENTS), Ok(()));
+        assert_eq!(entry.validator().check(&arguments, &byleave::schema::JsonLimits::ARGUMENTS), Ok(()));
         entry.tool().execute(arguments, run()).await
     };
     let output = search(json!({"query": "shell", "limit": 1})).await;

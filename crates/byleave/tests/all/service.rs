@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use byleave::secret::Secret;
-use byleave::signed::{SIGNATURE, TIMESTAMP, sign, verify};
+use byleave::signed_http::{SIGNATURE, TIMESTAMP, sign, verify};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -13,12 +13,12 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) const SECRET: &str = "the secret that both sides know";
 
 /// A request as it came in.
-pub(crate) struct Received {
+pub(crate) struct ReceivedRequest {
     pub(crate) headers: HashMap<String, String>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Received {
+impl ReceivedRequest {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
@@ -39,7 +39,7 @@ pub(crate) fn now() -> u64 {
 }
 
 /// Starts a service; `answer` makes the bytes of the response. The address is returned.
-pub(crate) async fn serve(answer: impl Fn(Received) -> Vec<u8> + Send + Sync + 'static) -> String {
+pub(crate) async fn serve(answer: impl Fn(ReceivedRequest) -> Vec<u8> + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let answer = Arc::new(answer);
@@ -52,7 +52,7 @@ pub(crate) async fn serve(answer: impl Fn(Received) -> Vec<u8> + Send + Sync + '
     format!("http://{address}/ask")
 }
 
-async fn converse(mut stream: TcpStream, answer: &(dyn Fn(Received) -> Vec<u8> + Send + Sync)) {
+async fn converse(mut stream: TcpStream, answer: &(dyn Fn(ReceivedRequest) -> Vec<u8> + Send + Sync)) {
     let mut bytes = Vec::new();
     let head = loop {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -73,7 +73,7 @@ async fn converse(mut stream: TcpStream, answer: &(dyn Fn(Received) -> Vec<u8> +
     while bytes.len() < head + length {
         assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0, "the request was cut short");
     }
-    let response = answer(Received { headers, body: bytes[head..].to_vec() });
+    let response = answer(ReceivedRequest { headers, body: bytes[head..].to_vec() });
     // The other side may have seen enough and hung up.
     if stream.write_all(&response).await.is_ok() {
         drop(stream.shutdown().await);

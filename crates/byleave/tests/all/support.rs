@@ -2,18 +2,18 @@
 
 use std::sync::{Arc, Mutex};
 
+use byleave::boxed::BoxFuture;
 use byleave::core::effect::Plan;
 use byleave::core::id::{AgentId, CallId, SessionId};
 use byleave::core::manifest::Manifest;
 use byleave::core::outcome::Output;
-use byleave::pending::Pending;
-use byleave::tool::{Progress, Run, Site, Tool};
+use byleave::tool::{Progress, RunContext, Tool, ToolContext};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 /// Somewhere to ask from.
-pub(crate) fn site() -> Site {
-    Site {
+pub(crate) fn site() -> ToolContext {
+    ToolContext {
         tenant: "t".parse().unwrap(),
         session: SessionId::new("s").unwrap(),
         agent: AgentId::new("a").unwrap(),
@@ -22,14 +22,14 @@ pub(crate) fn site() -> Site {
 }
 
 /// Something to run with.
-pub(crate) fn run() -> Run {
+pub(crate) fn run() -> RunContext {
     run_reporting(&Arc::default())
 }
 
 /// Something to run with that notes the progress.
-pub(crate) fn run_reporting(reports: &Arc<Mutex<Vec<Progress>>>) -> Run {
+pub(crate) fn run_reporting(reports: &Arc<Mutex<Vec<Progress>>>) -> RunContext {
     let reports = Arc::clone(reports);
-    Run::new(
+    RunContext::new(
         CallId::new(uuid::Uuid::from_u128(1)),
         site(),
         Arc::new(Plan::default()),
@@ -39,9 +39,9 @@ pub(crate) fn run_reporting(reports: &Arc<Mutex<Vec<Progress>>>) -> Run {
 }
 
 /// A tool that is nothing but its manifest.
-pub(crate) struct Plain(pub(crate) Manifest);
+pub(crate) struct ManifestOnlyTool(pub(crate) Manifest);
 
-impl Plain {
+impl ManifestOnlyTool {
     pub(crate) fn named(name: &str) -> Self {
         Self(Manifest::new(name, format!("Does {name}"), json!({"type": "object"})))
     }
@@ -56,11 +56,11 @@ impl Plain {
     }
 }
 
-impl Tool for Plain {
+impl Tool for ManifestOnlyTool {
     fn manifest(&self) -> &Manifest {
         &self.0
     }
-    fn execute(&self, arguments: Value, _run: Run) -> Pending<'_, Output> {
+    fn execute(&self, arguments: Value, _run: RunContext) -> BoxFuture<'_, Output> {
         Box::pin(async move { Output::text(arguments.to_string()) })
     }
 }

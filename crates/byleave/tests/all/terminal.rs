@@ -6,8 +6,8 @@ use std::io::{self, Read as _, Write as _};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use byleave::approve::{Approver, ApproverFault, Console, Keys, Reply, Terminal};
-use byleave::core::question::{Grade, QuestionKind};
+use byleave::approver::{Approver, ApproverError, Console, KeyInput, Reply, TerminalApprover};
+use byleave::core::question::{Assurance, QuestionKind};
 use byleave::core::render::{LineRole, RenderLine, Rendering};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::json;
@@ -15,13 +15,13 @@ use serde_json::json;
 use crate::approve::{ask, rendering, sheet};
 
 /// Someone who has typed ahead, and then types these lines, one when each is waited for, and hangs up.
-struct Script {
+struct ScriptedConsole {
     ahead: Vec<u8>,
     lines: VecDeque<String>,
     drawn: Arc<Mutex<String>>,
 }
 
-impl Console for Script {
+impl Console for ScriptedConsole {
     fn draw(&mut self, text: &str) -> io::Result<()> {
         self.drawn.lock().unwrap().push_str(text);
         Ok(())
@@ -30,22 +30,22 @@ impl Console for Script {
         self.ahead.clear();
         Ok(())
     }
-    fn keys(&mut self, _: Duration) -> io::Result<Keys> {
+    fn keys(&mut self, _: Duration) -> io::Result<KeyInput> {
         if !self.ahead.is_empty() {
-            return Ok(Keys::Typed(std::mem::take(&mut self.ahead)));
+            return Ok(KeyInput::Typed(std::mem::take(&mut self.ahead)));
         }
-        Ok(self.lines.pop_front().map_or(Keys::End, |line| Keys::Typed(line.into_bytes())))
+        Ok(self.lines.pop_front().map_or(KeyInput::End, |line| KeyInput::Typed(line.into_bytes())))
     }
 }
 
-fn scripted(ahead: &str, lines: &[&str]) -> (Terminal, Arc<Mutex<String>>) {
+fn scripted(ahead: &str, lines: &[&str]) -> (TerminalApprover, Arc<Mutex<String>>) {
     let drawn = Arc::new(Mutex::new(String::new()));
     let lines = lines.iter().map(|line| (*line).to_owned()).collect();
-    let script = Script { ahead: ahead.into(), lines, drawn: Arc::clone(&drawn) };
-    (Terminal::over("ann", script), drawn)
+    let script = ScriptedConsole { ahead: ahead.into(), lines, drawn: Arc::clone(&drawn) };
+    (TerminalApprover::over("ann", script), drawn)
 }
 
-async fn typed(kind: QuestionKind, lines: &[&str]) -> Result<Reply, ApproverFault> {
+async fn typed(kind: QuestionKind, lines: &[&str]) -> Result<Reply, ApproverError> {
     ask(&scripted("", lines).0, kind).await
 }
 
@@ -60,7 +60,7 @@ fn no(feedback: Option<&str>) -> Reply {
 async fn a_delete_is_confirmed_at_the_terminal() {
     let (terminal, drawn) = scripted("", &["y\n"]);
     assert_eq!(ask(&terminal, QuestionKind::Approval).await, Ok(YES));
-    assert_eq!(terminal.grade(), Grade::Terminal);
+    assert_eq!(terminal.grade(), Assurance::Terminal);
     let drawn = drawn.lock().unwrap();
     for line in rendering().lines {
         assert!(drawn.contains(&line.text), "`{}` was shown", line.text);
@@ -72,7 +72,7 @@ async fn a_delete_is_confirmed_at_the_terminal() {
 #[tokio::test]
 async fn every_answer_can_be_typed() {
     let edit = |value| Ok(Reply::Edit { value, note: None });
-    let cases: &[(&[&str], Result<Reply, ApproverFault>)] = &[
+    let cases: &[(&[&str], Result<Reply, ApproverError>)] = &[
         (&["YES\r\n"], Ok(YES)),
         (&["ye", "s\n"], Ok(YES)),
         (&["n\n", "\n"], Ok(no(None))),
@@ -93,13 +93,13 @@ async fn silence_and_nonsense_are_no_answer() {
     let failed: &[&[&str]] = &[&[], &["y"], &["n\n"], &["e\n", "{}\n"]];
     for lines in failed {
         let fault = typed(QuestionKind::Approval, lines).await;
-        assert!(matches!(fault, Err(ApproverFault::Failed(_))), "{lines:?}: {fault:?}");
+        assert!(matches!(fault, Err(ApproverError::Failed(_))), "{lines:?}: {fault:?}");
     }
     let fault = typed(QuestionKind::Approval, &["?\n"; 9]).await;
-    assert!(matches!(fault, Err(ApproverFault::Nonsense(_))), "{fault:?}");
+    assert!(matches!(fault, Err(ApproverError::Nonsense(_))), "{fault:?}");
     let endless = "y".repeat(70_000);
     let fault = typed(QuestionKind::Approval, &[&endless]).await;
-    assert!(matches!(fault, Err(ApproverFault::Nonsense(_))), "{fault:?}");
+    assert!(matches!(fault, Err(ApproverError::Nonsense(_))), "{fault:?}");
 }
 
 // req: R8
@@ -124,7 +124,7 @@ async fn a_question_that_is_not_whole_cannot_be_answered() {
     let (terminal, drawn) = scripted("", &["y\n"]);
     let part = Rendering { complete: false, ..rendering() };
     let fault = terminal.ask(&sheet(QuestionKind::Approval), &part).await;
-    assert!(matches!(fault, Err(ApproverFault::Failed(_))), "{fault:?}");
+    assert!(matches!(fault, Err(ApproverError::Failed(_))), "{fault:?}");
     assert_eq!(*drawn.lock().unwrap(), "");
 }
 
@@ -140,12 +140,12 @@ async fn control_characters_never_reach_the_terminal() {
 }
 
 /// The person's end of a real terminal.
-struct Person {
+struct TerminalUser {
     end: File,
     seen: String,
 }
 
-impl Person {
+impl TerminalUser {
     fn sit_down() -> (Self, String) {
         let end = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&end).unwrap();
@@ -175,8 +175,8 @@ impl Person {
 // req: R5
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_real_terminal_takes_only_what_is_typed_after_the_question() {
-    let (mut person, path) = Person::sit_down();
-    let terminal = Terminal::open_at("ann", &path).unwrap();
+    let (mut person, path) = TerminalUser::sit_down();
+    let terminal = TerminalApprover::open_at("ann", &path).unwrap();
     person.types("y\n");
     person.sees("y");
     let person = std::thread::spawn(move || {
@@ -191,13 +191,13 @@ async fn a_real_terminal_takes_only_what_is_typed_after_the_question() {
     let person = person.join().unwrap();
     drop(person);
     let fault = ask(&terminal, QuestionKind::Approval).await;
-    assert!(matches!(fault, Err(ApproverFault::Failed(_))), "hung up: {fault:?}");
+    assert!(matches!(fault, Err(ApproverError::Failed(_))), "hung up: {fault:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_that_nobody_waits_for_gives_the_terminal_back() {
-    let (mut person, path) = Person::sit_down();
-    let terminal = Terminal::open_at("ann", &path).unwrap();
+    let (mut person, path) = TerminalUser::sit_down();
+    let terminal = TerminalApprover::open_at("ann", &path).unwrap();
     let (asked, was_asked) = tokio::sync::oneshot::channel();
     let person = std::thread::spawn(move || {
         person.sees("[a]bort > ");
@@ -218,5 +218,5 @@ async fn a_question_that_nobody_waits_for_gives_the_terminal_back() {
 #[test]
 fn a_file_is_no_terminal() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    assert!(Terminal::open_at("ann", file.path()).is_err());
+    assert!(TerminalApprover::open_at("ann", file.path()).is_err());
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::catalog::{BadManifest, Catalog, NotRegistered};
+use byleave::catalog::{Catalog, ManifestError, RegisterError};
 use byleave::core::effect::{Effect, Plan};
-use byleave::core::manifest::{Class, Manifest, NeedsApproval, Role};
+use byleave::core::manifest::{ApprovalRequirement, ArgumentRole, Manifest, PermissionClass};
 use byleave::core::outcome::Output;
-use byleave::tool::{Run, Tool, ToolFault};
-use byleave::typed::{Json, Typed};
+use byleave::tool::{RunContext, Tool, ToolError};
+use byleave::typed_tool::{Json, TypedTool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -26,11 +26,15 @@ struct AppendLine {
     times: Option<u8>,
 }
 
-fn append() -> Typed<AppendLine> {
-    Typed::new("append_line", "Appends a line to a file", |args: AppendLine, run: Run| async move {
-        run.progress(0.5, "half way");
-        format!("{} + {} x {}", args.path, args.line, args.times.unwrap_or(1))
-    })
+fn append() -> TypedTool<AppendLine> {
+    TypedTool::new(
+        "append_line",
+        "Appends a line to a file",
+        |args: AppendLine, run: RunContext| async move {
+            run.progress(0.5, "half way");
+            format!("{} + {} x {}", args.path, args.line, args.times.unwrap_or(1))
+        },
+    )
 }
 
 // req: T2
@@ -98,25 +102,26 @@ struct Lines {
 // req: T2, T3, T4
 #[tokio::test]
 async fn a_function_may_return_what_suits_it() {
-    async fn output_of(tool: Typed<Nothing>) -> Output {
+    async fn output_of(tool: TypedTool<Nothing>) -> Output {
         tool.execute(json!({}), run()).await
     }
-    let text = Typed::new("t", "", |_: Nothing, _| async { "text" });
+    let text = TypedTool::new("t", "", |_: Nothing, _| async { "text" });
     assert_eq!(output_of(text).await, Output::text("text"));
-    let nothing = Typed::new("t", "", |_: Nothing, _| async {});
+    let nothing = TypedTool::new("t", "", |_: Nothing, _| async {});
     assert_eq!(output_of(nothing).await, Output::default());
-    let whole = Typed::new("t", "", |_: Nothing, _| async {
+    let whole = TypedTool::new("t", "", |_: Nothing, _| async {
         Output { truncated: true, undo: Some(json!(1)), ..Output::text("x") }
     });
     assert!(output_of(whole).await.truncated);
-    let failed = Typed::new("t", "", |_: Nothing, _| async { "x".parse::<u8>().map(|n| n.to_string()) });
+    let failed = TypedTool::new("t", "", |_: Nothing, _| async { "x".parse::<u8>().map(|n| n.to_string()) });
     assert_eq!(output_of(failed).await, Output::failure("invalid digit found in string"));
-    let data = Typed::new("t", "", |_: Nothing, _| async { Ok::<_, String>(Json(Lines { count: 3 })) });
+    let data = TypedTool::new("t", "", |_: Nothing, _| async { Ok::<_, String>(Json(Lines { count: 3 })) });
     let data = output_of(data).await;
     assert_eq!(data.data, Some(json!({"count": 3})));
     assert_eq!(data.text, "{\n  \"count\": 3\n}");
-    let unwritable =
-        Typed::new("t", "", |_: Nothing, _| async { Json(std::collections::BTreeMap::from([((1, 2), 3)])) });
+    let unwritable = TypedTool::new("t", "", |_: Nothing, _| async {
+        Json(std::collections::BTreeMap::from([((1, 2), 3)]))
+    });
     assert!(output_of(unwritable).await.error.unwrap().starts_with("the result cannot be written as JSON"));
 }
 
@@ -124,10 +129,10 @@ async fn a_function_may_return_what_suits_it() {
 #[test]
 fn everything_can_be_declared() {
     let tool = append()
-        .class(Class::File)
+        .class(PermissionClass::File)
         .aliases(["append", "add_line"])
         .hint("append text line to file")
-        .role("/path", Role::EditPath)
+        .role("/path", ArgumentRole::EditPath)
         .audit_operation("edit")
         .destructive()
         .sensitive()
@@ -138,7 +143,7 @@ fn everything_can_be_declared() {
         .requires_checkpoint()
         .requires_reverse_thinking()
         .timeout(Duration::from_secs(5))
-        .needs_approval(NeedsApproval::Always);
+        .needs_approval(ApprovalRequirement::Always);
     let manifest = Manifest { input_schema: "…".into(), ..tool.manifest().clone() };
     insta::assert_json_snapshot!(manifest, @r#"
     {
@@ -169,7 +174,7 @@ fn everything_can_be_declared() {
     "#);
     Catalog::new().register(tool).unwrap();
     // req: T6, a class of the author's choice reaches the engine through the manifest alone.
-    assert_eq!(append().manifest().permission_class, Class::Undeclared);
+    assert_eq!(append().manifest().permission_class, PermissionClass::Undeclared);
 }
 
 // req: T8
@@ -179,7 +184,7 @@ async fn an_approval_may_depend_on_the_arguments() {
     let short = json!({"path": "a", "line": "b"});
 
     let sync = append().needs_approval_when(|args| args.line.len() > 3);
-    assert_eq!(sync.manifest().needs_approval, NeedsApproval::Depends);
+    assert_eq!(sync.manifest().needs_approval, ApprovalRequirement::Depends);
     assert_eq!(Tool::needs_approval(&sync, &long).await, Ok(true));
     assert_eq!(Tool::needs_approval(&sync, &short).await, Ok(false));
 
@@ -188,13 +193,13 @@ async fn an_approval_may_depend_on_the_arguments() {
         if args.line == "b" { Err("cannot tell") } else { Ok(false) }
     });
     assert_eq!(Tool::needs_approval(&later, &long).await, Ok(false));
-    assert_eq!(Tool::needs_approval(&later, &short).await, Err(ToolFault("cannot tell".into())));
+    assert_eq!(Tool::needs_approval(&later, &short).await, Err(ToolError("cannot tell".into())));
     assert!(
         Tool::needs_approval(&later, &json!({})).await.is_err(),
         "unreadable arguments are a failure, not a no"
     );
 
-    let unsaid = append().needs_approval(NeedsApproval::Depends);
+    let unsaid = append().needs_approval(ApprovalRequirement::Depends);
     assert_eq!(Tool::needs_approval(&unsaid, &short).await, Ok(true), "depends on nothing: needed");
 }
 
@@ -216,11 +221,11 @@ async fn a_tool_may_describe_itself_by_the_site_and_plan_by_itself() {
 // req: T5
 #[test]
 fn bad_metadata_is_an_error_at_registration() {
-    let check = |tool: Typed<AppendLine>, wanted: &str| match Catalog::new().register(tool) {
-        Err(NotRegistered::Bad { why, .. }) => assert!(why.to_string().contains(wanted), "{why}"),
+    let check = |tool: TypedTool<AppendLine>, wanted: &str| match Catalog::new().register(tool) {
+        Err(RegisterError::Bad { why, .. }) => assert!(why.to_string().contains(wanted), "{why}"),
         other => panic!("{wanted}: {other:?}"),
     };
-    let named = |name: &str| Typed::new(name, "", |_: AppendLine, _| async {});
+    let named = |name: &str| TypedTool::new(name, "", |_: AppendLine, _| async {});
     for bad in ["", " ", "a b", "-a", "é", "a\u{202e}b", &"x".repeat(129)] {
         check(named(bad), "cannot be a name");
         check(append().aliases([bad]), "cannot be a name");
@@ -232,10 +237,10 @@ fn bad_metadata_is_an_error_at_registration() {
     check(append().audit_operation(" "), "audit operation is empty");
     check(append().timeout(Duration::ZERO), "timeout is 0");
     for bad in ["/file", "path", "", "/path/0", "/"] {
-        check(append().role(bad, Role::ReadPath), "the schema has no such argument");
+        check(append().role(bad, ArgumentRole::ReadPath), "the schema has no such argument");
     }
     let error = Catalog::new().register(append().hint("x")).unwrap_err();
-    assert!(matches!(error, NotRegistered::Bad { why: BadManifest::Hint { words: 1 }, .. }));
+    assert!(matches!(error, RegisterError::Bad { why: ManifestError::Hint { words: 1 }, .. }));
     assert_eq!(
         error.to_string(),
         "cannot register tool `append_line`: a search hint has 3 to 10 words, this one has 1"
@@ -258,11 +263,11 @@ struct Place {
 // req: T5
 #[test]
 fn a_role_may_name_a_nested_argument() {
-    let copy = || Typed::new("copy", "", |_: Copy, _| async {});
+    let copy = || TypedTool::new("copy", "", |_: Copy, _| async {});
     for good in ["/from/path", "/more/0/path", "/more"] {
-        Catalog::new().register(copy().role(good, Role::ReadPath)).unwrap();
+        Catalog::new().register(copy().role(good, ArgumentRole::ReadPath)).unwrap();
     }
     for bad in ["/from/file", "/more/path", "/more/x/path"] {
-        Catalog::new().register(copy().role(bad, Role::ReadPath)).unwrap_err();
+        Catalog::new().register(copy().role(bad, ArgumentRole::ReadPath)).unwrap_err();
     }
 }

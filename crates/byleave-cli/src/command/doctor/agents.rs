@@ -10,28 +10,28 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use super::around::Finding;
-use crate::agents::{self, Programs, Stays, Target};
-use crate::edit::{self, Format};
-use crate::options::Options;
-use crate::replace;
-use crate::setups::{self, Setup};
+use super::environment::DoctorFinding;
+use crate::agent_configs::{self, AgentSettingsFile, NotMovable, ProgramPaths};
+use crate::atomic_replace;
+use crate::config_edit::{self, FileFormat};
+use crate::init_journal::{self, InitJournal};
+use crate::resolved_options::ResolvedOptions;
 
 /// A program that does not say its version in this time is not well.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// One finding for each agent that was set up.
-pub(super) fn findings(options: &Options) -> Vec<Finding> {
-    match setups::all(options) {
+pub(super) fn findings(options: &ResolvedOptions) -> Vec<DoctorFinding> {
+    match init_journal::all(options) {
         Ok(all) => all.iter().map(|setup| finding(setup, options)).collect(),
         Err(error) => {
             let hint = "see what is in the directory `agents` of the state directory";
-            vec![Finding::ill("agents", format!("{error:#}"), hint)]
+            vec![DoctorFinding::ill("agents", format!("{error:#}"), hint)]
         }
     }
 }
 
-fn finding(setup: &Setup, options: &Options) -> Finding {
+fn finding(setup: &InitJournal, options: &ResolvedOptions) -> DoctorFinding {
     let agent = setup.agent;
     let project =
         setup.project.as_ref().map(|project| format!("in `{}`, ", project.display())).unwrap_or_default();
@@ -40,21 +40,21 @@ fn finding(setup: &Setup, options: &Options) -> Finding {
         Err(error) => vec![format!("{error:#}")],
     };
     if wrong.is_empty() {
-        return Finding::well(agent.name(), format!("{project}set up; {}", agent.enforced()));
+        return DoctorFinding::well(agent.name(), format!("{project}set up; {}", agent.enforced()));
     }
     let flag = if setup.project.is_some() { " --project` in there" } else { "`" };
     let hint = format!("`byleave init {}{flag} puts it right; with `--undo` it is given up", agent.name());
-    Finding::ill(agent.name(), format!("{project}{}; {}", wrong.join("; "), agent.enforced()), hint)
+    DoctorFinding::ill(agent.name(), format!("{project}{}; {}", wrong.join("; "), agent.enforced()), hint)
 }
 
 /// Everything about it that is not as it was set up.
-fn wrong(setup: &Setup, options: &Options) -> Result<Vec<String>> {
+fn wrong(setup: &InitJournal, options: &ResolvedOptions) -> Result<Vec<String>> {
     let places = options.agent_places(setup.project.clone())?;
     let gateway = std::env::current_exe()?;
-    let programs = Programs { hook: gateway.with_file_name("byleave-hook"), gateway };
+    let programs = ProgramPaths { hook: gateway.with_file_name("byleave-hook"), gateway };
     let mut wrong = Vec::new();
     let mut named = BTreeSet::new();
-    for target in agents::targets(setup.agent, &places, &programs) {
+    for target in agent_configs::targets(setup.agent, &places, &programs) {
         let value = value(&target.path, target.format)?;
         look(&target, &value, &mut named, &mut wrong);
         if let Some(at) = &target.servers {
@@ -62,22 +62,22 @@ fn wrong(setup: &Setup, options: &Options) -> Result<Vec<String>> {
         }
     }
     let directory = setup.project.clone().unwrap_or_else(|| PathBuf::from(&options.cwd));
-    if let Some((path, at)) = agents::local_servers(setup.agent, &places, &directory) {
-        wrong.extend(around_the_gateway(setup, &path, &value(&path, Format::Json)?, &at));
+    if let Some((path, at)) = agent_configs::local_servers(setup.agent, &places, &directory) {
+        wrong.extend(around_the_gateway(setup, &path, &value(&path, FileFormat::Json)?, &at));
     }
     wrong.extend(named.iter().filter_map(|program| unfit(program, &programs)));
     Ok(wrong)
 }
 
 /// Whether all is in this file that belongs into it, and which programs it names.
-fn look(target: &Target, value: &Value, named: &mut BTreeSet<PathBuf>, wrong: &mut Vec<String>) {
+fn look(target: &AgentSettingsFile, value: &Value, named: &mut BTreeSet<PathBuf>, wrong: &mut Vec<String>) {
     let shown = target.path.display();
-    for (at, wanted) in target.sets.iter().filter(|(_, wanted)| agents::gateway_of(wanted).is_some()) {
-        match edit::find(value, at).and_then(agents::gateway_of) {
+    for (at, wanted) in target.sets.iter().filter(|(_, wanted)| agent_configs::gateway_of(wanted).is_some()) {
+        match config_edit::find(value, at).and_then(agent_configs::gateway_of) {
             None => wrong.push(format!("the gateway is gone from `{shown}`")),
             Some(program) => {
-                if Some(&program) == agents::gateway_of(wanted).as_ref()
-                    && edit::find(value, at) != Some(wanted)
+                if Some(&program) == agent_configs::gateway_of(wanted).as_ref()
+                    && config_edit::find(value, at) != Some(wanted)
                 {
                     wrong.push(format!("the gateway in `{shown}` is not as it was set up"));
                 }
@@ -85,17 +85,16 @@ fn look(target: &Target, value: &Value, named: &mut BTreeSet<PathBuf>, wrong: &m
             }
         }
     }
-    for (at, wanted) in target.items.iter().filter(|(_, wanted)| agents::hook_of(wanted).is_some()) {
-        let items = edit::find(value, at).and_then(Value::as_array).into_iter().flatten();
+    for (at, wanted) in target.items.iter().filter(|(_, wanted)| agent_configs::hook_of(wanted).is_some()) {
+        let items = config_edit::find(value, at).and_then(Value::as_array).into_iter().flatten();
         let ours: Vec<(&Value, PathBuf)> =
-            items.filter_map(|item| Some((item, agents::hook_of(item)?))).collect();
+            items.filter_map(|item| Some((item, agent_configs::hook_of(item)?))).collect();
         let list = at.last().map(String::as_str).unwrap_or_default();
         if ours.is_empty() {
             wrong.push(format!("the hook `{list}` is gone from `{shown}`"));
-        } else if ours
-            .iter()
-            .all(|(item, program)| Some(program) == agents::hook_of(wanted).as_ref() && *item != wanted)
-        {
+        } else if ours.iter().all(|(item, program)| {
+            Some(program) == agent_configs::hook_of(wanted).as_ref() && *item != wanted
+        }) {
             wrong.push(format!("the hook `{list}` in `{shown}` is not as it was set up"));
         }
         named.extend(ours.into_iter().map(|(_, program)| program));
@@ -108,11 +107,11 @@ fn look(target: &Target, value: &Value, named: &mut BTreeSet<PathBuf>, wrong: &m
     );
 }
 
-fn around_the_gateway(setup: &Setup, path: &Path, value: &Value, at: &[String]) -> Vec<String> {
-    let servers = edit::find(value, at).and_then(Value::as_object).into_iter().flatten();
+fn around_the_gateway(setup: &InitJournal, path: &Path, value: &Value, at: &[String]) -> Vec<String> {
+    let servers = config_edit::find(value, at).and_then(Value::as_object).into_iter().flatten();
     let is_around = |entry: &Value| {
-        agents::gateway_of(entry).is_none()
-            && agents::foreign(setup.agent, entry, None) != Err(Stays::Harmless)
+        agent_configs::gateway_of(entry).is_none()
+            && agent_configs::foreign(setup.agent, entry, None) != Err(NotMovable::Harmless)
     };
     let around = servers.filter(|(_, entry)| is_around(entry));
     around
@@ -121,7 +120,7 @@ fn around_the_gateway(setup: &Setup, path: &Path, value: &Value, at: &[String]) 
 }
 
 /// Why a program is not the one that belongs to us; nothing, if it is.
-fn unfit(program: &Path, ours: &Programs) -> Option<String> {
+fn unfit(program: &Path, ours: &ProgramPaths) -> Option<String> {
     if program == ours.gateway {
         return None;
     }
@@ -158,7 +157,7 @@ fn version(program: &Path) -> Result<String> {
     Ok(said)
 }
 
-fn value(path: &Path, format: Format) -> Result<Value> {
-    let text = replace::text(path)?.unwrap_or_default();
-    edit::read(format, &text).with_context(|| format!("`{}`", path.display()))
+fn value(path: &Path, format: FileFormat) -> Result<Value> {
+    let text = atomic_replace::text(path)?.unwrap_or_default();
+    config_edit::read(format, &text).with_context(|| format!("`{}`", path.display()))
 }

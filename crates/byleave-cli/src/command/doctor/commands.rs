@@ -2,24 +2,24 @@
 
 use std::collections::BTreeSet;
 
+use byleave_sandbox::backend::Backend;
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::ladder::Rung;
-use byleave_sandbox::probe::Probe;
+use byleave_sandbox::probe::ProbeReport;
 
-use super::around::Finding;
+use super::environment::DoctorFinding;
 
 /// What a person reads about it.
-pub(super) fn finding(probe: &Probe, waived: &BTreeSet<Guarantee>) -> Finding {
+pub(super) fn finding(probe: &ProbeReport, waived: &BTreeSet<Guarantee>) -> DoctorFinding {
     match can_run(probe, waived) {
-        Ok(()) => Finding::well("commands", "shell commands run, confined"),
-        Err((why, hint)) => Finding::ill("commands", format!("no shell command can run: {why}"), hint),
+        Ok(()) => DoctorFinding::well("commands", "shell commands run, confined"),
+        Err((why, hint)) => DoctorFinding::ill("commands", format!("no shell command can run: {why}"), hint),
     }
 }
 
 /// Why no ordinary command can run here, and what to do about it. They run by the native launcher only.
-pub(crate) fn can_run(probe: &Probe, waived: &BTreeSet<Guarantee>) -> Result<(), (String, String)> {
+pub(crate) fn can_run(probe: &ProbeReport, waived: &BTreeSet<Guarantee>) -> Result<(), (String, String)> {
     let more = "`byleave doctor` says more";
-    let native = probe.rungs.iter().find(|tried| tried.rung == Rung::Native);
+    let native = probe.rungs.iter().find(|tried| tried.rung == Backend::Native);
     let Some(native) = native else { return Err(("nobody tried".into(), more.into())) };
     if let Err(obstacle) = &native.took {
         let hint = obstacle.remedies.first().cloned().unwrap_or_else(|| more.into());

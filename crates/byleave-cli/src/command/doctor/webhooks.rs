@@ -1,24 +1,25 @@
 //! What the doctor says of webhooks.
 
-use super::around::Finding;
+use super::environment::DoctorFinding;
+use crate::call_display::counted;
 use crate::command::webhook;
-use crate::options::Options;
-use crate::show::counted;
+use crate::resolved_options::ResolvedOptions;
 
 /// Whether those who are to be told of questions were, where there are any.
-pub(super) fn webhooks(options: &Options) -> Option<Finding> {
+pub(super) fn webhooks(options: &ResolvedOptions) -> Option<DoctorFinding> {
     let found = match webhook::with_standing(options) {
         Ok(found) => found,
         Err(complaint) => {
             let hint = complaint.hint.clone().unwrap_or_default();
-            return Some(Finding::ill("webhooks", complaint.to_string(), hint));
+            return Some(DoctorFinding::ill("webhooks", complaint.to_string(), hint));
         }
     };
     if let Some((webhook, standing)) = found.iter().find(|(_, standing)| !standing.is_well()) {
         let what = format!("{} at {}: {}", webhook.id, webhook.place(), webhook::words(standing));
         let hint = format!("`byleave webhook test {}` tries it again", webhook.id);
-        return Some(Finding::ill("webhooks", what, hint));
+        return Some(DoctorFinding::ill("webhooks", what, hint));
     }
     let count = u64::try_from(found.len()).unwrap_or(u64::MAX);
-    (count > 0).then(|| Finding::well("webhooks", format!("{}, all of them well", counted(count, "webhook"))))
+    (count > 0)
+        .then(|| DoctorFinding::well("webhooks", format!("{}, all of them well", counted(count, "webhook"))))
 }

@@ -5,17 +5,17 @@
 use std::io::{BufRead, Read as _};
 
 use anyhow::{Context as _, Result};
-use byleave::core::ruling::Verdict;
-use byleave::trial::{self, Case, Said, Setting};
+use byleave::core::decision::Verdict;
+use byleave::policy_case::{self, Case, CaseDefaults, CaseVerdict};
 use serde_json::{Value, json};
 
-use crate::screen::{Screen, spelled};
+use crate::console::{Console, spelled};
 
 /// The longest line that is read.
 const LINE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Judges every line.
-pub(super) fn run(input: &mut dyn BufRead, setting: &Setting, screen: &mut Screen) -> Result<()> {
+pub(super) fn run(input: &mut dyn BufRead, setting: &CaseDefaults, screen: &mut Console) -> Result<()> {
     for number in 1_u64.. {
         let mut line = Vec::new();
         let read =
@@ -36,20 +36,20 @@ pub(super) fn run(input: &mut dyn BufRead, setting: &Setting, screen: &mut Scree
     Ok(())
 }
 
-fn judged(line: &[u8], setting: &Setting) -> (Value, Said) {
+fn judged(line: &[u8], setting: &CaseDefaults) -> (Value, CaseVerdict) {
     let value: Value = match serde_json::from_slice(line) {
         Ok(value) => value,
         Err(error) => return (Value::Null, denied(format!("the line is not JSON: {error}"))),
     };
     let id = value.get("id").cloned().unwrap_or_default();
     match serde_json::from_value::<Case>(value) {
-        Ok(case) => (id, trial::judge(&case, setting)),
+        Ok(case) => (id, policy_case::judge(&case, setting)),
         Err(error) => (id, denied(format!("the line is not a case: {error}"))),
     }
 }
 
 /// Takes the rest of a line that is too long.
-fn too_long(input: &mut dyn BufRead) -> Result<Said> {
+fn too_long(input: &mut dyn BufRead) -> Result<CaseVerdict> {
     loop {
         let mut rest = Vec::new();
         let read =
@@ -60,6 +60,6 @@ fn too_long(input: &mut dyn BufRead) -> Result<Said> {
     }
 }
 
-const fn denied(because: String) -> Said {
-    Said { verdict: Verdict::Deny, because }
+const fn denied(because: String) -> CaseVerdict {
+    CaseVerdict { verdict: Verdict::Deny, because }
 }

@@ -3,22 +3,22 @@
 use std::collections::HashMap;
 
 use byleave::core::effect::Effect;
-use byleave::shell::outline::Joint;
-use byleave::shell::reading::{Access, Command, Place};
-use byleave::shell::tree::{Branch, Kind, Tree};
+use byleave::shell::commands::{RedirectionAccess, SimpleCommand, WorkingDir};
+use byleave::shell::display_tree::{BranchKind, CommandBranch, CommandTree};
+use byleave::shell::source_outline::ListOperator;
 use byleave::shell::word::Word;
 use serde_json::{Value, json};
 
-use super::words::{command, quoted, redirection, shortened, why_not};
-use crate::screen::one_line;
+use super::quoting::{command, quoted, redirection, shortened, why_not};
+use crate::console::one_line;
 
 /// So many lines are shown; `--json` has all of them.
 const LINES_MAX: usize = 120;
 
 /// The tree, line by line.
-pub(super) fn lines(tree: &Tree) -> Vec<String> {
-    let mut page = Page::default();
-    let notes = tree.unread.iter().map(|why| Node::note(why));
+pub(super) fn lines(tree: &CommandTree) -> Vec<String> {
+    let mut page = TreePage::default();
+    let notes = tree.unread.iter().map(|why| TreeNode::note(why));
     page.all(&notes.chain(tree.branches.iter().map(node)).collect::<Vec<_>>(), "");
     let more = page.lines.len().saturating_sub(LINES_MAX);
     page.lines.truncate(LINES_MAX);
@@ -30,12 +30,12 @@ pub(super) fn lines(tree: &Tree) -> Vec<String> {
 }
 
 /// One line of the tree, with the lines beneath it.
-struct Node {
+struct TreeNode {
     text: String,
-    beneath: Vec<Node>,
+    beneath: Vec<TreeNode>,
 }
 
-impl Node {
+impl TreeNode {
     fn note(why: &str) -> Self {
         Self { text: format!("NOT KNOWN: {}", why_not(why)), beneath: Vec::new() }
     }
@@ -46,14 +46,14 @@ impl Node {
 }
 
 #[derive(Default)]
-struct Page {
+struct TreePage {
     lines: Vec<String>,
 }
 
-impl Page {
-    fn all(&mut self, nodes: &[Node], before: &str) {
+impl TreePage {
+    fn all(&mut self, nodes: &[TreeNode], before: &str) {
         let last = nodes.len().saturating_sub(1);
-        for (at, Node { text, beneath }) in nodes.iter().enumerate() {
+        for (at, TreeNode { text, beneath }) in nodes.iter().enumerate() {
             let (branch, rest) = if at == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
             self.lines.push(format!("{before}{branch}{text}"));
             self.all(beneath, &format!("{before}{rest}"));
@@ -61,72 +61,77 @@ impl Page {
     }
 }
 
-fn node(branch: &Branch) -> Node {
+fn node(branch: &CommandBranch) -> TreeNode {
     within(branch, None)
 }
 
 /// The line of one branch; `by` is the program that runs it.
-fn within(branch: &Branch, by: Option<&str>) -> Node {
-    let mut beneath: Vec<Node> = Vec::new();
+fn within(branch: &CommandBranch, by: Option<&str>) -> TreeNode {
+    let mut beneath: Vec<TreeNode> = Vec::new();
     let program = branch.command.as_ref().and_then(|command| command.words.first()).and_then(Word::text);
     if let Some(command) = &branch.command {
         beneath.extend(command.redirections.iter().map(|one| {
             let (text, does) = redirection(one);
-            Node::leaf(&text, does)
+            TreeNode::leaf(&text, does)
         }));
         beneath.extend(command.input.as_ref().map(|input| match input {
-            Word::Literal(text) => {
-                Node::leaf(&shortened(&format!("<< {}", quoted(text.trim_end()))), "text given as its input")
-            }
-            Word::Unknown(riddle) => Node::note(&format!("its input: {}", riddle.why)),
+            Word::Literal(text) => TreeNode::leaf(
+                &shortened(&format!("<< {}", quoted(text.trim_end()))),
+                "text given as its input",
+            ),
+            Word::Unknown(riddle) => TreeNode::note(&format!("its input: {}", riddle.why)),
         }));
-        if let Place::Unknown(why) = &command.place
-            && branch.kind != Kind::Possible
+        if let WorkingDir::Unknown(why) = &command.place
+            && branch.kind != BranchKind::Possible
         {
-            beneath.push(Node {
+            beneath.push(TreeNode {
                 text: format!("NOT KNOWN: in which directory it runs: {}", why_not(why)),
                 beneath: Vec::new(),
             });
         }
     }
-    beneath.extend(branch.unread.iter().map(|why| Node::note(why)));
+    beneath.extend(branch.unread.iter().map(|why| TreeNode::note(why)));
     let mut dangers: Vec<&str> = branch.dangers.iter().map(|danger| danger.why.as_str()).collect();
     dangers.dedup();
-    let danger = |why| Node { text: format!("DANGER: {}", one_line(why)), beneath: Vec::new() };
+    let danger = |why| TreeNode { text: format!("DANGER: {}", one_line(why)), beneath: Vec::new() };
     beneath.extend(dangers.into_iter().map(danger));
     beneath.extend(branch.inside.iter().map(|inside| within(inside, program)));
     let (text, mut gloss) = said(branch, program, by);
     let joint = match branch.joint {
-        Joint::Then => "",
-        Joint::And => "&& ",
-        Joint::Or => "|| ",
+        ListOperator::Then => "",
+        ListOperator::And => "&& ",
+        ListOperator::Or => "|| ",
     };
     match branch.joint {
-        Joint::Then => {}
-        Joint::And => gloss.push_str("; only if the one before succeeds"),
-        Joint::Or => gloss.push_str("; only if the one before fails"),
+        ListOperator::Then => {}
+        ListOperator::And => gloss.push_str("; only if the one before succeeds"),
+        ListOperator::Or => gloss.push_str("; only if the one before fails"),
     }
     let not = if branch.negated { "! " } else { "" };
-    Node { text: format!("{joint}{not}{text}   # {gloss}"), beneath }
+    TreeNode { text: format!("{joint}{not}{text}   # {gloss}"), beneath }
 }
 
 /// What a branch is: itself, and in a few words.
-fn said(branch: &Branch, program: Option<&str>, by: Option<&str>) -> (String, String) {
+fn said(branch: &CommandBranch, program: Option<&str>, by: Option<&str>) -> (String, String) {
     let text = branch.command.as_ref().map(command).unwrap_or_default();
     match branch.kind {
-        Kind::Command => (text, command_gloss(branch, program)),
-        Kind::Wrapped => {
+        BranchKind::Command => (text, command_gloss(branch, program)),
+        BranchKind::Wrapped => {
             let by = by.map_or_else(String::new, |by| format!("run by `{}`: ", one_line(by)));
             (text, format!("{by}{}", command_gloss(branch, program)))
         }
-        Kind::Text => {
+        BranchKind::Text => {
             let by = by.map_or_else(|| "a shell".to_owned(), |by| format!("`{}`", one_line(by)));
             let text = branch.label.as_deref().unwrap_or_default().trim();
             (shortened(&quoted(text)), format!("text that {by} runs as commands"))
         }
-        Kind::Possible => (text, "looks like a command in what could not be read; may not be one".to_owned()),
-        Kind::Guess => (text, "may come to this, if what is known now still holds when it runs".to_owned()),
-        Kind::Part(kind) => {
+        BranchKind::Possible => {
+            (text, "looks like a command in what could not be read; may not be one".to_owned())
+        }
+        BranchKind::Guess => {
+            (text, "may come to this, if what is known now still holds when it runs".to_owned())
+        }
+        BranchKind::Part(kind) => {
             let (name, gloss) = part(kind);
             let label =
                 branch.label.as_deref().map(|label| format!(" {}", one_line(label))).unwrap_or_default();
@@ -135,7 +140,7 @@ fn said(branch: &Branch, program: Option<&str>, by: Option<&str>) -> (String, St
     }
 }
 
-fn command_gloss(branch: &Branch, program: Option<&str>) -> String {
+fn command_gloss(branch: &CommandBranch, program: Option<&str>) -> String {
     let Some(command) = &branch.command else { return "nothing is run".to_owned() };
     let mut gloss = if command.is_function {
         "calls a function of this text".to_owned()
@@ -156,7 +161,7 @@ fn command_gloss(branch: &Branch, program: Option<&str>) -> String {
 }
 
 /// Whether the shell makes other words of a command than those that are written.
-fn differs(written: &str, command: &Command) -> bool {
+fn differs(written: &str, command: &SimpleCommand) -> bool {
     let quotes = |c: char| matches!(c, '\'' | '"');
     let divides = |c: char| c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | ')' | '<' | '>');
     let tokens: Vec<&str> = written.split(divides).map(|token| token.trim_matches(quotes)).collect();
@@ -202,10 +207,10 @@ fn part(kind: &'static str) -> (&'static str, &'static str) {
 }
 
 /// Where each effect stands in the plan.
-pub(super) type Places<'a> = HashMap<&'a Effect, usize>;
+pub(super) type EffectIndex<'a> = HashMap<&'a Effect, usize>;
 
 /// The tree as JSON; effects by their places in the plan, for there can be very many of them.
-pub(super) fn value(tree: &Tree, places: &Places<'_>) -> Value {
+pub(super) fn value(tree: &CommandTree, places: &EffectIndex<'_>) -> Value {
     let branches = tree.branches.iter().map(|branch| branch_value(branch, places));
     json!({
         "branches": branches.collect::<Vec<_>>(),
@@ -214,19 +219,19 @@ pub(super) fn value(tree: &Tree, places: &Places<'_>) -> Value {
     })
 }
 
-fn branch_value(branch: &Branch, places: &Places<'_>) -> Value {
+fn branch_value(branch: &CommandBranch, places: &EffectIndex<'_>) -> Value {
     let kind = match branch.kind {
-        Kind::Command => "command",
-        Kind::Wrapped => "wrapped",
-        Kind::Text => "text",
-        Kind::Possible => "possible",
-        Kind::Guess => "guess",
-        Kind::Part(kind) => kind,
+        BranchKind::Command => "command",
+        BranchKind::Wrapped => "wrapped",
+        BranchKind::Text => "text",
+        BranchKind::Possible => "possible",
+        BranchKind::Guess => "guess",
+        BranchKind::Part(kind) => kind,
     };
     let joint = match branch.joint {
-        Joint::Then => "then",
-        Joint::And => "and",
-        Joint::Or => "or",
+        ListOperator::Then => "then",
+        ListOperator::And => "and",
+        ListOperator::Or => "or",
     };
     let mut value = json!({ "kind": kind, "joint": joint });
     let mut put = |name: &str, one: Value| {
@@ -255,8 +260,8 @@ fn branch_value(branch: &Branch, places: &Places<'_>) -> Value {
         put(
             "directory",
             match &command.place {
-                Place::At(directory) => json!({ "at": directory }),
-                Place::Unknown(why) => json!({ "unknown": why }),
+                WorkingDir::At(directory) => json!({ "at": directory }),
+                WorkingDir::Unknown(why) => json!({ "unknown": why }),
             },
         );
     }
@@ -277,10 +282,10 @@ fn word_value(word: &Word) -> Value {
     }
 }
 
-const fn redirection_word(access: Access) -> &'static str {
+const fn redirection_word(access: RedirectionAccess) -> &'static str {
     match access {
-        Access::Read => "read",
-        Access::Write => "write",
-        Access::ReadWrite => "read-write",
+        RedirectionAccess::Read => "read",
+        RedirectionAccess::Write => "write",
+        RedirectionAccess::ReadWrite => "read-write",
     }
 }

@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result};
-use byleave_hook::{Answer, Dialect, INPUT_BYTES_MAX, PROTOCOL, Reply, Request, SOCKET, hear};
+use byleave_hook::{
+    Dialect, GateReply, GateRequest, HookDecision, INPUT_BYTES_MAX, PROTOCOL, SOCKET, parse_request,
+};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -20,13 +22,13 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::ctrl_c;
 use tokio::sync::Notify;
 
+use crate::app_context::AppContext;
 use crate::args;
-use crate::complaint::Complaint;
-use crate::hook::{Fingerprint, Judge, Tickets};
-use crate::house::House;
-use crate::options::Options;
-use crate::screen::{Screen, prose};
-use crate::status::Status;
+use crate::console::{Console, prose};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::hook::{Fingerprint, HookEvaluator, TicketStore};
+use crate::resolved_options::ResolvedOptions;
 
 const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 /// How long a hook may take to say what it wants.
@@ -35,22 +37,26 @@ const LISTENS: Duration = Duration::from_secs(5);
 const JUDGES_MAX: usize = 64;
 
 /// What all connections share.
-struct Shared {
-    house: House,
-    options: Options,
+struct HookServerState {
+    house: AppContext,
+    options: ResolvedOptions,
     program: PathBuf,
     /// The settings and the program, as they were at the start.
     began: Fingerprint,
-    judges: Mutex<HashMap<String, (Fingerprint, Judge)>>,
+    judges: Mutex<HashMap<String, (Fingerprint, HookEvaluator)>>,
     /// Why it ends, once it must.
     over: Mutex<Option<String>>,
     stirred: Notify,
 }
 
-pub(super) async fn run(typed: &args::Serve, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let house = House::open_or_make(options)?;
+pub(super) async fn run(
+    typed: &args::HookServeArgs,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    let house = AppContext::open_or_make(options)?;
     let _lock = alone(options)?;
-    Tickets::of(options).tidy(SystemTime::now());
+    TicketStore::of(options).tidy(SystemTime::now());
     let program = std::env::current_exe().context("nobody knows where this program is")?;
     let settings = options.config_files().into_iter().map(|file| file.path);
     let began = Fingerprint::of(settings.chain([program.clone()]));
@@ -62,7 +68,7 @@ pub(super) async fn run(typed: &args::Serve, options: &Options, screen: &mut Scr
     let listener =
         UnixListener::bind(&path).with_context(|| format!("cannot listen at `{}`", path.display()))?;
     fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(HookServerState {
         house,
         options: options.clone(),
         program,
@@ -79,17 +85,21 @@ pub(super) async fn run(typed: &args::Serve, options: &Options, screen: &mut Scr
     match ended? {
         None if screen.json() => {
             screen.value(&json!({ "ended": true }));
-            Ok(Status::Completed)
+            Ok(ExitStatus::Completed)
         }
-        None => Ok(Status::Completed),
-        Some(why) => Err(Complaint::refused(format!("no longer judging for hooks: {why}"))
+        None => Ok(ExitStatus::Completed),
+        Some(why) => Err(CliError::refused(format!("no longer judging for hooks: {why}"))
             .hint("start `byleave hook serve` again; until then each hook judges by itself")
             .into()),
     }
 }
 
 /// Serves until it is told to end, is idle for too long, or must not go on.
-async fn serve(shared: &Arc<Shared>, listener: &UnixListener, idle: Duration) -> Result<Option<String>> {
+async fn serve(
+    shared: &Arc<HookServerState>,
+    listener: &UnixListener,
+    idle: Duration,
+) -> Result<Option<String>> {
     loop {
         let over = shared.stirred.notified();
         if let Some(why) = shared.over.lock().unwrap_or_else(PoisonError::into_inner).clone() {
@@ -109,20 +119,20 @@ async fn serve(shared: &Arc<Shared>, listener: &UnixListener, idle: Duration) ->
     }
 }
 
-fn alone(options: &Options) -> Result<File> {
+fn alone(options: &ResolvedOptions) -> Result<File> {
     let path = options.state.join("hook.lock");
     let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
     let lock = lock.with_context(|| format!("cannot write `{}`", path.display()))?;
     let taken = |_| {
         let shown = options.state.display();
-        Complaint::new(format!("another process judges for the hooks of `{shown}` already"))
+        CliError::new(format!("another process judges for the hooks of `{shown}` already"))
             .hint("one is enough for every agent; `byleave doctor` looks at it")
     };
     flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(taken)?;
     Ok(lock)
 }
 
-impl Shared {
+impl HookServerState {
     async fn attend(&self, mut stream: UnixStream) -> Result<()> {
         let ours = rustix::process::geteuid().as_raw();
         if stream.peer_cred()?.uid() != ours {
@@ -133,8 +143,8 @@ impl Shared {
         let mut asking = BufReader::new(read.take(2 * INPUT_BYTES_MAX));
         tokio::time::timeout(LISTENS, asking.read_line(&mut line)).await??;
         let reply = match self.reply(&line).await {
-            Ok(answer) => Reply { answer: Some(answer), ..elsewhere(None) },
-            Err(Away(why)) => elsewhere(Some(why)),
+            Ok(answer) => GateReply { answer: Some(answer), ..elsewhere(None) },
+            Err(WrongGateError(why)) => elsewhere(Some(why)),
         };
         let mut line = serde_json::to_vec(&reply)?;
         line.push(b'\n');
@@ -143,9 +153,9 @@ impl Shared {
         Ok(())
     }
 
-    async fn reply(&self, line: &str) -> Result<Answer, Away> {
-        let away = |why: &str| Away(why.to_owned());
-        let request: Request =
+    async fn reply(&self, line: &str) -> Result<HookDecision, WrongGateError> {
+        let away = |why: &str| WrongGateError(why.to_owned());
+        let request: GateRequest =
             serde_json::from_str(line).map_err(|_| away("the question is not understood"))?;
         let began = Instant::now();
         if request.protocol != PROTOCOL || request.program != PROGRAM {
@@ -156,15 +166,15 @@ impl Shared {
         if let Some(path) = self.began.changed() {
             return Err(self.end(format!("`{}` has changed", path.display())));
         }
-        let here = std::env::vars().filter(|(name, _)| Request::counts(name)).collect();
+        let here = std::env::vars().filter(|(name, _)| GateRequest::counts(name)).collect();
         if request.environment != here {
             return Err(away("the hook has other settings in its environment"));
         }
         let dialect = Dialect::named(&request.dialect).ok_or_else(|| away("the dialect is not known"))?;
-        let deny = |error: &anyhow::Error| Answer::Deny { why: format!("{error:#}") };
-        let heard = match hear(dialect, request.input.as_bytes()) {
+        let deny = |error: &anyhow::Error| HookDecision::Deny { why: format!("{error:#}") };
+        let heard = match parse_request(dialect, request.input.as_bytes()) {
             Ok(heard) => heard,
-            Err(unheard) => return Ok(Answer::Deny { why: unheard.to_string() }),
+            Err(unheard) => return Ok(HookDecision::Deny { why: unheard.to_string() }),
         };
         let deadline = began + Duration::from_millis(request.deadline_ms).mul_f32(0.95);
         let judge = match self.judge(&heard.workspace(&request.cwd)) {
@@ -175,14 +185,14 @@ impl Shared {
     }
 
     /// The gate for a directory, made anew where its rules or settings have changed.
-    fn judge(&self, workspace: &str) -> Result<Judge> {
+    fn judge(&self, workspace: &str) -> Result<HookEvaluator> {
         let mut judges = self.judges.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((made_from, judge)) = judges.get(workspace)
             && made_from.changed().is_none()
         {
             return Ok(judge.clone());
         }
-        let judge = Judge::new(&self.house, &self.options, workspace, &self.program)?.that_stays();
+        let judge = HookEvaluator::new(&self.house, &self.options, workspace, &self.program)?.that_stays();
         if judges.len() >= JUDGES_MAX {
             judges.clear();
         }
@@ -190,16 +200,16 @@ impl Shared {
         Ok(judge)
     }
 
-    fn end(&self, why: String) -> Away {
+    fn end(&self, why: String) -> WrongGateError {
         *self.over.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
         self.stirred.notify_one();
-        Away(why)
+        WrongGateError(why)
     }
 }
 
 /// Not for this gate to judge.
-struct Away(String);
+struct WrongGateError(String);
 
-fn elsewhere(why: Option<String>) -> Reply {
-    Reply { protocol: PROTOCOL, program: PROGRAM.into(), answer: None, elsewhere: why }
+fn elsewhere(why: Option<String>) -> GateReply {
+    GateReply { protocol: PROTOCOL, program: PROGRAM.into(), answer: None, elsewhere: why }
 }

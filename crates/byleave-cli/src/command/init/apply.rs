@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::plan::Plan;
-use crate::options::Options;
-use crate::replace;
-use crate::setups::{BeforeAfter, Changed, Servers, Setup, Step};
+use super::plan::InitPlan;
+use crate::atomic_replace;
+use crate::init_journal::{BeforeAfter, ChangedFile, InitJournal, InitStep, ServersChange};
+use crate::resolved_options::ResolvedOptions;
 use crate::time::now;
 
-pub(super) fn apply(plan: &Plan, options: &Options) -> Result<()> {
-    let mut setup = Setup::load_or_new(options, plan.agent, plan.project.clone())?;
-    let mut step = Step { at: now(), files: Vec::new(), servers: None };
+pub(super) fn apply(plan: &InitPlan, options: &ResolvedOptions) -> Result<()> {
+    let mut setup = InitJournal::load_or_new(options, plan.agent, plan.project.clone())?;
+    let mut step = InitStep { at: now(), files: Vec::new(), servers: None };
     let files: Vec<_> = plan.files.iter().filter(|file| !file.ops.is_empty()).collect();
     for (number, file) in files.iter().enumerate() {
         let texts = BeforeAfter { before: file.before.as_deref(), after: &file.after };
-        step.files.push(Changed {
+        step.files.push(ChangedFile {
             path: file.path.clone(),
             format: file.format,
             ops: file.ops.clone(),
@@ -28,7 +28,7 @@ pub(super) fn apply(plan: &Plan, options: &Options) -> Result<()> {
     let servers = &plan.servers;
     if !plan.moved.is_empty() {
         let texts = BeforeAfter { before: servers.before.as_deref(), after: &servers.after };
-        step.servers = Some(Servers {
+        step.servers = Some(ServersChange {
             path: servers.path.clone(),
             added: servers.added.clone(),
             shared: servers.shared.clone(),
@@ -39,10 +39,10 @@ pub(super) fn apply(plan: &Plan, options: &Options) -> Result<()> {
     setup.steps.push(step);
     setup.save(options)?;
     if !servers.added.is_empty() {
-        replace::replace(&servers.path, servers.before.as_deref(), &servers.after)?;
+        atomic_replace::replace(&servers.path, servers.before.as_deref(), &servers.after)?;
     }
     for file in files {
-        replace::replace(&file.path, file.before.as_deref(), &file.after)?;
+        atomic_replace::replace(&file.path, file.before.as_deref(), &file.after)?;
     }
     Ok(())
 }

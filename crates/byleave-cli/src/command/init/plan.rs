@@ -6,19 +6,21 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use crate::agents::{self, Agent, Foreign, Places, Programs, Stays, Target};
-use crate::complaint::Complaint;
-use crate::edit::{self, Format, Op};
-use crate::options::Options;
-use crate::replace;
-use crate::servers_file::{self, Entry, ServersFault};
+use crate::agent_configs::{
+    self, AgentSettingsFile, KnownAgent, MovableServer, NotMovable, ProgramPaths, SettingsDirs,
+};
+use crate::atomic_replace;
+use crate::config_edit::{self, EditOp, FileFormat};
+use crate::error::CliError;
+use crate::mcp_config_file::{self, ServerEntry, ServersEditError};
+use crate::resolved_options::ResolvedOptions;
 
 /// What is going to be done for an agent.
-pub(super) struct Plan {
-    pub(super) agent: Agent,
+pub(super) struct InitPlan {
+    pub(super) agent: KnownAgent,
     pub(super) project: Option<PathBuf>,
-    pub(super) files: Vec<Planned>,
-    pub(super) servers: Servers,
+    pub(super) files: Vec<InitFileEdit>,
+    pub(super) servers: ServersFileEdit,
     /// The servers that move: as the agent calls them, and as they are called here.
     pub(super) moved: Vec<(String, String)>,
     /// Servers that stay ungoverned, and why.
@@ -27,16 +29,16 @@ pub(super) struct Plan {
 }
 
 /// A file, and what it becomes.
-pub(super) struct Planned {
+pub(super) struct InitFileEdit {
     pub(super) path: PathBuf,
-    pub(super) format: Format,
+    pub(super) format: FileFormat,
     pub(super) before: Option<String>,
     pub(super) after: String,
-    pub(super) ops: Vec<Op>,
+    pub(super) ops: Vec<EditOp>,
 }
 
 /// The file of servers, and what it becomes.
-pub(super) struct Servers {
+pub(super) struct ServersFileEdit {
     pub(super) path: PathBuf,
     pub(super) before: Option<String>,
     pub(super) after: String,
@@ -45,25 +47,25 @@ pub(super) struct Servers {
 }
 
 /// What a file was and becomes, to be shown.
-pub(super) struct Shown<'a> {
+pub(super) struct FileDiffView<'a> {
     pub(super) path: &'a Path,
-    pub(super) format: Format,
+    pub(super) format: FileFormat,
     pub(super) before: Option<&'a str>,
     pub(super) after: Option<&'a str>,
 }
 
-impl Plan {
+impl InitPlan {
     pub(super) fn of(
-        agent: Agent,
+        agent: KnownAgent,
         project: Option<PathBuf>,
-        programs: &Programs,
-        options: &Options,
+        programs: &ProgramPaths,
+        options: &ResolvedOptions,
     ) -> Result<Self> {
         let places = options.agent_places(project.clone())?;
-        let path = replace::target(&servers_path(options)?)?;
-        let before = replace::text(&path)?;
+        let path = atomic_replace::target(&servers_path(options)?)?;
+        let before = atomic_replace::text(&path)?;
         let after = before.clone().unwrap_or_default();
-        let servers = Servers { path, before, after, added: Vec::new(), shared: Vec::new() };
+        let servers = ServersFileEdit { path, before, after, added: Vec::new(), shared: Vec::new() };
         let mut plan = Self {
             agent,
             project,
@@ -73,7 +75,7 @@ impl Plan {
             stays: Vec::new(),
             notes: Vec::new(),
         };
-        for target in agents::targets(agent, &places, programs) {
+        for target in agent_configs::targets(agent, &places, programs) {
             plan.file(&target)?;
         }
         plan.local_servers(&places)?;
@@ -86,51 +88,54 @@ impl Plan {
     }
 
     /// What is shown of it.
-    pub(super) fn texts(&self) -> Vec<Shown<'_>> {
-        let files = self.files.iter().filter(|file| !file.ops.is_empty()).map(|file| Shown {
+    pub(super) fn texts(&self) -> Vec<FileDiffView<'_>> {
+        let files = self.files.iter().filter(|file| !file.ops.is_empty()).map(|file| FileDiffView {
             path: &file.path,
             format: file.format,
             before: file.before.as_deref(),
             after: Some(&file.after),
         });
-        let servers = Some(&self.servers).filter(|servers| !servers.added.is_empty()).map(|servers| Shown {
-            path: &servers.path,
-            format: Format::Toml,
-            before: servers.before.as_deref(),
-            after: Some(&servers.after),
-        });
+        let servers =
+            Some(&self.servers).filter(|servers| !servers.added.is_empty()).map(|servers| FileDiffView {
+                path: &servers.path,
+                format: FileFormat::Toml,
+                before: servers.before.as_deref(),
+                after: Some(&servers.after),
+            });
         files.chain(servers).collect()
     }
 
-    fn file(&mut self, target: &Target) -> Result<()> {
-        let path = replace::target(&target.path)?;
-        let before = replace::text(&path)?;
+    fn file(&mut self, target: &AgentSettingsFile) -> Result<()> {
+        let path = atomic_replace::target(&target.path)?;
+        let before = atomic_replace::text(&path)?;
         let text = before.clone().unwrap_or_default();
         let shown = || format!("cannot change `{}`", path.display());
-        let value = edit::read(target.format, &text).with_context(shown)?;
+        let value = config_edit::read(target.format, &text).with_context(shown)?;
         let mut ops = target.ops(&value);
         if let Some(at) = &target.servers {
             for name in self.servers_at(&path, &value, at)? {
-                ops.push(Op::Remove { at: at.iter().cloned().chain([name]).collect() });
+                ops.push(EditOp::Remove { at: at.iter().cloned().chain([name]).collect() });
             }
         }
         for switch in target.switched_off(&value) {
             self.notes
                 .push(format!("in `{}`, {switch}: hooks do not run until you change that", path.display()));
         }
-        let after = edit::apply(target.format, &text, &ops).with_context(shown)?;
-        self.files.push(Planned { path, format: target.format, before, after, ops });
+        let after = config_edit::apply(target.format, &text, &ops).with_context(shown)?;
+        self.files.push(InitFileEdit { path, format: target.format, before, after, ops });
         Ok(())
     }
 
     /// Servers that Claude Code keeps for one directory, in the person's own file.
-    fn local_servers(&mut self, places: &Places) -> Result<()> {
+    fn local_servers(&mut self, places: &SettingsDirs) -> Result<()> {
         let directory = self.project.clone().unwrap_or_default();
-        let Some((path, at)) = agents::local_servers(self.agent, places, &directory) else { return Ok(()) };
-        let path = replace::target(&path)?;
-        let Some(before) = replace::text(&path)? else { return Ok(()) };
+        let Some((path, at)) = agent_configs::local_servers(self.agent, places, &directory) else {
+            return Ok(());
+        };
+        let path = atomic_replace::target(&path)?;
+        let Some(before) = atomic_replace::text(&path)? else { return Ok(()) };
         let shown = || format!("cannot change `{}`", path.display());
-        let value = edit::read(Format::Json, &before).with_context(shown)?;
+        let value = config_edit::read(FileFormat::Json, &before).with_context(shown)?;
         if self.project.is_none() {
             let projects = value.get("projects").and_then(Value::as_object).into_iter().flatten();
             let has_some = |about: &Value| {
@@ -144,38 +149,38 @@ impl Plan {
             return Ok(());
         }
         let names = self.servers_at(&path, &value, &at)?;
-        let ops: Vec<Op> = names
+        let ops: Vec<EditOp> = names
             .into_iter()
-            .map(|name| Op::Remove { at: at.iter().cloned().chain([name]).collect() })
+            .map(|name| EditOp::Remove { at: at.iter().cloned().chain([name]).collect() })
             .collect();
-        let after = edit::apply(Format::Json, &before, &ops).with_context(shown)?;
-        self.files.push(Planned { path, format: Format::Json, before: Some(before), after, ops });
+        let after = config_edit::apply(FileFormat::Json, &before, &ops).with_context(shown)?;
+        self.files.push(InitFileEdit { path, format: FileFormat::Json, before: Some(before), after, ops });
         Ok(())
     }
 
     /// Moves the servers that stand in this place behind the gateway; returns the names that go.
     fn servers_at(&mut self, path: &Path, value: &Value, at: &[String]) -> Result<Vec<String>> {
         let mut names = Vec::new();
-        let all = edit::find(value, at).and_then(Value::as_object);
+        let all = config_edit::find(value, at).and_then(Value::as_object);
         // In an order that does not depend on how we were built.
         let all: BTreeMap<&String, &Value> = all.into_iter().flatten().collect();
         for (name, entry) in all {
-            if agents::gateway_of(entry).is_some() {
+            if agent_configs::gateway_of(entry).is_some() {
                 continue;
             }
             if name == "byleave" {
                 let taken =
-                    Complaint::refused(format!("`{}` has another server called `byleave`", path.display()));
+                    CliError::refused(format!("`{}` has another server called `byleave`", path.display()));
                 return Err(taken.hint("give it another name, then try again").into());
             }
-            match agents::foreign(self.agent, entry, self.project.as_deref()) {
-                Ok(Foreign { entry, notes }) => {
+            match agent_configs::foreign(self.agent, entry, self.project.as_deref()) {
+                Ok(MovableServer { entry, notes }) => {
                     self.add(path, name, &entry)?;
                     self.notes.extend(notes.into_iter().map(|note| format!("server `{name}`: {note}")));
                     names.push(name.clone());
                 }
-                Err(Stays::Harmless) => {}
-                Err(Stays::Ungoverned(why)) => {
+                Err(NotMovable::Harmless) => {}
+                Err(NotMovable::Ungoverned(why)) => {
                     self.stays.push(format!("MCP server `{name}` in `{}`: {why}", path.display()));
                 }
             }
@@ -183,24 +188,23 @@ impl Plan {
         Ok(names)
     }
 
-    fn add(&mut self, path: &Path, theirs: &str, entry: &Entry) -> Result<()> {
+    fn add(&mut self, path: &Path, theirs: &str, entry: &ServerEntry) -> Result<()> {
         let hint = format!("rename one of them in `{}`, then try again", path.display());
-        let unnamed =
-            || Complaint::refused(format!("server `{theirs}` has a name without letters or digits"));
-        let name = servers_file::named(theirs).ok_or_else(|| unnamed().hint(hint.clone()))?;
+        let unnamed = || CliError::refused(format!("server `{theirs}` has a name without letters or digits"));
+        let name = mcp_config_file::named(theirs).ok_or_else(|| unnamed().hint(hint.clone()))?;
         let servers = &mut self.servers;
-        match servers_file::add(&servers.after, &name, entry) {
+        match mcp_config_file::add(&servers.after, &name, entry) {
             Ok(after) if after == servers.after => servers.shared.push(name.clone()),
             Ok(after) => {
                 servers.after = after;
                 servers.added.push(name.clone());
             }
-            Err(ServersFault::Taken(_)) => {
+            Err(ServersEditError::Taken(_)) => {
                 let what = format!(
                     "server `{theirs}` is not the one that `{}` calls `{name}`",
                     servers.path.display()
                 );
-                return Err(Complaint::refused(what).hint(hint).into());
+                return Err(CliError::refused(what).hint(hint).into());
             }
             Err(fault) => {
                 return Err(fault).with_context(|| format!("cannot change `{}`", servers.path.display()));
@@ -209,7 +213,7 @@ impl Plan {
         self.moved.push((theirs.to_owned(), name));
         let ours: BTreeSet<&String> = self.moved.iter().map(|(_, name)| name).collect();
         if ours.len() < self.moved.len() {
-            return Err(Complaint::refused(format!("two servers would both be called like `{theirs}`"))
+            return Err(CliError::refused(format!("two servers would both be called like `{theirs}`"))
                 .hint(hint)
                 .into());
         }
@@ -218,8 +222,7 @@ impl Plan {
 }
 
 /// The file of servers behind the gateway.
-pub(super) fn servers_path(options: &Options) -> Result<PathBuf> {
-    let nowhere =
-        || Complaint::new("nobody says where your settings lie").hint("set HOME or XDG_CONFIG_HOME");
-    Ok(Path::new(options.config.as_ref().ok_or_else(nowhere)?).join(servers_file::FILE))
+pub(super) fn servers_path(options: &ResolvedOptions) -> Result<PathBuf> {
+    let nowhere = || CliError::new("nobody says where your settings lie").hint("set HOME or XDG_CONFIG_HOME");
+    Ok(Path::new(options.config.as_ref().ok_or_else(nowhere)?).join(mcp_config_file::FILE))
 }

@@ -4,47 +4,54 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use byleave_mcp::upstream::definition::{Access, Definition, Launch, Profile, ServerName};
-use byleave_mcp::upstream::file;
+use byleave_mcp::upstream::config_file;
+use byleave_mcp::upstream::server_definition::{
+    DirectoryAccess, Launch, ServerDefinition, ServerName, ServerProfile,
+};
 use serde_json::json;
 
 use super::list;
-use crate::args::{self, AddServer, ProfileArgs};
-use crate::complaint::Complaint;
-use crate::options::Options;
-use crate::screen::Screen;
-use crate::status::Status;
-use crate::{replace, servers, servers_file};
+use crate::args::{self, AddServerArgs, ProfileArgs};
+use crate::console::Console;
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::ResolvedOptions;
+use crate::{atomic_replace, mcp_config_file, mcp_servers};
 
-pub(super) fn run(typed: AddServer, options: &Options, screen: &mut Screen) -> Result<Status> {
+pub(super) fn run(
+    typed: AddServerArgs,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     let definition = defined(typed, options)?;
-    if servers::all(options)?.contains(&definition) {
+    if mcp_servers::all(options)?.contains(&definition) {
         return told(&definition, options, screen);
     }
-    let path = replace::target(&servers::path(options)?)?;
-    let old = replace::text(&path)?;
-    let text = servers_file::add_whole(old.as_deref().unwrap_or_default(), &definition).map_err(|fault| {
-        Complaint::new(fault.to_string())
-            .hint("`byleave mcp remove NAME` makes room, `byleave mcp show NAME` shows what is there")
-    })?;
+    let path = atomic_replace::target(&mcp_servers::path(options)?)?;
+    let old = atomic_replace::text(&path)?;
+    let text =
+        mcp_config_file::add_whole(old.as_deref().unwrap_or_default(), &definition).map_err(|fault| {
+            CliError::new(fault.to_string())
+                .hint("`byleave mcp remove NAME` makes room, `byleave mcp show NAME` shows what is there")
+        })?;
     // What cannot be read back is not written: the next start would stop at it.
-    let read = file::read(&text).map_err(|bad| Complaint::new(bad.to_string()))?;
+    let read = config_file::read(&text).map_err(|bad| CliError::new(bad.to_string()))?;
     if !read.contains(&definition) {
-        return Err(Complaint::new("the server cannot be written down as it was typed").into());
+        return Err(CliError::new("the server cannot be written down as it was typed").into());
     }
-    replace::replace(&path, old.as_deref(), &text)?;
+    atomic_replace::replace(&path, old.as_deref(), &text)?;
     told(&definition, options, screen)
 }
 
-pub(super) fn remove(name: &str, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let definition = servers::named(options, name)?;
-    let path = replace::target(&servers::path(options)?)?;
-    let old = replace::text(&path)?;
-    let text = servers_file::remove(old.as_deref().unwrap_or_default(), name)
-        .map_err(|fault| Complaint::new(fault.to_string()).hint("take it out of the file by hand"))?;
-    replace::replace(&path, old.as_deref(), &text)?;
-    servers::pins(options).forget(&definition.name)?;
-    servers::logins(options).forget(&definition.name)?;
+pub(super) fn remove(name: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let definition = mcp_servers::named(options, name)?;
+    let path = atomic_replace::target(&mcp_servers::path(options)?)?;
+    let old = atomic_replace::text(&path)?;
+    let text = mcp_config_file::remove(old.as_deref().unwrap_or_default(), name)
+        .map_err(|fault| CliError::new(fault.to_string()).hint("take it out of the file by hand"))?;
+    atomic_replace::replace(&path, old.as_deref(), &text)?;
+    mcp_servers::pins(options).forget(&definition.name)?;
+    mcp_servers::logins(options).forget(&definition.name)?;
     if screen.json() {
         screen.value(&json!({ "server": definition.name, "removed": true }));
     } else {
@@ -53,31 +60,35 @@ pub(super) fn remove(name: &str, options: &Options, screen: &mut Screen) -> Resu
             definition.name
         ));
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-fn told(definition: &Definition, options: &Options, screen: &mut Screen) -> Result<Status> {
+fn told(
+    definition: &ServerDefinition,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     if screen.json() {
         screen.value(&json!({ "server": definition.name, "added": true }));
-        return Ok(Status::Completed);
+        return Ok(ExitStatus::Completed);
     }
-    let pinned = servers::pins(options).of(&definition.name)?;
-    list::tell(definition, &pinned, &servers::logins(options).of(definition)?, screen);
+    let pinned = mcp_servers::pins(options).of(&definition.name)?;
+    list::tell(definition, &pinned, &mcp_servers::logins(options).of(definition)?, screen);
     if pinned.tools.is_empty() {
         screen.say(&format!("not started yet: `byleave mcp trust {}` looks at it with you", definition.name));
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
 /// What a server may touch, as it was typed.
-pub(super) fn profile(typed: ProfileArgs, options: &Options) -> Profile {
+pub(super) fn profile(typed: ProfileArgs, options: &ResolvedOptions) -> ServerProfile {
     let absolute =
         |paths: Vec<PathBuf>| paths.into_iter().map(|path| PathBuf::from(&options.cwd).join(path)).collect();
-    Profile {
+    ServerProfile {
         workspace: match typed.workspace {
-            args::Access::None => Access::None,
-            args::Access::Read => Access::Read,
-            args::Access::Write => Access::Write,
+            args::AccessArg::None => DirectoryAccess::None,
+            args::AccessArg::Read => DirectoryAccess::Read,
+            args::AccessArg::Write => DirectoryAccess::Write,
         },
         read: absolute(typed.read),
         write: absolute(typed.write),
@@ -86,16 +97,16 @@ pub(super) fn profile(typed: ProfileArgs, options: &Options) -> Profile {
     }
 }
 
-fn defined(typed: AddServer, options: &Options) -> Result<Definition> {
-    let name = ServerName::new(typed.name).map_err(|no| Complaint::new(no.to_string()))?;
+fn defined(typed: AddServerArgs, options: &ResolvedOptions) -> Result<ServerDefinition> {
+    let name = ServerName::new(typed.name).map_err(|no| CliError::new(no.to_string()))?;
     let launch = match (typed.url, typed.command.split_first()) {
         (Some(url), _) => Launch::Http { url, headers: pairs(typed.headers)? },
         (None, Some((command, args))) => {
             Launch::Child { command: command.clone(), args: args.to_vec(), env: pairs(typed.env)?, cwd: None }
         }
-        (None, None) => return Err(Complaint::new("nothing says how the server is started").into()),
+        (None, None) => return Err(CliError::new("nothing says how the server is started").into()),
     };
-    let mut definition = Definition::new(name, launch);
+    let mut definition = ServerDefinition::new(name, launch);
     definition.profile = profile(typed.profile, options);
     definition.trusted = typed.trusted;
     Ok(definition)
@@ -104,7 +115,7 @@ fn defined(typed: AddServer, options: &Options) -> Result<Definition> {
 /// `NAME=VALUE`, or `NAME` for the person's own.
 fn pairs(typed: Vec<String>) -> Result<BTreeMap<String, String>> {
     let pair = |word: String| match word.split_once('=') {
-        Some(("", _)) => Err(Complaint::new(format!("`{word}` has no name")).into()),
+        Some(("", _)) => Err(CliError::new(format!("`{word}` has no name")).into()),
         Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
         None => Ok((word.clone(), format!("${{{word}}}"))),
     };

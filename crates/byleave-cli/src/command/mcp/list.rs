@@ -1,18 +1,19 @@
 //! `byleave mcp list` and `show`: the servers as they are written down, and what was accepted of them. Starts none.
 
 use anyhow::Result;
-use byleave_mcp::upstream::definition::{Access, Definition, Launch};
-use byleave_mcp::upstream::pins::Pinned;
-use byleave_mcp::upstream::tokens::LoggedIn;
+use byleave_mcp::upstream::login_store::LoginStatus;
+use byleave_mcp::upstream::pins::ServerPin;
+use byleave_mcp::upstream::server_definition::{DirectoryAccess, Launch, ServerDefinition};
 use serde_json::{Value, json};
 
-use crate::options::Options;
-use crate::screen::{Screen, Tone, many_lines, one_line, prose};
-use crate::servers;
-use crate::status::Status;
+use crate::console::{Console, Tone, many_lines, one_line, prose};
+use crate::exit_status::ExitStatus;
+use crate::mcp_servers;
+use crate::resolved_options::ResolvedOptions;
 
-pub(super) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
-    let (all, pins, logins) = (servers::all(options)?, servers::pins(options), servers::logins(options));
+pub(super) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let (all, pins, logins) =
+        (mcp_servers::all(options)?, mcp_servers::pins(options), mcp_servers::logins(options));
     let mut values = Vec::new();
     if all.is_empty() && !screen.json() {
         screen.say("no server is behind the gate; `byleave mcp add NAME -- COMMAND` adds one, `byleave init` moves those of an agent");
@@ -34,23 +35,23 @@ pub(super) fn run(options: &Options, screen: &mut Screen) -> Result<Status> {
     if screen.json() {
         screen.value(&Value::Array(values));
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-pub(super) fn show(name: &str, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let server = servers::named(options, name)?;
-    let pinned = servers::pins(options).of(&server.name)?;
-    let login = servers::logins(options).of(&server)?;
+pub(super) fn show(name: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let server = mcp_servers::named(options, name)?;
+    let pinned = mcp_servers::pins(options).of(&server.name)?;
+    let login = mcp_servers::logins(options).of(&server)?;
     if screen.json() {
         screen.value(&value(&server, &pinned, &login));
     } else {
         tell(&server, &pinned, &login, screen);
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
 /// A server in full. Values of variables and headers are secrets more often than not; their names are shown.
-pub(super) fn tell(server: &Definition, pinned: &Pinned, login: &LoggedIn, screen: &mut Screen) {
+pub(super) fn tell(server: &ServerDefinition, pinned: &ServerPin, login: &LoginStatus, screen: &mut Console) {
     screen.title(&format!("server {}: {}", server.name, accepted(server, pinned)));
     screen.line(&prose(&format!("  started by   {}", launched(server))));
     let names: Vec<&str> = match &server.launch {
@@ -68,9 +69,9 @@ pub(super) fn tell(server: &Definition, pinned: &Pinned, login: &LoggedIn, scree
         screen.toned(Tone::Careful, "  unconfined", "it runs outside the sandbox, with all that you can do");
     } else if matches!(server.launch, Launch::Child { .. }) {
         let workspace = match profile.workspace {
-            Access::None => "nothing of the workspace",
-            Access::Read => "the workspace, to read",
-            Access::Write => "the workspace, to read and write",
+            DirectoryAccess::None => "nothing of the workspace",
+            DirectoryAccess::Read => "the workspace, to read",
+            DirectoryAccess::Write => "the workspace, to read and write",
         };
         screen.line(&format!("  may touch    {workspace}"));
         for (word, paths) in [("reads", &profile.read), ("writes", &profile.write)] {
@@ -98,7 +99,7 @@ pub(super) fn tell(server: &Definition, pinned: &Pinned, login: &LoggedIn, scree
     }
 }
 
-fn accepted(server: &Definition, pinned: &Pinned) -> String {
+fn accepted(server: &ServerDefinition, pinned: &ServerPin) -> String {
     let same = pinned.launch.as_ref().is_some_and(|pin| pin.definition == server.digest().to_string());
     match (&pinned.launch, same, pinned.tools.len()) {
         (None, ..) => "not accepted".into(),
@@ -107,7 +108,7 @@ fn accepted(server: &Definition, pinned: &Pinned) -> String {
     }
 }
 
-fn launched(server: &Definition) -> String {
+fn launched(server: &ServerDefinition) -> String {
     match &server.launch {
         Launch::Child { command, args, .. } => {
             std::iter::once(command).chain(args).map(|word| one_line(word)).collect::<Vec<_>>().join(" ")
@@ -117,19 +118,19 @@ fn launched(server: &Definition) -> String {
 }
 
 /// How the person stands with a server, if there is anything to say.
-fn logged_in(server: &Definition, login: &LoggedIn) -> Option<String> {
+fn logged_in(server: &ServerDefinition, login: &LoginStatus) -> Option<String> {
     match login {
-        LoggedIn::No => None,
-        LoggedIn::Needed => Some(format!("needs `byleave mcp login {}`", server.name)),
-        LoggedIn::At { issuer } => Some(format!("logged in at {}", one_line(issuer))),
+        LoginStatus::No => None,
+        LoginStatus::Needed => Some(format!("needs `byleave mcp login {}`", server.name)),
+        LoginStatus::At { issuer } => Some(format!("logged in at {}", one_line(issuer))),
     }
 }
 
-fn value(server: &Definition, pinned: &Pinned, login: &LoggedIn) -> Value {
+fn value(server: &ServerDefinition, pinned: &ServerPin, login: &LoginStatus) -> Value {
     let login = match login {
-        LoggedIn::No => json!({ "state": "none" }),
-        LoggedIn::Needed => json!({ "state": "needed" }),
-        LoggedIn::At { issuer } => json!({ "state": "at", "issuer": issuer }),
+        LoginStatus::No => json!({ "state": "none" }),
+        LoginStatus::Needed => json!({ "state": "needed" }),
+        LoginStatus::At { issuer } => json!({ "state": "at", "issuer": issuer }),
     };
     let launch = match &server.launch {
         Launch::Child { command, args, env, cwd } => {

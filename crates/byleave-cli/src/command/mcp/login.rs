@@ -7,26 +7,30 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Result;
-use byleave_mcp::upstream::login::{Destination, LoginFault, Manner};
+use byleave_mcp::upstream::login::{LoginDestination, LoginError, LoginOptions};
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::json;
 
 use crate::args::LoginArgs;
-use crate::complaint::Complaint;
-use crate::options::Options;
-use crate::screen::{Screen, Tone, prose};
-use crate::servers;
-use crate::status::Status;
+use crate::console::{Console, Tone, prose};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::mcp_servers;
+use crate::resolved_options::ResolvedOptions;
 
 /// What hands an address to a browser where nothing else is said.
 const OPENER: &str = "xdg-open";
 
-pub(super) async fn run(typed: &LoginArgs, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let definition = servers::named(options, &typed.name)?;
-    let manner = Manner { client_id: typed.client_id.clone(), own_network: typed.own_network };
-    let destination = Destination::of(&definition, manner).await.map_err(|fault| complaint(&fault))?;
+pub(super) async fn run(
+    typed: &LoginArgs,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    let definition = mcp_servers::named(options, &typed.name)?;
+    let manner = LoginOptions { client_id: typed.client_id.clone(), own_network: typed.own_network };
+    let destination = LoginDestination::of(&definition, manner).await.map_err(|fault| complaint(&fault))?;
     if !agreed(&destination, typed, screen)? {
-        return Err(Complaint::refused("nobody was logged in, and nothing was opened").into());
+        return Err(CliError::refused("nobody was logged in, and nothing was opened").into());
     }
     let issuer = destination.issuer().to_owned();
     let begun = destination.begin().await.map_err(|fault| complaint(&fault))?;
@@ -39,7 +43,7 @@ pub(super) async fn run(typed: &LoginArgs, options: &Options, screen: &mut Scree
         }
     }
     begun
-        .finish(Duration::from_secs(typed.wait), &servers::logins(options))
+        .finish(Duration::from_secs(typed.wait), &mcp_servers::logins(options))
         .await
         .map_err(|fault| complaint(&fault))?;
     if screen.json() {
@@ -47,12 +51,12 @@ pub(super) async fn run(typed: &LoginArgs, options: &Options, screen: &mut Scree
     } else {
         screen.line(&prose(&format!("logged in at {issuer} for the server {}", definition.name)));
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-pub(super) fn logout(name: &str, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let definition = servers::named(options, name)?;
-    let was = servers::logins(options).forget(&definition.name)?;
+pub(super) fn logout(name: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let definition = mcp_servers::named(options, name)?;
+    let was = mcp_servers::logins(options).forget(&definition.name)?;
     if screen.json() {
         screen.value(&json!({ "server": definition.name, "forgotten": was }));
     } else if was {
@@ -60,11 +64,11 @@ pub(super) fn logout(name: &str, options: &Options, screen: &mut Screen) -> Resu
     } else {
         screen.line(&format!("there was no login at the server {}", definition.name));
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
 /// Whether the person wants it to go on, where other hosts than the server's have a part in it.
-fn agreed(destination: &Destination, typed: &LoginArgs, screen: &mut Screen) -> Result<bool> {
+fn agreed(destination: &LoginDestination, typed: &LoginArgs, screen: &mut Console) -> Result<bool> {
     let elsewhere = destination.elsewhere();
     if elsewhere.is_empty() {
         return Ok(true);
@@ -80,7 +84,7 @@ fn agreed(destination: &Destination, typed: &LoginArgs, screen: &mut Screen) -> 
         return Ok(true);
     }
     if screen.json() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(Complaint::refused("nobody is here to say whether these hosts may be talked to")
+        return Err(CliError::refused("nobody is here to say whether these hosts may be talked to")
             .hint("type it at a terminal, or say `--yes`")
             .into());
     }
@@ -121,20 +125,20 @@ fn open(opener: &OsString, address: &str) -> io::Result<()> {
     Ok(())
 }
 
-fn complaint(fault: &LoginFault) -> Complaint {
+fn complaint(fault: &LoginError) -> CliError {
     let said = prose(&fault.to_string());
     match fault {
-        LoginFault::Unsound(_)
-        | LoginFault::BadServer(_)
-        | LoginFault::Unable(_)
-        | LoginFault::WrongState => Complaint::refused(said),
-        LoginFault::Denied(_) => Complaint::refused(said),
-        LoginFault::TooLate(_) => {
-            Complaint::new(said).hint("`byleave mcp login NAME` begins again; `--wait` waits longer")
+        LoginError::Unsound(_)
+        | LoginError::BadServer(_)
+        | LoginError::Unable(_)
+        | LoginError::WrongState => CliError::refused(said),
+        LoginError::Denied(_) => CliError::refused(said),
+        LoginError::TooLate(_) => {
+            CliError::new(said).hint("`byleave mcp login NAME` begins again; `--wait` waits longer")
         }
-        LoginFault::Nowhere(_) => Complaint::new(said)
+        LoginError::Nowhere(_) => CliError::new(said)
             .hint("where it wants a token instead, send one with `byleave mcp add --header`"),
-        _ => Complaint::new(said),
+        _ => CliError::new(said),
     }
 }
 

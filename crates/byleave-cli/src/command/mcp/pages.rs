@@ -1,21 +1,23 @@
 //! The pages of `byleave serve`, to which a client of the gateway is sent.
 
-use byleave_mcp::gateway::Pages;
+use byleave_mcp::gateway::QuestionPageLookup;
 
-use crate::options::Options;
+use crate::resolved_options::ResolvedOptions;
 
 /// The pages of the server that runs on the same book, if one does.
 #[cfg(feature = "serve")]
-pub(super) fn pages(options: &Options) -> Option<Pages> {
+pub(super) fn pages(options: &ResolvedOptions) -> Option<QuestionPageLookup> {
     let file = crate::command::serve::serving_file(options);
     Some(std::sync::Arc::new(move |question| {
         let file = file.clone();
-        Box::pin(async move { byleave_server::serving::find(&file).await.map(|url| url.question(question)) })
+        Box::pin(
+            async move { byleave_server::server_lock::find(&file).await.map(|url| url.question(question)) },
+        )
     }))
 }
 
 /// Without the feature `serve` a client is sent to no page.
 #[cfg(not(feature = "serve"))]
-pub(super) fn pages(_options: &Options) -> Option<Pages> {
+pub(super) fn pages(_options: &ResolvedOptions) -> Option<QuestionPageLookup> {
     None
 }

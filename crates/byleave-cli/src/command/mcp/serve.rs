@@ -9,26 +9,26 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use byleave::core::question::Question;
-use byleave_mcp::exchange::Exchange;
-use byleave_mcp::gateway::http::{self, PATH, Token};
-use byleave_mcp::gateway::{Gateway, Names, Setup, pipe};
-use byleave_mcp::upstream::definition::Definition;
-use byleave_mcp::upstream::{Stands, Upstream};
+use byleave_mcp::active_callers::ActiveCallers;
+use byleave_mcp::gateway::http::{self, GatewayToken, PATH};
+use byleave_mcp::gateway::{Gateway, GatewaySettings, NamingScheme, stdio};
+use byleave_mcp::upstream::server_definition::ServerDefinition;
+use byleave_mcp::upstream::{ServerStatus, Upstream};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::pages::pages;
-use crate::args::{Ask, GatewayArgs, ServeMcp};
-use crate::ask::waive;
-use crate::complaint::Complaint;
-use crate::house::House;
+use crate::app_context::AppContext;
+use crate::args::{AskArg, GatewayArgs, McpServeArgs};
+use crate::call_display;
+use crate::console::{Console, prose};
+use crate::drive_call::waive;
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::mcp_servers;
 use crate::notify;
-use crate::options::Options;
-use crate::screen::{Screen, prose};
-use crate::servers;
-use crate::show;
+use crate::resolved_options::ResolvedOptions;
 use crate::signals;
-use crate::status::Status;
 
 /// How often a client is told that a call still waits.
 const TICK: Duration = Duration::from_secs(5);
@@ -39,59 +39,63 @@ const UP: Duration = Duration::from_secs(8);
 /// How long calls may take to end when everything does.
 const GRACE: Duration = Duration::from_secs(5);
 
-pub(super) async fn run(typed: ServeMcp, options: &Options, screen: &mut Screen) -> Result<Status> {
-    let definitions = servers::all(options)?;
+pub(super) async fn run(
+    typed: McpServeArgs,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    let definitions = mcp_servers::all(options)?;
     if typed.transparent && definitions.len() != 1 {
         let count = definitions.len();
-        return Err(Complaint::new(format!("`--transparent` stands for one server, and there are {count}"))
+        return Err(CliError::new(format!("`--transparent` stands for one server, and there are {count}"))
             .hint("`byleave mcp wrap -- COMMAND` puts the gate in front of one")
             .into());
     }
-    let names = if typed.transparent { Names::Theirs } else { Names::Ours };
+    let names = if typed.transparent { NamingScheme::Theirs } else { NamingScheme::Ours };
     with(typed.gateway, definitions, names, false, options, screen).await
 }
 
 /// Serves these servers, and the built-in tools beside them where names are ours.
 pub(super) async fn with(
     typed: GatewayArgs,
-    definitions: Vec<Definition>,
-    names: Names,
+    definitions: Vec<ServerDefinition>,
+    names: NamingScheme,
     accept: bool,
-    options: &Options,
-    screen: &mut Screen,
-) -> Result<Status> {
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     let there = typed.http;
-    let (house, chosen) = (House::open_or_make(options)?, options.chosen.clone().in_mode(typed.mode));
-    show::tightened(screen, &chosen);
+    let (house, chosen) = (AppContext::open_or_make(options)?, options.chosen.clone().in_mode(typed.mode));
+    call_display::tightened(screen, &chosen);
     // Standard input is the client's: nobody can be asked there.
-    let ask = match options.asking(None, Ask::Inbox) {
-        Ask::None => Ask::None,
-        Ask::Terminal | Ask::Inbox => Ask::Inbox,
+    let ask = match options.asking(None, AskArg::Inbox) {
+        AskArg::None => AskArg::None,
+        AskArg::Terminal | AskArg::Inbox => AskArg::Inbox,
     };
     let gate = house.builder(options, &options.cwd, ask, chosen.gate())?.build()?;
     waive(&gate, options).await?;
-    let exchange = Exchange::default();
-    let upstream = servers::behind(&gate, &house, &exchange, definitions, options)?;
+    let exchange = ActiveCallers::default();
+    let upstream = mcp_servers::behind(&gate, &house, &exchange, definitions, options)?;
     brought_up(&upstream, accept).await;
-    if names == Names::Theirs
-        && let Some((server, Stands::Down(why))) = upstream.standing().into_iter().next()
+    if names == NamingScheme::Theirs
+        && let Some((server, ServerStatus::Down(why))) = upstream.standing().into_iter().next()
     {
-        let down = Complaint::new(format!("cannot put the gate in front of the server `{server}`: {why}"));
+        let down = CliError::new(format!("cannot put the gate in front of the server `{server}`: {why}"));
         return Err(down
             .hint("`byleave doctor` says what the sandbox lacks; `-v` shows what the server says")
             .into());
     }
-    let attending = tokio::spawn(upstream.clone().attend(gate.clone(), servers::asking(options)));
-    let setup = Setup { mode: chosen.mode(), ..setup(typed, names, options) };
+    let attending = tokio::spawn(upstream.clone().attend(gate.clone(), mcp_servers::asking(options)));
+    let setup = GatewaySettings { mode: chosen.mode(), ..setup(typed, names, options) };
     let gateway = Gateway::new(gate, exchange, Arc::new(upstream), setup)?;
     let end = signals::ended()?;
     match there {
-        None => pipe::serve(&gateway, end).await?,
+        None => stdio::serve(&gateway, end).await?,
         Some(address) => listen(&gateway, address, end, options, screen).await?,
     }
     gateway.until_idle(GRACE).await;
     attending.abort();
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
 /// Gives servers a moment to come up: clients ask once what there is, and not all of them hear that there is more.
@@ -107,13 +111,13 @@ async fn brought_up(upstream: &Upstream, accept: bool) {
     }
 }
 
-fn setup(typed: GatewayArgs, names: Names, options: &Options) -> Setup {
+fn setup(typed: GatewayArgs, names: NamingScheme, options: &ResolvedOptions) -> GatewaySettings {
     let chosen = options.chosen.clone();
     let told = move |question: &Question, tool: &str| {
         // Nobody reads what we say: what cannot be told in that way is not told.
         notify::told(&chosen, question, tool).unwrap_or_default();
     };
-    Setup {
+    GatewaySettings {
         tenant: options.tenant.clone(),
         cwd: options.cwd.clone(),
         mode: options.chosen.mode(),
@@ -132,22 +136,22 @@ async fn listen(
     gateway: &Gateway,
     address: SocketAddr,
     end: CancellationToken,
-    options: &Options,
-    screen: &mut Screen,
+    options: &ResolvedOptions,
+    screen: &mut Console,
 ) -> Result<()> {
     // Before anything listens: nobody else may see even that.
-    let usable = |fault: http::HttpFault| {
-        Complaint::new(fault.to_string())
+    let usable = |fault: http::HttpServeError| {
+        CliError::new(fault.to_string())
             .hint("`--http 127.0.0.1:0` listens where only this machine can reach it")
     };
     http::is_ours(address).map_err(usable)?;
     let file: PathBuf = options.state.join("mcp-token");
-    let token = Token::in_file(&file).map_err(|fault| {
-        Complaint::new(fault.to_string()).hint("`byleave mcp serve` without `--http` needs no token")
+    let token = GatewayToken::in_file(&file).map_err(|fault| {
+        CliError::new(fault.to_string()).hint("`byleave mcp serve` without `--http` needs no token")
     })?;
     let listener = TcpListener::bind(address).await;
     let listener = listener.map_err(|error| {
-        Complaint::new(format!("cannot listen on {address}: {error}"))
+        CliError::new(format!("cannot listen on {address}: {error}"))
             .hint("`--http 127.0.0.1:0` finds a free port")
     })?;
     let address = listener.local_addr().context("cannot find out where we listen")?;

@@ -3,53 +3,53 @@
 use std::path::Path;
 
 use anyhow::Result;
-use byleave::core::ruling::Ruling;
-use byleave::replay::{Change, Replay, Unjudged};
+use byleave::core::decision::PolicyDecision;
+use byleave::replay::{PolicyReplay, ReplayError, VerdictChange};
 use serde_json::{Value, json};
 
-use super::past::{self, Policies};
-use crate::house::House;
-use crate::ids::short;
-use crate::options::Options;
-use crate::rules::Rules;
-use crate::screen::{Screen, one_line};
-use crate::show::{counted, table};
-use crate::status::Status;
+use super::recorded_calls::{self, PoliciesByDirectory};
+use crate::active_policy::ActivePolicy;
+use crate::app_context::AppContext;
+use crate::call_display::{counted, table};
+use crate::console::{Console, one_line};
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::ResolvedOptions;
+use crate::short_ids::short;
 
 pub(super) async fn run(
     file: &Path,
-    options: &Options,
-    rules: &Rules<'_>,
-    screen: &mut Screen,
-) -> Result<Status> {
+    options: &ResolvedOptions,
+    rules: &ActivePolicy<'_>,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
     // A file that is wrong is said once, with its lines, and not for every call.
     rules.as_own(file)?;
-    let house = House::open_to_read(options, None)?;
-    let (calls, unjudged) = past::all(&house, options).await?;
-    let mut policies = Policies::new(options, Some(file), Vec::new());
-    let mut replay = Replay { unjudged, ..Replay::default() };
+    let house = AppContext::open_to_read(options, None)?;
+    let (calls, unjudged) = recorded_calls::all(&house, options).await?;
+    let mut policies = PoliciesByDirectory::new(options, Some(file), Vec::new());
+    let mut replay = PolicyReplay { unjudged, ..PolicyReplay::default() };
     for past in calls {
         match policies.of(&past.heading.cwd) {
             Ok(policy) => replay.judge(past, policy),
             Err(why) => replay.unjudged.push(past.unjudged(why)),
         }
     }
-    let replayed = Replayed { file, replay };
+    let replayed = ReplayOutput { file, replay };
     if screen.json() {
         screen.value(&replayed.json());
     } else {
         replayed.show(screen);
     }
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-struct Replayed<'a> {
+struct ReplayOutput<'a> {
     file: &'a Path,
-    replay: Replay,
+    replay: PolicyReplay,
 }
 
-impl Replayed<'_> {
-    fn show(&self, screen: &mut Screen) {
+impl ReplayOutput<'_> {
+    fn show(&self, screen: &mut Console) {
         let file = one_line(&self.file.to_string_lossy());
         let replay = &self.replay;
         let judged = counted(replay.judged, "call");
@@ -60,7 +60,7 @@ impl Replayed<'_> {
         }
         if !replay.changes.is_empty() {
             screen.line("");
-            let rows = replay.changes.iter().map(|Change { past, now }| {
+            let rows = replay.changes.iter().map(|VerdictChange { past, now }| {
                 let (rule, why) = by(now);
                 let by = rule.map_or_else(|| why.clone(), |(rule, origin)| format!("`{rule}` ({origin})"));
                 vec![
@@ -78,7 +78,7 @@ impl Replayed<'_> {
             screen.line("");
             screen
                 .line(&format!("{} cannot be judged again:", counted(replay.unjudged.len() as u64, "call")));
-            for Unjudged { call, tool, why } in &replay.unjudged {
+            for ReplayError { call, tool, why } in &replay.unjudged {
                 screen.line(&one_line(&format!("{} {tool}: cannot be judged again: {why}", short(call))));
             }
         }
@@ -93,7 +93,7 @@ impl Replayed<'_> {
         let changes: Vec<Value> = replay
             .changes
             .iter()
-            .map(|Change { past, now }| {
+            .map(|VerdictChange { past, now }| {
                 let (rule, why) = by(now);
                 json!({
                     "call": past.call,
@@ -110,7 +110,7 @@ impl Replayed<'_> {
         let unjudged: Vec<Value> = replay
             .unjudged
             .iter()
-            .map(|Unjudged { call, tool, why }| json!({ "call": call, "tool": tool, "why": why }))
+            .map(|ReplayError { call, tool, why }| json!({ "call": call, "tool": tool, "why": why }))
             .collect();
         json!({
             "file": self.file,
@@ -124,7 +124,7 @@ impl Replayed<'_> {
 }
 
 /// The rule that decides now, with where it stands, and why.
-fn by(now: &Ruling) -> (Option<(String, String)>, String) {
+fn by(now: &PolicyDecision) -> (Option<(String, String)>, String) {
     let Some(reason) = now.decisive() else { return (None, String::new()) };
     let origin = reason.origin.clone().unwrap_or_else(|| "danger".to_owned());
     (reason.rule.clone().map(|rule| (rule, origin)), reason.why.clone())

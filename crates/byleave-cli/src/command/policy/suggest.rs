@@ -8,26 +8,26 @@
 mod draft;
 
 use anyhow::Result;
+use byleave::core::decision::{AskCause, Verdict};
 use byleave::core::id::CallId;
-use byleave::core::pattern::Matcher;
-use byleave::core::policy::{Layer, NotRead, Rule, RuleFile, read};
-use byleave::core::ruling::{Cause, Verdict};
-use byleave::past::PastQuestion;
-use byleave::replay::Replayable;
+use byleave::core::pattern::PatternMatcher;
+use byleave::core::policy::{Layer, Rule, RuleFile, SkipExamples, read};
+use byleave::recorded_calls::PastQuestion;
+use byleave::replay::ReplayableCall;
 use serde_json::{Value, json};
 
-use self::draft::{APPROVED_MIN, Alike, Draft, drafts, needed};
-use super::past::{self, Policies};
-use crate::house::House;
-use crate::ids::short;
-use crate::options::Options;
-use crate::rules::Rules;
-use crate::screen::{Screen, one_line};
-use crate::show::counted;
-use crate::status::Status;
+use self::draft::{APPROVED_MIN, PathGrouping, RuleDraft, drafts, needed};
+use super::recorded_calls::{self, PoliciesByDirectory};
+use crate::active_policy::ActivePolicy;
+use crate::app_context::AppContext;
+use crate::call_display::counted;
+use crate::console::{Console, one_line};
+use crate::exit_status::ExitStatus;
+use crate::resolved_options::ResolvedOptions;
+use crate::short_ids::short;
 
 /// A rule that holds what it promises.
-struct Suggestion {
+struct RuleSuggestion {
     rule: Rule,
     toml: String,
     /// The calls whose questions it would have spared.
@@ -36,21 +36,26 @@ struct Suggestion {
     also: Vec<(CallId, String)>,
 }
 
-pub(super) async fn run(options: &Options, rules: &Rules<'_>, screen: &mut Screen) -> Result<Status> {
-    let house = House::open_to_read(options, None)?;
-    let (calls, unjudged) = past::all(&house, options).await?;
-    let mut now = Policies::new(options, None, Vec::new());
-    let mut approved: Vec<&Replayable> = calls.iter().filter(|past| is_spareable(past, &mut now)).collect();
+pub(super) async fn run(
+    options: &ResolvedOptions,
+    rules: &ActivePolicy<'_>,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    let house = AppContext::open_to_read(options, None)?;
+    let (calls, unjudged) = recorded_calls::all(&house, options).await?;
+    let mut now = PoliciesByDirectory::new(options, None, Vec::new());
+    let mut approved: Vec<&ReplayableCall> =
+        calls.iter().filter(|past| is_spareable(past, &mut now)).collect();
     let mut taken = rules.load()?.policy.rules().map(|rule| rule.id.clone()).collect();
-    let mut suggestions: Vec<Suggestion> = Vec::new();
+    let mut suggestions: Vec<RuleSuggestion> = Vec::new();
     // The same file again and again is a rule about that file; only what is left may speak for a directory.
-    for alike in [Alike::Path, Alike::Directory] {
+    for alike in [PathGrouping::Path, PathGrouping::Directory] {
         for draft in drafts(&approved, alike, &mut taken) {
             if !covers_a_no(&draft, &calls) {
                 suggestions.extend(tried(&draft, &calls, &mut now, options, rules));
             }
         }
-        let spared = |past: &Replayable| {
+        let spared = |past: &ReplayableCall| {
             suggestions.iter().any(|one| one.spares.iter().any(|(call, _)| *call == past.call))
         };
         approved.retain(|past| !spared(past));
@@ -59,19 +64,19 @@ pub(super) async fn run(options: &Options, rules: &Rules<'_>, screen: &mut Scree
     if screen.json() {
         screen.value(&json!({
             "approved_at_least": APPROVED_MIN,
-            "suggestions": suggestions.iter().map(Suggestion::json).collect::<Vec<_>>(),
+            "suggestions": suggestions.iter().map(RuleSuggestion::json).collect::<Vec<_>>(),
             "not_judged": unjudged.len(),
         }));
-        return Ok(Status::Completed);
+        return Ok(ExitStatus::Completed);
     }
     for suggestion in &suggestions {
         suggestion.show(screen);
     }
     tell(&suggestions, unjudged.len(), options, screen);
-    Ok(Status::Completed)
+    Ok(ExitStatus::Completed)
 }
 
-fn tell(suggestions: &[Suggestion], unjudged: usize, options: &Options, screen: &mut Screen) {
+fn tell(suggestions: &[RuleSuggestion], unjudged: usize, options: &ResolvedOptions, screen: &mut Console) {
     if unjudged > 0 {
         screen.say(&format!(
             "{} of the book cannot be judged again, and so teach nothing",
@@ -97,11 +102,11 @@ fn tell(suggestions: &[Suggestion], unjudged: usize, options: &Options, screen: 
 const TYPED: [&str; 2] = ["undo", "rehearse"];
 
 /// Whether a rule could have spared all of its questions, each was answered yes, and it would still be asked today.
-fn is_spareable(past: &Replayable, now: &mut Policies<'_>) -> bool {
+fn is_spareable(past: &ReplayableCall, now: &mut PoliciesByDirectory<'_>) -> bool {
     let rule_would_do = |asked: &PastQuestion| {
         let mut causes = asked.ruling.causes().into_iter();
         let harmless = asked.plan.dangers.is_empty() && !asked.plan.irreversible;
-        harmless && causes.all(|cause| cause.is_uncovered() || cause == Cause::Sensitive)
+        harmless && causes.all(|cause| cause.is_uncovered() || cause == AskCause::Sensitive)
     };
     // What people type themselves they have answered by typing it.
     if TYPED.contains(&past.heading.agent.as_str()) {
@@ -113,9 +118,9 @@ fn is_spareable(past: &Replayable, now: &mut Policies<'_>) -> bool {
 }
 
 /// Whether the rule is about anything that someone was asked about and did not simply say yes to.
-fn covers_a_no(draft: &Draft, calls: &[Replayable]) -> bool {
-    let matchers: Option<Vec<Matcher>> =
-        draft.patterns.iter().map(|pattern| Matcher::new(pattern.clone()).ok()).collect();
+fn covers_a_no(draft: &RuleDraft, calls: &[ReplayableCall]) -> bool {
+    let matchers: Option<Vec<PatternMatcher>> =
+        draft.patterns.iter().map(|pattern| PatternMatcher::new(pattern.clone()).ok()).collect();
     let Some(matchers) = matchers else { return true };
     let refused = calls.iter().flat_map(|past| &past.questions).filter(|asked| !asked.is_approved());
     let mut effects = refused.flat_map(|asked| needed(&asked.plan, &asked.ruling));
@@ -124,16 +129,16 @@ fn covers_a_no(draft: &Draft, calls: &[Replayable]) -> bool {
 
 /// The draft as a rule, if it does what it is for and nothing else.
 fn tried(
-    draft: &Draft,
-    calls: &[Replayable],
-    now: &mut Policies<'_>,
-    options: &Options,
-    rules: &Rules<'_>,
-) -> Option<Suggestion> {
+    draft: &RuleDraft,
+    calls: &[ReplayableCall],
+    now: &mut PoliciesByDirectory<'_>,
+    options: &ResolvedOptions,
+    rules: &ActivePolicy<'_>,
+) -> Option<RuleSuggestion> {
     let toml = draft.toml();
     let file = RuleFile { name: "suggestion", layer: Layer::User, text: &toml };
-    let rule = read(&file, &rules.places(), &NotRead).ok()?.rules.pop()?;
-    let mut then = Policies::new(options, None, vec![rule.clone()]);
+    let rule = read(&file, &rules.places(), &SkipExamples).ok()?.rules.pop()?;
+    let mut then = PoliciesByDirectory::new(options, None, vec![rule.clone()]);
     let (mut spares, mut also) = (Vec::new(), Vec::new());
     for past in calls {
         let (Ok(before), Ok(after)) = (now.of(&past.heading.cwd), then.of(&past.heading.cwd)) else {
@@ -153,11 +158,11 @@ fn tried(
             return None;
         }
     }
-    (spares.len() >= APPROVED_MIN).then_some(Suggestion { rule, toml, spares, also })
+    (spares.len() >= APPROVED_MIN).then_some(RuleSuggestion { rule, toml, spares, also })
 }
 
-impl Suggestion {
-    fn show(&self, screen: &mut Screen) {
+impl RuleSuggestion {
+    fn show(&self, screen: &mut Console) {
         let count = counted(self.spares.len() as u64, "question");
         screen.line(&format!("# would have spared {count}, each answered yes:"));
         for (call, summary) in &self.spares {

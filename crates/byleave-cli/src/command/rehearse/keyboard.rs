@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 /// What came of a prompt.
-pub(super) enum Typed {
+pub(super) enum KeyboardInput {
     /// A line, trimmed and in lower case.
     Line(String),
     /// Nothing more can be typed.
@@ -17,13 +17,13 @@ pub(super) enum Typed {
 }
 
 /// Where the person types.
-pub(super) struct Keyboard {
+pub(super) struct LineReader {
     lines: mpsc::Receiver<io::Result<Option<String>>>,
     wanted: std::sync::mpsc::Sender<()>,
     interrupts: Signal,
 }
 
-impl Keyboard {
+impl LineReader {
     pub(super) fn new() -> Result<Self> {
         let (send, lines) = mpsc::channel(1);
         let (wanted, next) = std::sync::mpsc::channel();
@@ -42,7 +42,7 @@ impl Keyboard {
     }
 
     /// Asks for a line.
-    pub(super) async fn prompt(&mut self, text: &str) -> Result<Typed> {
+    pub(super) async fn prompt(&mut self, text: &str) -> Result<KeyboardInput> {
         let mut talk = io::stderr();
         write!(talk, "{text}").and_then(|()| talk.flush())?;
         self.wanted.send(()).context("nobody reads what is typed")?;
@@ -50,11 +50,11 @@ impl Keyboard {
             biased;
             _ = self.interrupts.recv() => {
                 writeln!(talk)?;
-                Ok(Typed::Interrupt)
+                Ok(KeyboardInput::Interrupt)
             }
             line = self.lines.recv() => Ok(match line.context("nobody reads what is typed")?? {
-                Some(line) => Typed::Line(line.trim().to_lowercase()),
-                None => Typed::End,
+                Some(line) => KeyboardInput::Line(line.trim().to_lowercase()),
+                None => KeyboardInput::End,
             }),
         }
     }

@@ -4,24 +4,24 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use byleave::approve::Reply;
+use byleave::approver::Reply;
 use byleave::core::digest::Digest;
-use byleave::core::question::{Approver, Grade};
-use byleave::gate::{AnswerFault, GivenAnswer};
+use byleave::core::question::{ApproverIdentity, Assurance};
+use byleave::gate::{AnswerError, SubmittedAnswer};
 use byleave::review::{Opinion, input};
-use byleave::settings::Settings;
+use byleave::settings::GateSettings;
 use serde_json::{Value, json};
 
-use super::own::{Own, call, ending, policy};
+use super::own::{WindowGate, call, ending, policy};
 use super::reading::whole;
 use super::surface::Surface;
-use super::{Case, How, stage};
+use super::{CaseProof, CorpusCase, stage};
 
-const CHANGED: How = "the program; the world is changed between the yes and its Enter: refused, or what was seen is committed and not run again";
-const REUSED: How =
+const CHANGED: CaseProof = "the program; the world is changed between the yes and its Enter: refused, or what was seen is committed and not run again";
+const REUSED: CaseProof =
     "the program; no approval can be presented by a caller, and an id is one call: the other is refused";
 
-pub(super) fn examine(case: &Case, surface: Surface) -> How {
+pub(super) fn examine(case: &CorpusCase, surface: Surface) -> CaseProof {
     match case.id.as_str() {
         "script-rewritten-after-approval" => {
             stage::script("/ws/x.sh", "#!/bin/sh\ntouch approved\n");
@@ -66,7 +66,7 @@ pub(super) fn examine(case: &Case, surface: Surface) -> How {
 }
 
 /// Shows the question to its end, chooses yes, changes the world, and confirms.
-fn approved_while(case: &Case, surface: Surface, change: impl FnOnce()) -> (Option<i32>, String) {
+fn approved_while(case: &CorpusCase, surface: Surface, change: impl FnOnce()) -> (Option<i32>, String) {
     let words = case.input["args"].to_string();
     let tool = case.input["tool"].as_str().unwrap();
     let mut sitting =
@@ -83,7 +83,7 @@ fn approved_while(case: &Case, surface: Surface, change: impl FnOnce()) -> (Opti
     sitting.end()
 }
 
-fn changed(case: &Case, surface: Surface, change: impl FnOnce()) -> How {
+fn changed(case: &CorpusCase, surface: Surface, change: impl FnOnce()) -> CaseProof {
     let (code, seen) = approved_while(case, surface, change);
     stage::no_marker();
     // Refused because something changed; or what was seen on the copy is there, which the new text would not have done.
@@ -93,14 +93,14 @@ fn changed(case: &Case, surface: Surface, change: impl FnOnce()) -> How {
     CHANGED
 }
 
-fn file(case: &Case, surface: Surface) -> How {
+fn file(case: &CorpusCase, surface: Surface) -> CaseProof {
     let (code, seen) = approved_while(case, surface, || fs::write("/ws/a", "somebody else's x\n").unwrap());
     assert!(code != Some(0), "{seen}");
     assert_eq!(stage::read("/ws/a").unwrap(), "somebody else's x\n");
     CHANGED
 }
 
-fn link(case: &Case, surface: Surface) -> How {
+fn link(case: &CorpusCase, surface: Surface) -> CaseProof {
     fs::create_dir("/ws/real").unwrap();
     symlink("real", "/ws/p").unwrap();
     let (code, seen) = approved_while(case, surface, || {
@@ -114,8 +114,8 @@ fn link(case: &Case, surface: Surface) -> How {
 }
 
 /// The tool is given the very words that were on the screen: there is nothing in between that could make others of them.
-fn argv(case: &Case, surface: Surface) -> How {
-    let mut own = Own::new(surface);
+fn argv(case: &CorpusCase, surface: Surface) -> CaseProof {
+    let mut own = WindowGate::new(surface);
     let going = own.begin(call("exec", case.input["args"].clone()));
     own.yes();
     assert_eq!(ending(&own.end(going)), None);
@@ -124,7 +124,7 @@ fn argv(case: &Case, surface: Surface) -> How {
 }
 
 /// A call that was approved under an id, and another under the same id.
-fn reused(surface: Surface, words: &[&str], command: &str) -> How {
+fn reused(surface: Surface, words: &[&str], command: &str) -> CaseProof {
     let id = uuid::Uuid::new_v4().to_string();
     let first = json!({"command": "echo a >> log"}).to_string();
     let mut sitting = surface.call(&[
@@ -156,7 +156,7 @@ fn reused(surface: Surface, words: &[&str], command: &str) -> How {
 }
 
 /// The same call under the same id is answered from the book, and does not run again.
-fn replayed(surface: Surface) -> How {
+fn replayed(surface: Surface) -> CaseProof {
     let id = uuid::Uuid::new_v4().to_string();
     let args = json!({"command": "echo a >> log"}).to_string();
     for round in 0..2 {
@@ -174,14 +174,14 @@ fn replayed(surface: Surface) -> How {
     "the program; the same call again is answered from the book: nobody is asked, and nothing runs twice"
 }
 
-fn injected(case: &Case) -> How {
+fn injected(case: &CorpusCase) -> CaseProof {
     let mut fields = case.input["args"].clone();
     fields["command"] = json!("touch /ws/gate-marker");
     fields.as_object_mut().unwrap().remove("argv");
     let said = stage::without_terminal(&["call", "bash", "--args", &fields.to_string()], |_| {});
     let words = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.status.code() == Some(3) && words.contains("arguments-invalid"), "{words}");
-    let mut own = Own::new(Surface::Inline);
+    let mut own = WindowGate::new(Surface::Inline);
     let result = own.settle(call("exec", case.input["args"].clone()));
     assert_eq!(ending(&result), Some("arguments-invalid"));
     assert!(own.ran.lock().unwrap().is_empty());
@@ -190,7 +190,7 @@ fn injected(case: &Case) -> How {
     "the program, and a gate with such a tool; fields that a tool does not have are refused"
 }
 
-fn rewritten(case: &Case, surface: Surface) -> How {
+fn rewritten(case: &CorpusCase, surface: Surface) -> CaseProof {
     let updated = case.input["hook_updated"].clone();
     let hook = input("hook", move |subject: byleave::review::InputSubject<'_>| {
         let is_new = *subject.arguments == updated;
@@ -198,8 +198,9 @@ fn rewritten(case: &Case, surface: Surface) -> How {
         Ok::<_, String>(if is_new { Opinion::Pass } else { Opinion::<Value>::Change { value, why: None } })
     });
     let rules = "[[rule]]\nid = \"no-touch\"\nverdict = \"deny\"\nrun = \"touch\"\n";
-    let mut own =
-        Own::with(surface, rules, Settings::default(), |builder| builder.review_input("bash", hook));
+    let mut own = WindowGate::with(surface, rules, GateSettings::default(), |builder| {
+        builder.review_input("bash", hook)
+    });
     let result = own.settle(call("bash", case.input["args"].clone()));
     assert_eq!(ending(&result), Some("denied"), "{result:?}");
     own.window.look(std::time::Duration::from_millis(50));
@@ -208,8 +209,8 @@ fn rewritten(case: &Case, surface: Surface) -> How {
 }
 
 /// A question goes away while its yes awaits the Enter; the Enter then comes to the next question, and answers nothing.
-fn stale(surface: Surface) -> How {
-    let mut own = Own::new(surface);
+fn stale(surface: Surface) -> CaseProof {
+    let mut own = WindowGate::new(surface);
     let first = call("exec", json!({"argv": ["first"]}));
     let id = first.id;
     let going = own.begin(first);
@@ -230,19 +231,19 @@ fn stale(surface: Surface) -> How {
     own.window.await_shown("⏳");
     // Nor can an answer be given that was made for another question.
     let question = own.question_of(id);
-    let by = Approver { name: "bob".into(), grade: Grade::Program };
+    let by = ApproverIdentity { name: "bob".into(), grade: Assurance::Program };
     let digest = Digest::of(b"another");
-    let given = GivenAnswer { question, digest, reply: Reply::Yes { note: None }, by };
+    let given = SubmittedAnswer { question, digest, reply: Reply::Yes { note: None }, by };
     let answered = own.runtime.block_on(own.gate.answer(given));
-    assert!(matches!(answered, Err(AnswerFault::Mismatch)), "{answered:?}");
+    assert!(matches!(answered, Err(AnswerError::Mismatch)), "{answered:?}");
     own.no();
     assert_eq!(ending(&own.end(going)), Some("declined"));
     assert!(own.ran.lock().unwrap().is_empty());
     "a gate; a yes that was not confirmed dies with its question, and an answer names the digest of what it answers"
 }
 
-fn loosened(case: &Case, surface: Surface) -> How {
-    let mut own = Own::new(surface);
+fn loosened(case: &CorpusCase, surface: Surface) -> CaseProof {
+    let mut own = WindowGate::new(surface);
     let going = own.begin(call("bash", case.input["args"].clone()));
     whole(&mut own.window);
     own.gate.set_policy(policy(
@@ -255,8 +256,8 @@ fn loosened(case: &Case, surface: Surface) -> How {
     "a gate; looser rules that come while a question is open do not answer it"
 }
 
-fn parallel(case: &Case, surface: Surface) -> How {
-    let mut own = Own::new(surface);
+fn parallel(case: &CorpusCase, surface: Surface) -> CaseProof {
+    let mut own = WindowGate::new(surface);
     let mut both = ["a", "b"].map(|session| {
         let mut one = call("exec", json!({"argv": ["touch", session]}));
         one.session = session.parse().unwrap();
@@ -278,10 +279,10 @@ fn parallel(case: &Case, surface: Surface) -> How {
     "a gate with two calls; one answer is taken by the one on the screen, and the other is asked about afterwards"
 }
 
-fn delayed(surface: Surface) -> How {
-    let clock = own_clock::Later::default();
+fn delayed(surface: Surface) -> CaseProof {
+    let clock = own_clock::LeapingClock::default();
     let later = clock.clone();
-    let mut own = Own::with(surface, "", Settings::default(), |builder| builder.clock(clock));
+    let mut own = WindowGate::with(surface, "", GateSettings::default(), |builder| builder.clock(clock));
     let going = own.begin(call("exec", json!({"argv": ["git", "push"]})));
     whole(&mut own.window);
     own.window.await_ready();
@@ -305,18 +306,18 @@ mod own_clock {
 
     /// A clock that can be told to leap.
     #[derive(Clone, Default)]
-    pub(super) struct Later {
+    pub(super) struct LeapingClock {
         leaps: Arc<AtomicBool>,
         ahead: Arc<AtomicU64>,
     }
 
-    impl Later {
+    impl LeapingClock {
         pub(super) fn leaps(&self) {
             self.leaps.store(true, Ordering::SeqCst);
         }
     }
 
-    impl Clock for Later {
+    impl Clock for LeapingClock {
         fn now(&self) -> Millis {
             let ahead = match self.leaps.load(Ordering::SeqCst) {
                 true => self.ahead.fetch_add(3_700_000, Ordering::SeqCst),
@@ -329,7 +330,7 @@ mod own_clock {
 }
 
 /// A read that the sandbox stops stays stopped, whatever was approved.
-fn retried(case: &Case, surface: Surface) -> How {
+fn retried(case: &CorpusCase, surface: Surface) -> CaseProof {
     let words = case.input["args"].to_string();
     let mut sitting = surface.call(&["call", "bash", "--mode", "confirm-all", "--args", &words]);
     let asked = sitting.asks();

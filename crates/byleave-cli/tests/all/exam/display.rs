@@ -2,19 +2,19 @@
 
 use byleave::core::outcome::Output;
 use byleave::review::{Opinion, output};
-use byleave::settings::Settings;
+use byleave::settings::GateSettings;
 use serde_json::json;
 
-use super::own::{Own, call, ending};
+use super::own::{WindowGate, call, ending};
 use super::reading::{arguments, no_yes_before_the_end, only_ours, part, whole, without_width};
 use super::surface::Surface;
-use super::{Case, How, stage};
-use crate::window::Window;
+use super::{CaseProof, CorpusCase, stage};
+use crate::window::TestWindow;
 
-const IN_FULL: How =
+const IN_FULL: CaseProof =
     "the program; every row read at 80 and at 2,000 columns, and read back to the exact arguments";
 
-pub(super) fn examine(case: &Case, surface: Surface) -> How {
+pub(super) fn examine(case: &CorpusCase, surface: Surface) -> CaseProof {
     match case.id.as_str() {
         "upstream-truncated-payload" => refused(case, surface, "not-shown-in-full"),
         "missing-command-field" => refused(case, surface, "arguments-invalid"),
@@ -28,7 +28,7 @@ pub(super) fn examine(case: &Case, surface: Surface) -> How {
     }
 }
 
-fn tool(case: &Case) -> &str {
+fn tool(case: &CorpusCase) -> &str {
     case.input["tool"].as_str().unwrap()
 }
 
@@ -66,7 +66,7 @@ fn refused_outright(id: &str) -> Option<&'static str> {
     }
 }
 
-fn shown(case: &Case, surface: Surface) -> How {
+fn shown(case: &CorpusCase, surface: Surface) -> CaseProof {
     let before = stage::everything();
     let words = json!(case.input["args"]).to_string();
     let mut call = vec!["call", tool(case), "--mode", "confirm-all", "--args", &words];
@@ -92,7 +92,7 @@ fn shown(case: &Case, surface: Surface) -> How {
 }
 
 /// A key is refused outright; where a link leads to something that can be asked about, the screen says where.
-fn link(case: &Case, surface: Surface) -> How {
+fn link(case: &CorpusCase, surface: Surface) -> CaseProof {
     let how = shown(case, surface);
     std::fs::remove_file("/ws/notes").unwrap();
     std::fs::write("/outside/notes", "x").unwrap();
@@ -102,7 +102,7 @@ fn link(case: &Case, surface: Surface) -> How {
 }
 
 /// Reads the question on a screen, at two widths, and holds it against what the model wrote.
-fn read_in_full(case: &Case, window: &mut Window) {
+fn read_in_full(case: &CorpusCase, window: &mut TestWindow) {
     no_yes_before_the_end(window);
     let narrow = whole(window);
     window.resize(2_000, 200);
@@ -125,8 +125,8 @@ fn read_in_full(case: &Case, window: &mut Window) {
 }
 
 /// A gate of our own, for a tool that the program does not have.
-fn own(case: &Case, surface: Surface) -> How {
-    let mut own = Own::new(surface);
+fn own(case: &CorpusCase, surface: Surface) -> CaseProof {
+    let mut own = WindowGate::new(surface);
     let going = own.begin(call(tool(case), case.input["args"].clone()));
     read_in_full(case, &mut own.window);
     own.window.choose("y", "yes");
@@ -142,7 +142,7 @@ fn own(case: &Case, surface: Surface) -> How {
 }
 
 /// No question at all: the call is refused before anybody could say yes.
-fn refused(case: &Case, surface: Surface, wanted: &str) -> How {
+fn refused(case: &CorpusCase, surface: Surface, wanted: &str) -> CaseProof {
     let words = json!(case.input["args"]).to_string();
     let mut sitting = surface.call(&["call", tool(case), "--mode", "confirm-all", "--args", &words]);
     assert!(!sitting.asks(), "asked:\n{}", sitting.screen());
@@ -154,7 +154,7 @@ fn refused(case: &Case, surface: Surface, wanted: &str) -> How {
 }
 
 /// The address is refused; and a tool that says it leaves the sandbox has that on the screen, as an effect of its own.
-fn elevated(case: &Case, surface: Surface) -> How {
+fn elevated(case: &CorpusCase, surface: Surface) -> CaseProof {
     let words = json!(case.input["args"]).to_string();
     let mut sitting = surface.call(&["call", "web_fetch", "--mode", "confirm-all", "--args", &words]);
     if sitting.asks() {
@@ -167,7 +167,7 @@ fn elevated(case: &Case, surface: Surface) -> How {
     let said = stage::without_terminal(&["call", "web_fetch", "--args", &field], |_| {});
     assert!(String::from_utf8_lossy(&said.stderr).contains("arguments-invalid"), "{said:?}");
 
-    let mut own = Own::new(surface);
+    let mut own = WindowGate::new(surface);
     let going = own.begin(call("exec", json!({"argv": ["curl", "http://10.0.0.1/"], "elevated": true})));
     let rows = whole(&mut own.window);
     let loud =
@@ -179,8 +179,8 @@ fn elevated(case: &Case, surface: Surface) -> How {
 }
 
 /// A leave says exactly what it covers, and what is given is that.
-fn leave(case: &Case, surface: Surface) -> How {
-    let mut own = Own::new(surface);
+fn leave(case: &CorpusCase, surface: Surface) -> CaseProof {
+    let mut own = WindowGate::new(surface);
     let argv = json!(["npm", "run", "build", "--", "--x"]);
     let going = own.begin(call("exec", json!({ "argv": argv })));
     // Before the end was seen there is no leave either.
@@ -206,10 +206,11 @@ fn leave(case: &Case, surface: Surface) -> How {
 }
 
 /// What a tool prints looks like a question, and is none: it stands behind a gutter where it is asked about, and keys go nowhere else.
-fn fake_dialog(case: &Case, surface: Surface) -> How {
+fn fake_dialog(case: &CorpusCase, surface: Surface) -> CaseProof {
     shown(case, surface);
     let hold = output("holds", |_| Ok::<_, String>(Opinion::<Output>::Hold { why: None }));
-    let mut own = Own::with(surface, "", Settings::default(), |builder| builder.review_output("exec", hold));
+    let mut own =
+        WindowGate::with(surface, "", GateSettings::default(), |builder| builder.review_output("exec", hold));
     let going = own.begin(call("exec", json!({"argv": ["cat", "/ws/fake.txt"]})));
     own.yes();
     own.window.await_shown("May the model see this result");
@@ -222,7 +223,7 @@ fn fake_dialog(case: &Case, surface: Surface) -> How {
 }
 
 /// Somebody else clears the screen: no tool can, and what another program does to it is drawn over within a second.
-fn repainted(case: &Case, surface: Surface) -> How {
+fn repainted(case: &CorpusCase, surface: Surface) -> CaseProof {
     shown(case, surface);
     let clears =
         json!({"command": "printf '\\033[2J\\033[H' > /dev/tty; printf '\\033[2J' >&2; touch b"}).to_string();

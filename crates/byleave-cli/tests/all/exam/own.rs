@@ -8,33 +8,33 @@ use std::time::Duration;
 use byleave::core::call::{Call, Mode};
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, CallId, QuestionId, SessionId, TenantId};
-use byleave::core::manifest::NeedsApproval;
+use byleave::core::manifest::ApprovalRequirement;
 use byleave::core::outcome::Output;
-use byleave::core::policy::{Layer, NotRead, Places, Policy, RuleFile, builtin, read};
-use byleave::core::walk::{Next, next};
+use byleave::core::pipeline::{NextStep, next};
+use byleave::core::policy::{Layer, PathVariables, Policy, RuleFile, SkipExamples, builtin, read};
 use byleave::gate::{Gate, GateBuilder};
 use byleave::ledger::Ledger as _;
 use byleave::ledger::memory::MemoryLedger;
 use byleave::result::CallResult;
-use byleave::settings::Settings;
-use byleave::tool::{Run, Site};
-use byleave::typed::Typed;
+use byleave::settings::GateSettings;
+use byleave::tool::{RunContext, ToolContext};
+use byleave::typed_tool::TypedTool;
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_terminal::Alone;
-use byleave_tools::{Offer, Workplace, catalog};
+use byleave_terminal::NoBackend;
+use byleave_tools::{BuiltinToolOptions, ExecutionEnv, catalog};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use super::surface::Surface;
-use crate::window::Window;
+use crate::window::TestWindow;
 
 /// A gate whose questions come to the screen of a window.
-pub(crate) struct Own {
+pub(crate) struct WindowGate {
     pub(crate) gate: Gate,
     pub(crate) ledger: Arc<MemoryLedger>,
-    pub(crate) window: Window,
+    pub(crate) window: TestWindow,
     pub(crate) runtime: Runtime,
     /// What `exec` was made to run, word by word.
     pub(crate) ran: Arc<Mutex<Vec<Vec<String>>>>,
@@ -42,22 +42,22 @@ pub(crate) struct Own {
     _end: File,
 }
 
-impl Own {
+impl WindowGate {
     pub(crate) fn new(surface: Surface) -> Self {
-        Self::with(surface, "", Settings::default(), |builder| builder)
+        Self::with(surface, "", GateSettings::default(), |builder| builder)
     }
 
     /// With these rules besides the built-in ones, and a builder that is changed first.
     pub(crate) fn with(
         surface: Surface,
         rules: &str,
-        settings: Settings,
+        settings: GateSettings,
         change: impl FnOnce(GateBuilder) -> GateBuilder,
     ) -> Self {
-        let (window, end) = Window::open(80, 24);
+        let (window, end) = TestWindow::open(80, 24);
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let mut workplace = Workplace::new("/state/copies".into(), "/ws".into());
+        let mut workplace = ExecutionEnv::new("/state/copies".into(), "/ws".into());
         workplace.home = Some("/home/u".into());
         workplace.ours = vec!["/state".into()];
         workplace.environment = [("PATH".into(), "/usr/bin:/bin".into())].into();
@@ -68,11 +68,11 @@ impl Own {
             .ledger(Arc::clone(&ledger) as Arc<_>)
             .policy(policy(rules))
             .settings(settings)
-            .catalog(catalog(&workplace, &Offer::default()).unwrap())
+            .catalog(catalog(&workplace, &BuiltinToolOptions::default()).unwrap())
             .tool(exec(Arc::clone(&ran)))
             .tool(skill())
             .tool(ask_user());
-        let gate = change(surface.asks(builder, &window, Arc::new(Alone))).build().unwrap();
+        let gate = change(surface.asks(builder, &window, Arc::new(NoBackend))).build().unwrap();
         Self { gate, ledger, window, runtime, ran, _end: end }
     }
 
@@ -96,7 +96,7 @@ impl Own {
     pub(crate) fn question_of(&self, call: CallId) -> QuestionId {
         let loaded = self.runtime.block_on(self.ledger.load(call)).unwrap().unwrap();
         match next(&loaded.record) {
-            Next::Wait(question) => question.id,
+            NextStep::Wait(question) => question.id,
             other => panic!("does not wait: {other:?}"),
         }
     }
@@ -115,11 +115,15 @@ impl Own {
 }
 
 pub(crate) fn policy(rules: &str) -> Policy {
-    let places =
-        Places { workspace: Some("/ws"), home: Some("/home/u"), state: Some("/state"), ..Places::default() };
+    let places = PathVariables {
+        workspace: Some("/ws"),
+        home: Some("/home/u"),
+        state: Some("/state"),
+        ..PathVariables::default()
+    };
     let mut all = builtin(&places).unwrap();
     let file = RuleFile { name: "exam.toml", layer: Layer::User, text: rules };
-    all.extend(read(&file, &places, &NotRead).unwrap().rules);
+    all.extend(read(&file, &places, &SkipExamples).unwrap().rules);
     Policy::new(all).unwrap()
 }
 
@@ -145,7 +149,7 @@ pub(crate) fn ending(result: &CallResult) -> Option<&'static str> {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Exec {
+struct ExecArguments {
     /// The words of the command
     argv: Vec<String>,
     /// Whether it leaves the sandbox
@@ -154,12 +158,12 @@ struct Exec {
 }
 
 /// A stranger's tool that would run a program by its words; here it only writes down which.
-fn exec(ran: Arc<Mutex<Vec<Vec<String>>>>) -> Typed<Exec> {
-    let does = move |args: Exec, _run: Run| {
+fn exec(ran: Arc<Mutex<Vec<Vec<String>>>>) -> TypedTool<ExecArguments> {
+    let does = move |args: ExecArguments, _run: RunContext| {
         ran.lock().unwrap().push(args.argv);
         async { Output::text("ran") }
     };
-    let plan = |args: &Exec, _site: &Site| {
+    let plan = |args: &ExecArguments, _site: &ToolContext| {
         let name = args.argv.first().cloned().unwrap_or_default();
         let program = if name.contains('/') { name } else { format!("/usr/bin/{name}") };
         let mut effects = vec![Effect::Run { program, argv: args.argv.clone() }];
@@ -168,32 +172,32 @@ fn exec(ran: Arc<Mutex<Vec<Vec<String>>>>) -> Typed<Exec> {
         }
         Ok::<_, String>(Plan { effects, ..Plan::default() })
     };
-    Typed::new("exec", "Runs a program.", does).hint("run a program by its words").plan_by(plan)
+    TypedTool::new("exec", "Runs a program.", does).hint("run a program by its words").plan_by(plan)
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "what is asked about, and never used")]
-struct Skill {
+struct SkillArguments {
     /// Its name
     name: String,
 }
 
-fn skill() -> Typed<Skill> {
-    Typed::new("skill", "Loads a skill.", |_: Skill, _run: Run| async { "loaded" })
+fn skill() -> TypedTool<SkillArguments> {
+    TypedTool::new("skill", "Loads a skill.", |_: SkillArguments, _run: RunContext| async { "loaded" })
         .hint("load a skill by name")
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "what is asked about, and never used")]
-struct AskUser {
+struct AskUserArguments {
     /// What to ask
     question: String,
 }
 
-fn ask_user() -> Typed<AskUser> {
-    Typed::new("ask_user", "Asks the person.", |_: AskUser, _run: Run| async { "yes" })
+fn ask_user() -> TypedTool<AskUserArguments> {
+    TypedTool::new("ask_user", "Asks the person.", |_: AskUserArguments, _run: RunContext| async { "yes" })
         .hint("ask the person something")
-        .needs_approval(NeedsApproval::Always)
+        .needs_approval(ApprovalRequirement::Always)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::Saw;
+use super::CaseResult;
 use crate::scores;
 
 const BEGINS: &str = "<!-- approvals -->\n";
@@ -27,13 +27,13 @@ as well, only those can show, and must.
 ";
 
 /// Writes the section where that is wanted, and fails where the page says something else.
-pub(super) fn check(saw: &[Saw]) {
+pub(super) fn check(saw: &[CaseResult]) {
     scores::check(BEGINS, ENDS, &section(saw));
 }
 
-fn section(saw: &[Saw]) -> String {
+fn section(saw: &[CaseResult]) -> String {
     let mut text = String::from(PREFACE);
-    let mut cases: BTreeMap<usize, Vec<&Saw>> = BTreeMap::new();
+    let mut cases: BTreeMap<usize, Vec<&CaseResult>> = BTreeMap::new();
     saw.iter().for_each(|saw| cases.entry(saw.at).or_default().push(saw));
     text.push_str("| class | cases | inline | inbox |\n|---|--:|--:|--:|\n");
     let mut classes: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
@@ -55,7 +55,7 @@ fn section(saw: &[Saw]) -> String {
         "\n| case | class | must | inline | inbox | how it is shown |\n|---|---|---|:-:|:-:|---|\n",
     );
     for saw in cases.values() {
-        let Saw { id, class, must, shown, .. } = saw[0];
+        let CaseResult { id, class, must, shown, .. } = saw[0];
         let cells: Vec<&str> =
             COLUMNS.iter().map(|column| if holds(saw, column) { "×" } else { "–" }).collect();
         let how = shown.as_deref().unwrap_or_default();
@@ -65,6 +65,6 @@ fn section(saw: &[Saw]) -> String {
     text
 }
 
-fn holds(saw: &[&Saw], column: &str) -> bool {
+fn holds(saw: &[&CaseResult], column: &str) -> bool {
     saw.iter().any(|saw| saw.surface == column && saw.shown.is_ok())
 }

@@ -6,20 +6,21 @@ use byleave::core::escape::is_printable;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use crate::window::Window;
+use crate::window::TestWindow;
 
 const PAGE_DOWN: &str = "\u{1b}[6~";
 
 /// All rows of the question on the screen, which is at its beginning.
-pub(crate) fn whole(window: &mut Window) -> Vec<String> {
-    window.await_screen("a question", |screen| Page::of(screen).is_some());
-    let mut page = Page::of(&window.screen()).unwrap();
+pub(crate) fn whole(window: &mut TestWindow) -> Vec<String> {
+    window.await_screen("a question", |screen| QuestionPage::of(screen).is_some());
+    let mut page = QuestionPage::of(&window.screen()).unwrap();
     let mut rows = page.rows.clone();
     while page.below > 0 {
         window.press(PAGE_DOWN);
         let before = page.below;
-        window.await_screen("more", |screen| Page::of(screen).is_some_and(|page| page.below < before));
-        page = Page::of(&window.screen()).unwrap();
+        window
+            .await_screen("more", |screen| QuestionPage::of(screen).is_some_and(|page| page.below < before));
+        page = QuestionPage::of(&window.screen()).unwrap();
         let fresh = before - page.below;
         let known = page.rows.len() - fresh;
         rows.extend(page.rows.iter().skip(known).cloned());
@@ -28,10 +29,10 @@ pub(crate) fn whole(window: &mut Window) -> Vec<String> {
 }
 
 /// Whether a yes is refused as long as the end was not on the screen; nothing to see where all of it is.
-pub(crate) fn no_yes_before_the_end(window: &mut Window) {
-    window.await_screen("a question", |screen| Page::of(screen).is_some());
+pub(crate) fn no_yes_before_the_end(window: &mut TestWindow) {
+    window.await_screen("a question", |screen| QuestionPage::of(screen).is_some());
     window.await_ready();
-    if Page::of(&window.screen()).unwrap().below == 0 {
+    if QuestionPage::of(&window.screen()).unwrap().below == 0 {
         return;
     }
     window.press("y");
@@ -39,12 +40,12 @@ pub(crate) fn no_yes_before_the_end(window: &mut Window) {
 }
 
 /// A page of a question: the rows of it, and how many are below.
-struct Page {
+struct QuestionPage {
     rows: Vec<String>,
     below: usize,
 }
 
-impl Page {
+impl QuestionPage {
     fn of(screen: &str) -> Option<Self> {
         let rows: Vec<&str> = screen.lines().collect();
         let standing = rows.iter().rposition(|row| row.starts_with("── "))?;

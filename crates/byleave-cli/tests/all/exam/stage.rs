@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use super::Case;
+use super::CorpusCase;
 use super::machine::SECRET;
 
 /// The program, as it is on the machine.
@@ -18,7 +18,7 @@ const STATE: &str = "/state/book";
 const MARKERS: [&str; 2] = ["/tmp/gate-marker", "/ws/gate-marker"];
 
 /// Empties the machine, and puts on it what the case names.
-pub(crate) fn prepare(case: &Case) {
+pub(crate) fn prepare(case: &CorpusCase) {
     for place in ["/ws", "/outside", "/home/u", "/tmp", "/state"] {
         let cleared = Command::new("find")
             .args([place, "-mindepth", "1", "-user", "61001", "-delete"])

@@ -6,22 +6,22 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use byleave::approve::{Approver, ApproverFault, Reply};
-use byleave::book::{Cursor, QuestionItem};
+use byleave::approver::{Approver, ApproverError, Reply};
+use byleave::audit_log::{Cursor, QuestionItem};
+use byleave::boxed::BoxFuture;
 use byleave::core::id::{QuestionId, TenantId};
-use byleave::core::question::Grade;
+use byleave::core::question::Assurance;
+use byleave::core::question_view::QuestionView;
 use byleave::core::render::Rendering;
-use byleave::core::sheet::Sheet;
 use byleave::gate::GateBuilder;
-use byleave::ledger::Listing;
-use byleave::pending::Pending;
-use byleave_terminal::colour::Palette;
-use byleave_terminal::inbox::{Clerk, Item, Left, run_one};
-use byleave_terminal::{Backing, Manner, Prompt};
+use byleave::ledger::CallSummary;
+use byleave_terminal::inbox::{InboxBackend, InboxExit, InboxItem, run_one};
+use byleave_terminal::palette::Palette;
+use byleave_terminal::{Prompt, PromptSettings, QuestionBackend};
 
 use super::stage;
-use crate::sitting::Sitting;
-use crate::window::Window;
+use crate::sitting::TerminalSession;
+use crate::window::TestWindow;
 
 /// Where a question is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,12 +55,12 @@ impl Surface {
     }
 
     /// Makes a call with the program at a terminal.
-    pub(crate) fn call(self, words: &[&str]) -> Sitting {
+    pub(crate) fn call(self, words: &[&str]) -> TerminalSession {
         self.call_with(words, |_| {})
     }
 
     /// The same, in an environment that is changed first.
-    pub(crate) fn call_with(self, words: &[&str], change: impl FnOnce(&mut Command)) -> Sitting {
+    pub(crate) fn call_with(self, words: &[&str], change: impl FnOnce(&mut Command)) -> TerminalSession {
         let mut command = stage::program("setsid");
         command.args(["--ctty", "--wait"]).env("TERM", "xterm-256color");
         match self {
@@ -68,99 +68,99 @@ impl Surface {
             Self::Inbox => command.args(["sh", "-c", LEFT_OPEN, "sh", stage::PROGRAM]).args(words),
         };
         change(&mut command);
-        Sitting::before(command)
+        TerminalSession::before(command)
     }
 
     /// Has the questions of a gate come to the screen of this window.
     pub(crate) fn asks(
         self,
         builder: GateBuilder,
-        window: &Window,
-        backing: Arc<dyn Backing>,
+        window: &TestWindow,
+        backing: Arc<dyn QuestionBackend>,
     ) -> GateBuilder {
-        let manner = Manner { palette: Palette::Plain, dwell_percent: 100, editor: Vec::new() };
+        let manner = PromptSettings { palette: Palette::Plain, dwell_percent: 100, editor: Vec::new() };
         match self {
             Self::Inline => {
                 let prompt: Arc<dyn Approver> =
                     Arc::new(Prompt::open("ann", &window.path, manner, backing).unwrap());
                 builder.approver(prompt)
             }
-            Self::Inbox => {
-                builder
-                    .approver(Arc::new(ByInbox { manner, path: window.path.clone(), turn: Arc::default() })
-                        as Arc<dyn Approver>)
-            }
+            Self::Inbox => builder.approver(Arc::new(InboxApprover {
+                manner,
+                path: window.path.clone(),
+                turn: Arc::default(),
+            }) as Arc<dyn Approver>),
         }
     }
 }
 
 /// Puts the questions of a gate on the screen of the inbox.
-struct ByInbox {
-    manner: Manner,
+struct InboxApprover {
+    manner: PromptSettings,
     path: PathBuf,
     /// Taken by the question that is on the screen.
     turn: Arc<Mutex<()>>,
 }
 
-impl Approver for ByInbox {
+impl Approver for InboxApprover {
     fn name(&self) -> &str {
         "ann"
     }
 
-    fn grade(&self) -> Grade {
-        Grade::Terminal
+    fn grade(&self) -> Assurance {
+        Assurance::Terminal
     }
 
     fn ask<'a>(
         &'a self,
-        sheet: &'a Sheet,
+        sheet: &'a QuestionView,
         _rendering: &'a Rendering,
-    ) -> Pending<'a, Result<Reply, ApproverFault>> {
+    ) -> BoxFuture<'a, Result<Reply, ApproverError>> {
         let (manner, path, id) = (self.manner.clone(), self.path.clone(), sheet.question.id);
         let turn = Arc::clone(&self.turn);
-        let clerk: Arc<dyn Clerk> = Arc::new(One(sheet.clone()));
+        let clerk: Arc<dyn InboxBackend> = Arc::new(SingleQuestionInbox(sheet.clone()));
         Box::pin(async move {
             let ends = Arc::new(AtomicBool::new(false));
-            let _ends = Ends(Arc::clone(&ends));
+            let _ends = WithdrawOnDrop(Arc::clone(&ends));
             let shown = tokio::task::spawn_blocking(move || {
                 let _turn = turn.lock().unwrap();
                 run_one(&path, &manner, &clerk, &ends, id)
             });
             match shown.await.unwrap().unwrap() {
-                Left::Answered(_, reply) => Ok(reply),
-                left => Err(ApproverFault::Failed(format!("{left:?}"))),
+                InboxExit::Answered(_, reply) => Ok(reply),
+                left => Err(ApproverError::Failed(format!("{left:?}"))),
             }
         })
     }
 }
 
 /// Says that nobody waits any more.
-struct Ends(Arc<AtomicBool>);
+struct WithdrawOnDrop(Arc<AtomicBool>);
 
-impl Drop for Ends {
+impl Drop for WithdrawOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 /// An inbox with one question in it.
-struct One(Sheet);
+struct SingleQuestionInbox(QuestionView);
 
-impl Backing for One {}
+impl QuestionBackend for SingleQuestionInbox {}
 
-impl Clerk for One {
+impl InboxBackend for SingleQuestionInbox {
     fn stamp(&self) -> u64 {
         0
     }
 
-    fn open(&self) -> Result<Vec<Item>, String> {
+    fn open(&self) -> Result<Vec<InboxItem>, String> {
         let sheet = &self.0;
-        Ok(vec![Item::from(&QuestionItem {
+        Ok(vec![InboxItem::from(&QuestionItem {
             question: sheet.question.id,
             cursor: Cursor(0),
             kind: sheet.question.kind,
             call: sheet.call,
-            listing: Listing {
+            listing: CallSummary {
                 tenant: TenantId::new("local").unwrap(),
                 session: sheet.session.clone(),
                 agent: sheet.agent.as_str().into(),
@@ -173,11 +173,11 @@ impl Clerk for One {
         })])
     }
 
-    fn sheet(&self, _question: QuestionId) -> Result<Sheet, String> {
+    fn sheet(&self, _question: QuestionId) -> Result<QuestionView, String> {
         Ok(self.0.clone())
     }
 
-    fn answer(&self, _sheet: &Sheet, _reply: Reply) -> Result<String, String> {
+    fn answer(&self, _sheet: &QuestionView, _reply: Reply) -> Result<String, String> {
         Err("the gate has it".into())
     }
 }

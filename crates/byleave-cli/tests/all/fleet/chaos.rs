@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Fleet, number};
-use crate::dice::Dice;
-use crate::scene::{People, Scene};
-use crate::serve::{Served, token};
-use crate::worker::{Hired, token_file};
-use crate::world::World;
+use super::{FleetFixture, number};
+use crate::dice::SeededRandom;
+use crate::scene::{ClientLoadScenario, ScenarioTokens};
+use crate::serve::{HttpServerProcess, token};
+use crate::worker::{WorkerProcess, token_file};
+use crate::world::CliTestWorld;
 
 // req: E1, E4
 #[test]
@@ -18,23 +18,23 @@ fn whatever_of_a_fleet_is_killed_or_stands_still_nothing_is_lost_and_nothing_run
     let (kills, nodes) = (number("BYLEAVE_KILLS", 14), number("BYLEAVE_NODES", 1));
     // The longest between two deaths.
     let life = u64::from(number("BYLEAVE_LIFE_MS", 3_000));
-    let (fleet, world) = (Fleet::start(nodes), World::new());
-    let people = People::new(&world);
+    let (fleet, world) = (FleetFixture::start(nodes), CliTestWorld::new());
+    let people = ScenarioTokens::new(&world);
     let probe = token(&world, &["probe"]);
     let ann = token(&world, &["reader", "--person"]);
     let files = ["w1", "w2"].map(|name| (name, token_file(&world, name)));
     let file = fleet.file();
     let words =
         ["--fleet", &*file, "--worker-lease", "4s", "--mode", "yolo", "--requests-per-second", "100000"];
-    let mut served = Served::start(&world, &words);
+    let mut served = HttpServerProcess::start(&world, &words);
     let address = served.address.clone();
-    let hire = |which: usize| Hired::start(&world, files[which].0, &files[which].1, &address);
+    let hire = |which: usize| WorkerProcess::start(&world, files[which].0, &files[which].1, &address);
     let mut hired = [hire(0), hire(1)];
-    let scene = Scene::at(&address);
+    let scene = ClientLoadScenario::at(&address);
     let mut deaths = std::collections::BTreeMap::<&str, usize>::new();
     let mut stalls = Vec::new();
     let told = scene.play(&world, &people, || {
-        let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+        let mut dice = SeededRandom(0x9e37_79b9_7f4a_7c15);
         for death in 0..kills {
             std::thread::sleep(Duration::from_millis(dice.below(life)));
             let which = usize::try_from(dice.below(2)).unwrap();
@@ -44,7 +44,7 @@ fn whatever_of_a_fleet_is_killed_or_stands_still_nothing_is_lost_and_nothing_run
             let what = match death % 10 {
                 0 => {
                     served.kill();
-                    served = Served::start_at(&world, &address, &words, &[]);
+                    served = HttpServerProcess::start_at(&world, &address, &words, &[]);
                     "gateway killed"
                 }
                 1 => {
@@ -109,7 +109,7 @@ fn whatever_of_a_fleet_is_killed_or_stands_still_nothing_is_lost_and_nothing_run
         }
         scene.await_calls(kills as usize, kills as usize / 4);
     });
-    hired.into_iter().for_each(Hired::stop);
+    hired.into_iter().for_each(WorkerProcess::stop);
     let verified = served.ask(&ann, "POST", "/v1/book/verify", &Value::Null).1;
     assert_eq!(verified["sound"], json!(true), "{verified}");
     served.stop();

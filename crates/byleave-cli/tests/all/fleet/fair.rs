@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{Fleet, nth, number};
-use crate::desk::Desk;
-use crate::serve::{Served, request, token};
-use crate::worker::{Hired, token_file_for};
+use super::{FleetFixture, nth, number};
+use crate::desk::OtherUserWorld;
+use crate::serve::{HttpServerProcess, request, token};
+use crate::worker::{WorkerProcess, token_file_for};
 
 /// How long calls of one bot take, one after the other: the one that is longer than all but a hundredth.
-fn p99_ms(served: &Served, bot: &str, round: &str, many: u32) -> f64 {
+fn p99_ms(served: &HttpServerProcess, bot: &str, round: &str, many: u32) -> f64 {
     let body = json!({"tool": "read_file", "arguments": {"path": "notes.txt"}});
     let mut took: Vec<Duration> = (0..many)
         .map(|call| {
@@ -30,7 +30,7 @@ fn p99_ms(served: &Served, bot: &str, round: &str, many: u32) -> f64 {
 #[ignore = "long: scripts/prove fleet-fair"]
 fn a_tenant_that_floods_is_told_to_come_back_and_holds_up_no_other() {
     let (flood, calls) = (number("BYLEAVE_FLOOD", 600), number("BYLEAVE_CALLS", 60));
-    let (fleet, desk) = (Fleet::start(1), Desk::new());
+    let (fleet, desk) = (FleetFixture::start(1), OtherUserWorld::new());
     let world = &desk.world;
     std::fs::write(world.workspace().join("notes.txt"), "hello").unwrap();
     let words =
@@ -41,7 +41,7 @@ fn a_tenant_that_floods_is_told_to_come_back_and_holds_up_no_other() {
         desk.give(&file);
         (name, file)
     });
-    let served = Served::start(world, &words);
+    let served = HttpServerProcess::start(world, &words);
     let hired = files.map(|(name, file)| {
         // They would be on machines of their own: what is left of this one is enough for who is loud.
         let mut command = match name {
@@ -53,7 +53,7 @@ fn a_tenant_that_floods_is_told_to_come_back_and_holds_up_no_other() {
             }
         };
         command.env("BYLEAVE_WAIVE", "memory-limited");
-        Hired::start_by(command, world, name, &file, &served.address)
+        WorkerProcess::start_by(command, world, name, &file, &served.address)
     });
     p99_ms(&served, &quiet, "first", 5);
     let before = p99_ms(&served, &quiet, "before", calls);

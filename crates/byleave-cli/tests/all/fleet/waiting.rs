@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::manifest::{Class, Role};
+use byleave::core::manifest::{ArgumentRole, PermissionClass};
 use byleave::core::outcome::Output;
 use byleave::gate::Gate;
-use byleave::result::Standing;
-use byleave::settings::Settings;
-use byleave::typed::Typed;
+use byleave::result::CallStatus;
+use byleave::settings::GateSettings;
+use byleave::typed_tool::TypedTool;
 use byleave_fleet::RestateLedger;
 use serde_json::{Value, json};
 
-use super::{Fleet, nth, number};
-use crate::serve::{Served, token};
-use crate::worker::{Hired, settled, token_file};
-use crate::world::World;
+use super::{FleetFixture, nth, number};
+use crate::serve::{HttpServerProcess, token};
+use crate::worker::{WorkerProcess, settled, token_file};
+use crate::world::CliTestWorld;
 
 /// The bars. Times are noisy, so a test fails only beyond twice those; sizes are not.
 const STATE_BYTES_MAX: u64 = 1_024;
@@ -33,31 +33,31 @@ const RESTART_MAX: Duration = Duration::from_secs(15);
 const LANES: u32 = 48;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Touch {
+struct TouchArguments {
     path: PathBuf,
 }
 
 /// A gate on the same ledger as the gateway's, for what would take it hours over HTTP.
-struct Inside {
+struct SharedLedgerGate {
     gate: Gate,
     ledger: Arc<RestateLedger>,
     workspace: PathBuf,
 }
 
-impl Inside {
-    fn open(fleet: &Fleet, world: &World) -> Self {
+impl SharedLedgerGate {
+    fn open(fleet: &FleetFixture, world: &CliTestWorld) -> Self {
         let text = std::fs::read_to_string(fleet.file()).unwrap();
         let reached = byleave_fleet::Fleet::parse(&text).unwrap_or_else(|fault| panic!("{fault}"));
         let ledger = reached.ledger(&TenantId::new("local").unwrap(), &fleet.run().join("inside")).unwrap();
         let ledger = Arc::new(ledger);
-        let touch = Typed::new("touch", "makes a file", |args: Touch, _run| async move {
+        let touch = TypedTool::new("touch", "makes a file", |args: TouchArguments, _run| async move {
             std::fs::write(args.path, "").unwrap();
             Output::text("made")
         });
         let gate = Gate::builder()
             .ledger(ledger.clone())
-            .tool(touch.class(Class::File).role("/path", Role::WritePath))
-            .settings(Settings { inbox: true, questions_per_minute: u32::MAX, ..Settings::default() })
+            .tool(touch.class(PermissionClass::File).role("/path", ArgumentRole::WritePath))
+            .settings(GateSettings { inbox: true, questions_per_minute: u32::MAX, ..GateSettings::default() })
             .build()
             .unwrap();
         Self { gate, ledger, workspace: world.workspace() }
@@ -87,7 +87,7 @@ impl Inside {
                     let (session, file) = (format!("s{}", number % (many / 100)), format!("asked-{number}"));
                     let call = inside.call(&session, &file, Mode::ConfirmSensitive);
                     let standing = inside.gate.advance(call).await;
-                    assert!(matches!(standing, Standing::Waiting { .. }), "{standing:?}");
+                    assert!(matches!(standing, CallStatus::Waiting { .. }), "{standing:?}");
                 }
             })
         });
@@ -131,18 +131,18 @@ impl Inside {
 #[ignore = "long: scripts/prove fleet-questions"]
 fn a_great_many_open_questions_cost_little_and_hold_up_nobody() {
     let (many, calls) = (number("BYLEAVE_QUESTIONS", 200), number("BYLEAVE_CALLS", 10));
-    let (fleet, world) = (Fleet::start(1), World::new());
+    let (fleet, world) = (FleetFixture::start(1), CliTestWorld::new());
     let (bot, ann) = (token(&world, &["bot"]), token(&world, &["web-ann", "--person"]));
     let words = ["--fleet", &*fleet.file(), "--requests-per-second", "100000"];
-    let mut served = Served::start(&world, &words);
+    let mut served = HttpServerProcess::start(&world, &words);
     let (address, worker) = (served.address.clone(), token_file(&world, "w1"));
-    let mut hired = Hired::start(&world, "w1", &worker, &address);
+    let mut hired = WorkerProcess::start(&world, "w1", &worker, &address);
     // One that comes over HTTP, and is asked about first: it waits below all others.
     let body = json!({"tool": "append_line", "arguments": {"path": "answered.txt", "line": "yes"}});
     let first = served.asked_about(&bot, "k", &body);
 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let inside = Arc::new(Inside::open(&fleet, &world));
+    let inside = Arc::new(SharedLedgerGate::open(&fleet, &world));
     runtime.block_on(inside.unrelated(5));
     let quiet = runtime.block_on(inside.unrelated(calls));
     runtime.block_on(inside.is_in_the_book());
@@ -170,8 +170,8 @@ fn a_great_many_open_questions_cost_little_and_hold_up_nobody() {
     hired.kill();
     let began = Instant::now();
     fleet.up();
-    let served = Served::start_at(&world, &address, &words, &[]);
-    let hired = Hired::start(&world, "w1", &worker, &address);
+    let served = HttpServerProcess::start_at(&world, &address, &words, &[]);
+    let hired = WorkerProcess::start(&world, "w1", &worker, &address);
     let path =
         format!("/v1/questions/{}", first["question"]["id"].as_str().unwrap_or_else(|| panic!("{first}")));
     let (_, sheet) = served.ask(&ann, "GET", &path, &Value::Null);
@@ -217,7 +217,7 @@ fn a_great_many_open_questions_cost_little_and_hold_up_nobody() {
 }
 
 /// How long the first page of the inbox takes, over HTTP, again and again.
-fn pages(served: &Served, ann: &str) -> Vec<Duration> {
+fn pages(served: &HttpServerProcess, ann: &str) -> Vec<Duration> {
     let page = |_| {
         let started = Instant::now();
         let (status, open) = served.ask(ann, "GET", "/v1/questions", &Value::Null);
@@ -229,7 +229,7 @@ fn pages(served: &Served, ann: &str) -> Vec<Duration> {
 }
 
 /// The size of every key and every value that the engine holds, by kind of entity.
-fn state_bytes(fleet: &Fleet) -> BTreeMap<String, u64> {
+fn state_bytes(fleet: &FleetFixture) -> BTreeMap<String, u64> {
     let sql = "select service_name, sum(octet_length(service_name) + octet_length(service_key) + octet_length(key) + \
                length(encode(value, 'hex')) / 2) as bytes from state group by service_name";
     let output = Command::new("curl")
@@ -247,7 +247,7 @@ fn state_bytes(fleet: &Fleet) -> BTreeMap<String, u64> {
         .unwrap_or_else(|| panic!("{said}"))
 }
 
-fn resident_mb(fleet: &Fleet, part: &str) -> u64 {
+fn resident_mb(fleet: &FleetFixture, part: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", fleet.pids(part)[0])).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1_024

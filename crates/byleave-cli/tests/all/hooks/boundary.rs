@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use byleave_hook::Dialect;
 use serde_json::{Value, json};
 
-use super::{PATIENT_MS, Stand, is_denied, said, tools};
+use super::{HookFixture, PATIENT_MS, is_denied, said, tools};
 
 const UNASKED: [&str; 2] = ["confirm-dangerous", "yolo"];
 
@@ -46,8 +46,8 @@ fn writes(dialect: Dialect, path: &str) -> (&'static str, Value) {
 }
 
 /// A stand with a file beside the workspace, and the ways that lead to it.
-fn stand() -> (Stand, String, Vec<[String; 2]>) {
-    let stand = Stand::new();
+fn stand() -> (HookFixture, String, Vec<[String; 2]>) {
+    let stand = HookFixture::new();
     let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
     let outside = stand.desk.world.workspace().parent().unwrap().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -65,7 +65,7 @@ fn stand() -> (Stand, String, Vec<[String; 2]>) {
 }
 
 /// Puts a file into the directory of the person's own settings.
-fn own(stand: &Stand, name: &str, text: &str) {
+fn own(stand: &HookFixture, name: &str, text: &str) {
     let home = stand.desk.world.workspace().parent().unwrap().to_path_buf();
     let dir = home.join(".config/byleave");
     fs::create_dir_all(&dir).unwrap();

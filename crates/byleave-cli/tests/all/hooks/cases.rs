@@ -3,11 +3,11 @@
 use byleave_hook::Dialect;
 use serde_json::{Value, json};
 
-use super::{PATIENT_MS, Stand, ended, is_denied, rewritten, said, start, tools};
+use super::{HookFixture, PATIENT_MS, ended, is_denied, rewritten, said, start, tools};
 
 /// A call that asks a person, in the time that this agent has.
 fn the_whole_way(dialect: Dialect) {
-    let stand = Stand::new();
+    let stand = HookFixture::new();
     let _served = stand.serve();
     let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
     let (shell, write, path) = tools(dialect);
@@ -94,7 +94,7 @@ fn the_whole_way(dialect: Dialect) {
     assert!(linked.contains(book[3]["call"].as_str().unwrap()), "{linked}");
 }
 
-fn show(stand: &Stand, call: &Value) -> String {
+fn show(stand: &HookFixture, call: &Value) -> String {
     let told = stand.byleave(&["book", "show", call["call"].as_str().unwrap(), "--json"]);
     String::from_utf8(told.stdout).unwrap()
 }
@@ -128,7 +128,7 @@ the_whole_way! {
 // req: M2
 #[test]
 fn a_late_answer_is_found_by_the_same_call_once() {
-    let stand = Stand::new();
+    let stand = HookFixture::new();
     let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
     let dialect = Dialect::ClaudeCode;
     let asks = said(dialect, &cwd, "Bash", &json!({"command": "touch late"}), None);
@@ -171,7 +171,7 @@ fn a_late_answer_is_found_by_the_same_call_once() {
 // req: M2
 #[test]
 fn one_policy_is_about_the_tools_of_every_agent() {
-    let stand = Stand::new();
+    let stand = HookFixture::new();
     let _served = stand.serve();
     let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
     let secret = format!("{cwd}/.env");
@@ -224,7 +224,7 @@ fn one_policy_is_about_the_tools_of_every_agent() {
 // req: E7, M2
 #[test]
 fn ordinary_work_runs_in_a_fresh_account_without_a_setting() {
-    let stand = Stand::new();
+    let stand = HookFixture::new();
     let told = stand.byleave(&["call", "bash", "--args", r#"{"command": "ls"}"#]);
     assert_eq!(told.status.code(), Some(0), "{told:?}");
     assert!(String::from_utf8_lossy(&told.stdout).contains("notes.txt"), "{told:?}");
@@ -263,7 +263,7 @@ fn ordinary_work_runs_in_a_fresh_account_without_a_setting() {
 // req: E7, A2
 #[test]
 fn nobody_is_asked_about_what_cannot_run() {
-    let stand = Stand::new();
+    let stand = HookFixture::new();
     let own = stand.desk.world.workspace().parent().unwrap().join(".config/byleave");
     std::fs::create_dir_all(&own).unwrap();
     // It asks, and could never run: no cgroup is delegated, and none can be where the test runs, or the kernel limits everything.
@@ -290,7 +290,7 @@ fn nobody_is_asked_about_what_cannot_run() {
 
 /// What is said of a call in another directory: the model can choose that directory.
 fn elsewhere_is_judged_from_the_workspace(served: bool) {
-    let stand = Stand::new();
+    let stand = HookFixture::new();
     let _served = served.then(|| stand.serve());
     let workspace = stand.desk.world.workspace();
     let rules = workspace.join(".byleave");
@@ -345,7 +345,7 @@ fn the_model_does_not_choose_the_workspace_of_a_gate_that_serves() {
 // req: M2
 #[test]
 fn a_gate_that_is_not_as_the_hook_is_sends_it_away() {
-    let stand = Stand::new();
+    let stand = HookFixture::new();
     let mut served = stand.serve();
     let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
     let asks = said(Dialect::ClaudeCode, &cwd, "Bash", &json!({"command": "ls"}), None);
@@ -376,7 +376,7 @@ fn a_gate_that_is_not_as_the_hook_is_sends_it_away() {
 // req: M2
 #[test]
 fn what_is_allowed_only_with_a_guarantee_is_not_passed_on_without() {
-    let stand = Stand::new();
+    let stand = HookFixture::new();
     let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
     let own = stand.desk.world.workspace().parent().unwrap().join(".config/byleave");
     std::fs::create_dir_all(&own).unwrap();
@@ -403,7 +403,7 @@ fn what_is_allowed_only_with_a_guarantee_is_not_passed_on_without() {
 // req: M1
 #[test]
 fn the_hook_says_its_version_to_the_doctor() {
-    let stand = Stand::new();
+    let stand = HookFixture::new();
     let told = stand.desk.world.command(&stand.hook).arg("--version").output().unwrap();
     let wanted = format!("byleave-hook {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!((told.status.code(), String::from_utf8_lossy(&told.stdout).as_ref()), (Some(0), &*wanted));

@@ -11,13 +11,13 @@ use byleave_hook::Dialect;
 use serde_json::json;
 
 use super::page;
-use super::{PATIENT_MS, Stand, ended, is_denied, said, start, tools};
+use super::{HookFixture, PATIENT_MS, ended, is_denied, said, start, tools};
 
 /// What a gate does that is not one.
-type Mischief = fn(UnixStream);
+type FakeGateBehavior = fn(UnixStream);
 
 /// One failure, in one dialect.
-type Fails = fn(&Lab, Dialect) -> Output;
+type FailureCase = fn(&FailureFixture, Dialect) -> Output;
 
 /// The time of an agent that is to be let down by somebody who says nothing.
 const SHORT_MS: u64 = 900;
@@ -28,7 +28,7 @@ const READS: fn(&UnixStream) = |stream| {
 };
 
 /// What fails between the hook and a gate that listens.
-const GATE: &[(&str, Fails)] = &[
+const GATE: &[(&str, FailureCase)] = &[
     ("the gate crashes before it has read", |lab, dialect| lab.with_gate(dialect, PATIENT_MS, drop)),
     ("the gate crashes after it has read", |lab, dialect| {
         lab.with_gate(dialect, PATIENT_MS, |stream| READS(&stream))
@@ -74,7 +74,7 @@ const GATE: &[(&str, Fails)] = &[
 ];
 
 /// What fails where no gate listens, and the hook has the program judge.
-const PROGRAM: &[(&str, Fails)] = &[
+const PROGRAM: &[(&str, FailureCase)] = &[
     ("no gate, and the program is not there", |lab, dialect| {
         let mut hook = lab.stand.hook(dialect, PATIENT_MS);
         hook.args(["--program", "/nonexistent/byleave"]);
@@ -94,7 +94,7 @@ const PROGRAM: &[(&str, Fails)] = &[
 ];
 
 /// What fails in what the agent says.
-const AGENT: &[(&str, Fails)] = &[
+const AGENT: &[(&str, FailureCase)] = &[
     ("the agent says nothing", |lab, dialect| lab.started(dialect, "exec \"$@\"", b"")),
     ("the agent says something that is no JSON", |lab, dialect| {
         lab.started(dialect, "exec \"$@\"", b"{\"hook_event_name\": ")
@@ -122,7 +122,7 @@ const AGENT: &[(&str, Fails)] = &[
 ];
 
 /// What fails in the machine around the hook and the program behind it.
-const MACHINE: &[(&str, Fails)] = &[
+const MACHINE: &[(&str, FailureCase)] = &[
     // An allow that prints nothing needs no standard output; so it is one that prints, or a deny.
     ("standard output is closed", |lab, dialect| {
         lab.started(dialect, "exec \"$@\" >&-", &lab.said_of(dialect, "cat .env"))
@@ -150,14 +150,14 @@ fn reply(answer: &str, program: &str) -> String {
     format!("{{\"protocol\":1,\"program\":\"{program}\",\"answer\":{answer}}}\n")
 }
 
-struct Lab {
-    stand: Stand,
+struct FailureFixture {
+    stand: HookFixture,
     cwd: String,
 }
 
-impl Lab {
+impl FailureFixture {
     fn new() -> Self {
-        let stand = Stand::new();
+        let stand = HookFixture::new();
         let cwd = stand.desk.world.workspace().to_str().unwrap().to_owned();
         Self { stand, cwd }
     }
@@ -174,7 +174,7 @@ impl Lab {
     }
 
     /// The hook with a gate that does this, and nothing to judge by itself.
-    fn with_gate(&self, dialect: Dialect, patience_ms: u64, mischief: Mischief) -> Output {
+    fn with_gate(&self, dialect: Dialect, patience_ms: u64, mischief: FakeGateBehavior) -> Output {
         let place = tempfile::tempdir().unwrap();
         fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
         let socket = place.path().join("hook.sock");
@@ -215,7 +215,7 @@ impl Lab {
     }
 
     /// Tries failures, each in all dialects side by side; every one must be a deny.
-    fn try_all(&self, failures: &[(&str, Fails)]) {
+    fn try_all(&self, failures: &[(&str, FailureCase)]) {
         for (what, fails) in failures {
             let told = side_by_side(|dialect| fails(self, dialect));
             for (dialect, told) in Dialect::ALL.into_iter().zip(&told) {
@@ -241,25 +241,25 @@ fn side_by_side(run: impl Fn(Dialect) -> Output + Sync) -> [Output; Dialect::ALL
 // req: M2
 #[test]
 fn a_gate_that_fails_is_a_deny_in_every_dialect() {
-    Lab::new().try_all(GATE);
+    FailureFixture::new().try_all(GATE);
 }
 
 // req: M2
 #[test]
 fn a_program_that_fails_to_judge_is_a_deny_in_every_dialect() {
-    Lab::new().try_all(PROGRAM);
+    FailureFixture::new().try_all(PROGRAM);
 }
 
 // req: M2
 #[test]
 fn what_the_agent_says_wrongly_is_denied_in_every_dialect() {
-    Lab::new().try_all(AGENT);
+    FailureFixture::new().try_all(AGENT);
 }
 
 // req: M2
 #[test]
 fn a_call_that_passes_is_denied_in_every_dialect_once_the_machine_fails() {
-    let lab = Lab::new();
+    let lab = FailureFixture::new();
     for (dialect, told) in Dialect::ALL
         .into_iter()
         .zip(side_by_side(|dialect| lab.started(dialect, "exec \"$@\"", &lab.said(dialect))))
@@ -276,7 +276,7 @@ fn a_call_that_passes_is_denied_in_every_dialect_once_the_machine_fails() {
 // req: M2
 #[test]
 fn a_gate_killed_while_a_person_is_asked_is_a_deny_in_every_dialect() {
-    let lab = Lab::new();
+    let lab = FailureFixture::new();
     for dialect in Dialect::ALL {
         let mut served = lab.stand.serve();
         let file = format!("killed-{}", dialect.name());

@@ -3,13 +3,13 @@
 use serde_json::json;
 
 use super::{COLUMNS, draw};
-use crate::task::Project;
+use crate::task::ProjectFixture;
 
 // req: E5, L7
 #[test]
 fn the_picture_shows_the_chat() {
     let edit = json!({"path": "src/lib.rs", "old": "a - b", "new": "a + b"});
-    let project = Project::new(vec![
+    let project = ProjectFixture::new(vec![
         ("I look at what the test is about.", Some(("read_file", json!({"path": "src/lib.rs"})))),
         ("It subtracts where it should add. I mend that.", Some(("edit", edit))),
         ("It is mended.", None),

@@ -4,24 +4,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use byleave::book::Book as _;
-use byleave::book::anchor_file::AnchorFile;
-use byleave::book::conformance::Opened;
-use byleave::core::act::Act;
+use byleave::audit_log::AuditLog as _;
+use byleave::audit_log::anchor_file::AnchorFile;
+use byleave::audit_log::conformance::OpenedStore;
+use byleave::boxed::BoxFuture;
+use byleave::core::admin_action::AdminAction;
 use byleave::core::call::Millis;
-use byleave::core::digest::{Digest, Held};
+use byleave::core::digest::{ContentRef, Digest};
 use byleave::core::effect::Plan;
 use byleave::core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
-use byleave::core::leave::Leave;
 use byleave::core::question::Answer;
-use byleave::core::session::Opening;
-use byleave::ledger::conformance::script::{Script, Setting};
+use byleave::core::session::SessionNode;
+use byleave::core::standing_approval::StandingApproval;
+use byleave::ledger::conformance::record_script::{CallScript, ScriptSettings};
 use byleave::ledger::{
-    AppendFault, Arrival, Batch, Comer, ContentFault, Interruption, Ledger, LedgerFault, Loaded,
+    AppendError, Batch, ContentError, IncomingCall, IncomingState, Interruption, Ledger, LedgerError,
+    LoadedRecord,
 };
-use byleave::pending::Pending;
 use byleave_fleet::{Books, FleetUnsealer, Options, RestateLedger};
-use byleave_postgres::{Holding, Options as BookOptions, PgBook, SealedBook, Taking};
+use byleave_postgres::{
+    Ingest, PgAuditLog, PgAuditLogOptions as BookOptions, RecordCompleteness, SealedAuditLog,
+};
 
 use tokio::sync::OnceCell;
 
@@ -47,7 +50,7 @@ pub(crate) struct Ground {
     pub(crate) name: String,
     pub(crate) books: Arc<Books>,
     pub(crate) dir: PathBuf,
-    keyed: OnceCell<PgBook>,
+    keyed: OnceCell<PgAuditLog>,
 }
 
 impl Ground {
@@ -72,7 +75,7 @@ impl Ground {
     }
 
     /// The book with its keys, as whoever lists and verifies it opens it.
-    pub(crate) async fn book(&self, ledger: Option<Arc<dyn Ledger>>) -> Result<PgBook, LedgerFault> {
+    pub(crate) async fn book(&self, ledger: Option<Arc<dyn Ledger>>) -> Result<PgAuditLog, LedgerError> {
         let options = BookOptions {
             connect: self.books.connect_to(&self.name),
             unsealer: Arc::new(FleetUnsealer::new(engine::MASTER.into())),
@@ -83,15 +86,15 @@ impl Ground {
             lease: Duration::from_secs(10),
             readers_max: 2,
         };
-        PgBook::open(options).await
+        PgAuditLog::open(options).await
     }
 
     /// The same, opened once.
-    pub(crate) async fn keyed(&self) -> &PgBook {
+    pub(crate) async fn keyed(&self) -> &PgAuditLog {
         self.keyed.get_or_init(async || self.book(None).await.unwrap()).await
     }
 
-    pub(crate) async fn sealed(&self) -> Arc<SealedBook> {
+    pub(crate) async fn sealed(&self) -> Arc<SealedAuditLog> {
         self.books.of(&self.name).await.unwrap()
     }
 
@@ -101,15 +104,15 @@ impl Ground {
     }
 
     /// A call that waits for an answer, and of which the book has another end than the engine will have.
-    pub(crate) async fn contradicted(&self, ledger: &RestateLedger) -> Script {
-        let mut script = Script::waiting(Setting::asking()).unwrap();
+    pub(crate) async fn contradicted(&self, ledger: &RestateLedger) -> CallScript {
+        let mut script = CallScript::waiting(ScriptSettings::asking()).unwrap();
         ledger.append(script.batch()).await.unwrap();
         self.until_held(script.call(), script.record.len(), script.record.head()).await;
         self.until_quiet().await;
         let mut fork = script.clone();
         fork.answer(Answer::No { feedback: None }).unwrap();
-        let vault = byleave::book::vault::Vault::new(engine::MASTER.into());
-        let forged = Taking::seal(&fork.batch(), &vault, Some(&fork.key.clone())).unwrap();
+        let vault = byleave::audit_log::encryption::KeyVault::new(engine::MASTER.into());
+        let forged = Ingest::seal(&fork.batch(), &vault, Some(&fork.key.clone())).unwrap();
         self.sealed().await.take(forged).await.unwrap();
         script
     }
@@ -133,7 +136,7 @@ impl Ground {
         let book = self.sealed().await;
         let wanted = [(call, length, head)];
         let wait = Wait::until(format!("call {call} with {length} lines is in the book"));
-        while book.holds(&wanted).await.unwrap() != [Holding::Whole] {
+        while book.holds(&wanted).await.unwrap() != [RecordCompleteness::Whole] {
             wait.a_little().await;
         }
     }
@@ -182,37 +185,37 @@ impl BookBench {
         Self { ground: Arc::new(Ground::shared(dir.path())), is_patient, _dir: dir }
     }
 
-    fn ledger(&self) -> Result<Arc<dyn Ledger>, LedgerFault> {
+    fn ledger(&self) -> Result<Arc<dyn Ledger>, LedgerError> {
         let (ground, inner) = (Arc::clone(&self.ground), RestateLedger::open(self.ground.options())?);
         Ok(if self.is_patient { Arc::new(Patient { inner, ground }) } else { Arc::new(inner) })
     }
 }
 
-impl byleave::ledger::conformance::Bench for BookBench {
-    fn open(&self) -> Pending<'_, Result<Arc<dyn Ledger>, LedgerFault>> {
+impl byleave::ledger::conformance::LedgerHarness for BookBench {
+    fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Ledger>, LedgerError>> {
         Box::pin(async { self.ledger() })
     }
 
-    fn kill(&self, ledger: Arc<dyn Ledger>) -> Pending<'_, Result<(), LedgerFault>> {
+    fn kill(&self, ledger: Arc<dyn Ledger>) -> BoxFuture<'_, Result<(), LedgerError>> {
         drop(ledger);
         Box::pin(async { Ok(()) })
     }
 
-    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>> {
+    fn restart(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async { Ok(()) })
     }
 }
 
-impl byleave::book::conformance::Bench for BookBench {
-    fn open(&self) -> Pending<'_, Result<Opened, LedgerFault>> {
+impl byleave::audit_log::conformance::AuditLogHarness for BookBench {
+    fn open(&self) -> BoxFuture<'_, Result<OpenedStore, LedgerError>> {
         Box::pin(async {
             let ledger = self.ledger()?;
             let book = self.ground.book(Some(Arc::clone(&ledger))).await?;
-            Ok(Opened { ledger, book: Arc::new(book) })
+            Ok(OpenedStore { ledger, book: Arc::new(book) })
         })
     }
 
-    fn restart(&self) -> Pending<'_, Result<(), LedgerFault>> {
+    fn restart(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async { Ok(()) })
     }
 }
@@ -229,15 +232,15 @@ impl Ledger for Patient {
         self.inner.owner()
     }
 
-    fn load(&self, call: CallId) -> Pending<'_, Result<Option<Loaded>, LedgerFault>> {
+    fn load(&self, call: CallId) -> BoxFuture<'_, Result<Option<LoadedRecord>, LedgerError>> {
         self.inner.load(call)
     }
 
-    fn arrive<'a>(&'a self, comer: Comer<'a>) -> Pending<'a, Result<Arrival, LedgerFault>> {
+    fn arrive<'a>(&'a self, comer: IncomingCall<'a>) -> BoxFuture<'a, Result<IncomingState, LedgerError>> {
         self.inner.arrive(comer)
     }
 
-    fn append(&self, batch: Batch) -> Pending<'_, Result<(), AppendFault>> {
+    fn append(&self, batch: Batch) -> BoxFuture<'_, Result<(), AppendError>> {
         Box::pin(async move {
             let (call, settles) = (batch.call, batch.settles);
             let end = batch.lines.last().map(|line| (line.seq() + 1, line.link()));
@@ -261,7 +264,7 @@ impl Ledger for Patient {
         })
     }
 
-    fn content(&self, call: CallId, held: Held) -> Pending<'_, Result<Vec<u8>, ContentFault>> {
+    fn content(&self, call: CallId, held: ContentRef) -> BoxFuture<'_, Result<Vec<u8>, ContentError>> {
         self.inner.content(call, held)
     }
 
@@ -270,7 +273,7 @@ impl Ledger for Patient {
         call: CallId,
         attempt: AttemptId,
         at: Millis,
-    ) -> Pending<'_, Result<Interruption, LedgerFault>> {
+    ) -> BoxFuture<'_, Result<Interruption, LedgerError>> {
         Box::pin(async move {
             let came = self.inner.interrupt(call, attempt, at).await?;
             if came == Interruption::Written {
@@ -283,11 +286,11 @@ impl Ledger for Patient {
         })
     }
 
-    fn starting(&self, call: CallId, attempt: AttemptId) -> Pending<'_, Result<(), LedgerFault>> {
+    fn starting(&self, call: CallId, attempt: AttemptId) -> BoxFuture<'_, Result<(), LedgerError>> {
         self.inner.starting(call, attempt)
     }
 
-    fn act(&self, act: Act) -> Pending<'_, Result<(), LedgerFault>> {
+    fn act(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
             self.inner.act(act.clone()).await?;
             let book = self.ground.keyed().await;
@@ -299,7 +302,7 @@ impl Ledger for Patient {
         })
     }
 
-    fn halted(&self, tenant: &TenantId) -> Pending<'_, Result<Option<Act>, LedgerFault>> {
+    fn halted(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
         self.inner.halted(tenant)
     }
 
@@ -307,7 +310,7 @@ impl Ledger for Patient {
         &self,
         tenant: &TenantId,
         session: &SessionId,
-    ) -> Pending<'_, Result<Vec<Opening>, LedgerFault>> {
+    ) -> BoxFuture<'_, Result<Vec<SessionNode>, LedgerError>> {
         self.inner.lineage(tenant, session)
     }
 
@@ -316,11 +319,11 @@ impl Ledger for Patient {
         tenant: &TenantId,
         tool: &str,
         now: Millis,
-    ) -> Pending<'_, Result<Vec<Arc<Leave>>, LedgerFault>> {
+    ) -> BoxFuture<'_, Result<Vec<Arc<StandingApproval>>, LedgerError>> {
         self.inner.leaves(tenant, tool, now)
     }
 
-    fn call_of(&self, question: QuestionId) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+    fn call_of(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         self.inner.call_of(question)
     }
 
@@ -330,11 +333,11 @@ impl Ledger for Patient {
         session: &SessionId,
         call: CallId,
         plan: &Plan,
-    ) -> Pending<'_, Result<Option<CallId>, LedgerFault>> {
+    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         self.inner.held_up_by(tenant, session, call, plan)
     }
 
-    fn drivable(&self, now: Millis, limit: usize) -> Pending<'_, Result<Vec<CallId>, LedgerFault>> {
+    fn drivable(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
         self.inner.drivable(now, limit)
     }
 }

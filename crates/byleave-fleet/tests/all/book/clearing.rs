@@ -1,18 +1,18 @@
 //! Clearing: what is left of a call in the engine, what it answers, and what it must not.
 
-use byleave::book::Book as _;
-use byleave::core::act::Deed;
+use byleave::audit_log::AuditLog as _;
+use byleave::core::admin_action::AdminActionKind;
 use byleave::core::question::Answer;
-use byleave::ledger::conformance::script::{NOW, Script, Setting, act, loaded};
-use byleave::ledger::{AppendFault, ContentFault, Ledger as _};
+use byleave::ledger::conformance::record_script::{CallScript, NOW, ScriptSettings, act, loaded};
+use byleave::ledger::{AppendError, ContentError, Ledger as _};
 use byleave_fleet::{Options, RestateLedger};
 
 use super::bench::{Ground, until};
 use crate::engine::state;
 
 /// Plays a call that a person is asked about to its end; returns its last batch too.
-async fn asked(ledger: &RestateLedger) -> (Script, byleave::ledger::Batch) {
-    let mut script = Script::waiting(Setting::asking()).unwrap();
+async fn asked(ledger: &RestateLedger) -> (CallScript, byleave::ledger::Batch) {
+    let mut script = CallScript::waiting(ScriptSettings::asking()).unwrap();
     ledger.append(script.batch()).await.unwrap();
     script.answer(Answer::Yes { note: None }).unwrap();
     ledger.append(script.batch()).await.unwrap();
@@ -33,7 +33,7 @@ async fn a_settled_call_is_a_tombstone_and_is_read_from_the_book() {
     let (script, last) = asked(&ledger).await;
     let call = script.call();
     let question = script.record.entries().iter().find_map(|entry| match &entry.fact {
-        byleave::core::entry::Fact::Asked(Ok(question)) => Some(question.id),
+        byleave::core::entry::RecordEvent::Asked(Ok(question)) => Some(question.id),
         _ => None,
     });
     ground.until_cleared(call).await;
@@ -51,10 +51,11 @@ async fn a_settled_call_is_a_tombstone_and_is_read_from_the_book() {
 
     // The very same lines again, other lines behind them, and a new call under the old id.
     let again = ledger.append(last).await;
-    assert!(matches!(again, Err(AppendFault::Stale)), "{again:?}");
-    let mut other = Script::ready(Setting { received_at: NOW + 1, ..Setting::default() }).unwrap();
+    assert!(matches!(again, Err(AppendError::Stale)), "{again:?}");
+    let mut other =
+        CallScript::ready(ScriptSettings { received_at: NOW + 1, ..ScriptSettings::default() }).unwrap();
     let reused = ledger.append(crate::engine::as_lines_of(call, other.batch())).await;
-    assert!(matches!(reused, Err(AppendFault::Stale)), "{reused:?}");
+    assert!(matches!(reused, Err(AppendError::Stale)), "{reused:?}");
     assert_eq!(loaded(&*ledger, call).await.unwrap(), script.record);
 
     // Whoever has no book must not take it for a call that never was.
@@ -68,7 +69,7 @@ async fn what_is_not_settled_stays_in_the_engine() {
     let dir = tempfile::tempdir().unwrap();
     let ground = Ground::shared(dir.path());
     let ledger = ground.ledger();
-    let mut script = Script::waiting(Setting::asking()).unwrap();
+    let mut script = CallScript::waiting(ScriptSettings::asking()).unwrap();
     let batch = script.batch();
     ledger.append(batch.clone()).await.unwrap();
     ground.until_held(script.call(), script.record.len(), script.record.head()).await;
@@ -78,8 +79,12 @@ async fn what_is_not_settled_stays_in_the_engine() {
         state(&ground.ingress, &ground.name, "Call").await.into_iter().map(|(_, name, _)| name).collect();
     assert_eq!(names, ["c0", "r"]);
     // And the book lists it in the same words.
-    let listed =
-        ground.keyed().await.questions(Default::default(), byleave::book::Page::first(9)).await.unwrap();
+    let listed = ground
+        .keyed()
+        .await
+        .questions(Default::default(), byleave::audit_log::PageRequest::first(9))
+        .await
+        .unwrap();
     assert_eq!(listed[0].listing, batch.listing);
 }
 
@@ -90,20 +95,20 @@ async fn forgetting_reaches_the_engine_and_the_book() {
     let ledger = ground.ledger();
     let (settled, last) = asked(&ledger).await;
     ground.until_cleared(settled.call()).await;
-    let mut open = Script::ready(Setting { session: "r", ..Setting::default() }).unwrap();
+    let mut open = CallScript::ready(ScriptSettings { session: "r", ..ScriptSettings::default() }).unwrap();
     let first = open.batch();
     ledger.append(first.clone()).await.unwrap();
     ground.until_held(open.call(), open.record.len(), open.record.head()).await;
 
-    let stranger = act(&*ledger, "stranger", Deed::Forget { call: settled.call() }).await;
+    let stranger = act(&*ledger, "stranger", AdminActionKind::Forget { call: settled.call() }).await;
     assert!(stranger.is_ok());
     ledger.content(settled.call(), last.contents[0].held).await.unwrap();
     for (script, held) in [(&settled, last.contents[0].held), (&open, first.contents[0].held)] {
         let call = script.call();
-        assert!(act(&*ledger, "local", Deed::Forget { call }).await.is_ok());
+        assert!(act(&*ledger, "local", AdminActionKind::Forget { call }).await.is_ok());
         // At once, wherever it is.
         let content = ledger.content(call, held).await;
-        assert!(matches!(content, Err(ContentFault::Forgotten)), "{content:?}");
+        assert!(matches!(content, Err(ContentError::Forgotten)), "{content:?}");
         let read = ledger.load(call).await.unwrap().unwrap();
         assert!(read.key.is_none());
         assert_eq!(read.record, script.record);
@@ -135,8 +140,11 @@ async fn what_the_book_refuses_is_named_and_never_cleared() {
     assert_eq!(ledger.load(script.call()).await.unwrap().unwrap().record, script.record);
     // It does not stand in the way of others, also on the same lane.
     for _ in 0..8 {
-        let mut other =
-            Script::beginning(Setting { exclusive: false, ..Setting::default() }, ledger.owner()).unwrap();
+        let mut other = CallScript::beginning(
+            ScriptSettings { exclusive: false, ..ScriptSettings::default() },
+            ledger.owner(),
+        )
+        .unwrap();
         other.end().unwrap();
         other.settle().unwrap();
         ledger.append(other.batch()).await.unwrap();

@@ -1,16 +1,16 @@
 //! Everything that happens to calls, at once: all of it is in the book, word for word, and the book verifies.
 
-use byleave::book::{Book as _, CallFilter, CallState, Page};
+use byleave::audit_log::{AuditLog as _, CallFilter, CallState, PageRequest};
 use byleave::clock::fresh_id;
-use byleave::core::act::{Act, Deed};
+use byleave::core::admin_action::{AdminAction, AdminActionKind};
 use byleave::core::call::Mode;
-use byleave::core::entry::{Fact, Limits};
-use byleave::core::id::{ActId, CallId, TenantId};
+use byleave::core::entry::{Limits, RecordEvent};
+use byleave::core::id::{AdminActionId, CallId, TenantId};
 use byleave::gate::Gate;
-use byleave::ledger::conformance::script::{NOW, Script, Setting};
+use byleave::ledger::conformance::record_script::{CallScript, NOW, ScriptSettings};
 use byleave::ledger::{Interruption, Ledger as _};
-use byleave::result::Standing;
-use byleave::settings::Settings;
+use byleave::result::CallStatus;
+use byleave::settings::GateSettings;
 use futures::future::join_all;
 
 use super::bench::{Ground, until};
@@ -25,7 +25,7 @@ async fn everything_is_in_the_book_and_the_engine_keeps_what_is_open() {
     let dir = tempfile::tempdir().unwrap();
     let (ground, path) = (Ground::shared(dir.path()), dir.path().to_path_buf());
     let ledger = ground.ledger();
-    let settings = Settings { inbox: true, questions_per_minute: u32::MAX, ..Settings::default() };
+    let settings = GateSettings { inbox: true, questions_per_minute: u32::MAX, ..GateSettings::default() };
     let gate = Gate::builder()
         .ledger(ledger.clone())
         .tool(appender("append_line"))
@@ -44,7 +44,7 @@ async fn everything_is_in_the_book_and_the_engine_keeps_what_is_open() {
                 let call = call(&path, &format!("s{session}"), "append_line", &file, "line", mode);
                 let id = call.id;
                 let standing = gate.advance(call).await;
-                if let (Standing::Waiting { question, .. }, 1) = (&standing, round % 3) {
+                if let (CallStatus::Waiting { question, .. }, 1) = (&standing, round % 3) {
                     gate.answer(yes(question)).await.unwrap();
                     gate.resume(id).await;
                 }
@@ -56,12 +56,12 @@ async fn everything_is_in_the_book_and_the_engine_keeps_what_is_open() {
     let mut calls: Vec<CallId> = join_all(sessions).await.into_iter().flat_map(Result::unwrap).collect();
     calls.push(interrupted(&ground).await);
     calls.push(expired(&ground).await);
-    let act = Act {
-        id: ActId::new(fresh_id()),
+    let act = AdminAction {
+        id: AdminActionId::new(fresh_id()),
         at: NOW,
         tenant: TenantId::new("local").unwrap(),
         by: "ada".into(),
-        deed: Deed::Halt { why: "to see it arrive".into() },
+        deed: AdminActionKind::Halt { why: "to see it arrive".into() },
     };
     ledger.act(act.clone()).await.unwrap();
 
@@ -90,13 +90,13 @@ async fn everything_is_in_the_book_and_the_engine_keeps_what_is_open() {
     let verified = book.verify().await.unwrap();
     assert!(verified.is_sound(), "{:?}", verified.flaw);
     assert_eq!((verified.records, verified.lines, verified.acts), (calls.len() as u64, lines, 1));
-    let listed = book.calls(CallFilter::default(), Page::first(1_000)).await.unwrap();
+    let listed = book.calls(CallFilter::default(), PageRequest::first(1_000)).await.unwrap();
     assert_eq!(listed.len(), calls.len());
     assert_eq!(listed.iter().filter(|item| item.state == CallState::Settled).count(), settled);
     assert!(listed.iter().all(|item| !item.listing.summary.is_empty()), "{listed:?}");
     // Made again from the sealed notes, the lists are the same: nothing was listed that was not sealed, too.
     book.rebuild().await.unwrap();
-    assert_eq!(book.calls(CallFilter::default(), Page::first(1_000)).await.unwrap(), listed);
+    assert_eq!(book.calls(CallFilter::default(), PageRequest::first(1_000)).await.unwrap(), listed);
 
     let left = state(&ground.ingress, &ground.name, "Call").await;
     let (tombstones, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(|(_, name, _)| name == "t");
@@ -109,8 +109,11 @@ async fn everything_is_in_the_book_and_the_engine_keeps_what_is_open() {
 /// An attempt whose owner dies; nobody settles it.
 async fn interrupted(ground: &Ground) -> CallId {
     let (ledger, other) = (ground.ledger(), ground.ledger());
-    let mut script =
-        Script::beginning(Setting { session: "dies", ..Setting::default() }, ledger.owner()).unwrap();
+    let mut script = CallScript::beginning(
+        ScriptSettings { session: "dies", ..ScriptSettings::default() },
+        ledger.owner(),
+    )
+    .unwrap();
     let attempt = script.batch();
     let begun = attempt.begins.unwrap().attempt;
     ledger.append(attempt).await.unwrap();
@@ -119,7 +122,7 @@ async fn interrupted(ground: &Ground) -> CallId {
     drop(ledger);
     assert_eq!(other.interrupt(script.call(), begun, NOW + 9).await.unwrap(), Interruption::Written);
     let record = other.load(script.call()).await.unwrap().unwrap().record;
-    assert!(matches!(record.entries().last().unwrap().fact, Fact::Interrupted { .. }));
+    assert!(matches!(record.entries().last().unwrap().fact, RecordEvent::Interrupted { .. }));
     script.call()
 }
 
@@ -127,16 +130,16 @@ async fn interrupted(ground: &Ground) -> CallId {
 async fn expired(ground: &Ground) -> CallId {
     let ledger = ground.ledger();
     let limits = Limits { question_ms: 2_000, ..Limits::default() };
-    let settings = Settings { inbox: true, limits, ..Settings::default() };
+    let settings = GateSettings { inbox: true, limits, ..GateSettings::default() };
     let gate = Gate::builder().ledger(ledger.clone()).tool(appender("append_line")).settings(settings);
     let asked = call(&ground.dir, "late", "append_line", "late", "never", Mode::ConfirmSensitive);
     let id = asked.id;
     let standing = gate.build().unwrap().advance(asked).await;
-    assert!(matches!(standing, Standing::Waiting { .. }), "{standing:?}");
+    assert!(matches!(standing, CallStatus::Waiting { .. }), "{standing:?}");
     ground.until_quiet().await;
     until("it expires", async || {
         let record = ledger.load(id).await.unwrap().unwrap().record;
-        matches!(record.entries().last().unwrap().fact, Fact::Expired { .. })
+        matches!(record.entries().last().unwrap().fact, RecordEvent::Expired { .. })
     })
     .await;
     id

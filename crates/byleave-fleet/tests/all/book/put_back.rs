@@ -3,12 +3,12 @@
 
 use std::process::Command;
 
-use byleave::book::Book as _;
-use byleave::core::act::Deed;
+use byleave::audit_log::AuditLog as _;
+use byleave::core::admin_action::AdminActionKind;
 use byleave::core::digest::Digest;
 use byleave::core::question::Answer;
 use byleave::ledger::Ledger as _;
-use byleave::ledger::conformance::script::{NOW, Script, Setting, act};
+use byleave::ledger::conformance::record_script::{CallScript, NOW, ScriptSettings, act};
 use byleave_fleet::Books;
 
 use super::bench::{Ground, until, url};
@@ -37,16 +37,18 @@ async fn what_the_engine_holds_is_sent_once_more() {
     let dir = tempfile::tempdir().unwrap();
     let ground = Ground::shared(dir.path());
     let ledger = ground.ledger();
-    let mut scripts: Vec<Script> = (0..20)
-        .map(|_| Script::waiting(Setting { exclusive: false, ..Setting::asking() }).unwrap())
+    let mut scripts: Vec<CallScript> = (0..20)
+        .map(|_| {
+            CallScript::waiting(ScriptSettings { exclusive: false, ..ScriptSettings::asking() }).unwrap()
+        })
         .collect();
     for script in &mut scripts {
         ledger.append(script.batch()).await.unwrap();
         script.answer(Answer::Yes { note: None }).unwrap();
         ledger.append(script.batch()).await.unwrap();
     }
-    assert!(act(&*ledger, "local", Deed::Halt { why: "for now".into() }).await.is_ok());
-    assert!(act(&*ledger, "local", Deed::Lift).await.is_ok());
+    assert!(act(&*ledger, "local", AdminActionKind::Halt { why: "for now".into() }).await.is_ok());
+    assert!(act(&*ledger, "local", AdminActionKind::Lift).await.is_ok());
     let book = ground.keyed().await;
     let all_there = async || {
         let verified = book.verify().await.unwrap();
@@ -69,7 +71,7 @@ async fn a_call_that_goes_on_brings_its_beginning_with_it() {
     let dir = tempfile::tempdir().unwrap();
     let ground = Ground::shared(dir.path());
     let ledger = ground.ledger();
-    let mut script = Script::waiting(Setting::asking()).unwrap();
+    let mut script = CallScript::waiting(ScriptSettings::asking()).unwrap();
     ledger.append(script.batch()).await.unwrap();
     ground.until_held(script.call(), script.record.len(), script.record.head()).await;
     ground.until_quiet().await;
@@ -90,7 +92,7 @@ async fn a_record_that_was_cut_off_in_the_book_is_not_driven_on() {
     let dir = tempfile::tempdir().unwrap();
     let ground = Ground::shared(dir.path());
     let ledger = ground.ledger();
-    let mut script = Script::beginning(Setting::default(), ledger.owner()).unwrap();
+    let mut script = CallScript::beginning(ScriptSettings::default(), ledger.owner()).unwrap();
     ledger.append(script.batch()).await.unwrap();
     script.end().unwrap();
     script.settle().unwrap();
@@ -111,7 +113,7 @@ async fn what_is_large_is_sent_in_parts() {
     let dir = tempfile::tempdir().unwrap();
     let ground = Ground::shared(dir.path());
     let ledger = ground.ledger();
-    let mut script = Script::new(Setting::default()).unwrap();
+    let mut script = CallScript::new(ScriptSettings::default()).unwrap();
     let mut contents = Vec::new();
     for part in 0_u32..4 {
         script.step().unwrap();

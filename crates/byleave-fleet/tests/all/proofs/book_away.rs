@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use byleave::book::Book as _;
+use byleave::audit_log::AuditLog as _;
 use byleave::clock::fresh_id;
-use byleave::core::act::{Act, Deed};
+use byleave::core::admin_action::{AdminAction, AdminActionKind};
 use byleave::core::call::{Millis, Mode};
-use byleave::core::id::{ActId, CallId, TenantId};
+use byleave::core::id::{AdminActionId, CallId, TenantId};
 use byleave::gate::Gate;
 use byleave::ledger::Ledger as _;
-use byleave::result::Standing;
-use byleave::settings::Settings;
+use byleave::result::CallStatus;
+use byleave::settings::GateSettings;
 
 use super::fleet::Fleet;
 use super::postgres::Postgres;
@@ -28,7 +28,7 @@ async fn book_away() {
     let fleet = Fleet::start_with_book(folder.path(), &postgres.url());
     let ground = Ground::at(fleet.ingress(), &postgres.url(), folder.path());
     let ledger = ground.ledger();
-    let settings = Settings { inbox: true, questions_per_minute: u32::MAX, ..Settings::default() };
+    let settings = GateSettings { inbox: true, questions_per_minute: u32::MAX, ..GateSettings::default() };
     let gate = Gate::builder().ledger(ledger.clone()).tool(appender("append_line")).settings(settings);
     let gate = gate.build().unwrap();
 
@@ -42,12 +42,12 @@ async fn book_away() {
     let killed = Instant::now();
     during.extend(run(&gate, folder.path(), calls, Mode::Yolo).await);
     let open = run(&gate, folder.path(), 4, Mode::ConfirmSensitive).await;
-    let act = Act {
-        id: ActId::new(fresh_id()),
+    let act = AdminAction {
+        id: AdminActionId::new(fresh_id()),
         at: now(),
         tenant: TenantId::new("local").unwrap(),
         by: "ada".into(),
-        deed: Deed::Revoke { leave: byleave::core::id::LeaveId::new(fresh_id()) },
+        deed: AdminActionKind::Revoke { leave: byleave::core::id::StandingApprovalId::new(fresh_id()) },
     };
     ledger.act(act.clone()).await.unwrap();
     for victim in ["service", "server"] {
@@ -114,7 +114,7 @@ async fn run(gate: &Gate, folder: &Path, calls: usize, mode: Mode) -> Vec<CallId
             let call = call(&folder, &format!("s{}", number % 8), "append_line", &file, "line", mode);
             let id = call.id;
             let standing = gate.advance(call).await;
-            let is_asked = matches!(standing, Standing::Waiting { .. });
+            let is_asked = matches!(standing, CallStatus::Waiting { .. });
             assert_eq!(is_asked, mode == Mode::ConfirmSensitive, "{standing:?}");
             id
         })

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use byleave::core::entry::Fact;
+use byleave::core::entry::RecordEvent;
 use byleave::core::grant::Claim;
 use byleave::ledger::Ledger as _;
 
@@ -67,7 +67,8 @@ async fn kills() {
             continue;
         };
         let record = loaded.record;
-        let settled = record.entries().iter().filter(|entry| matches!(entry.fact, Fact::Settled(_))).count();
+        let settled =
+            record.entries().iter().filter(|entry| matches!(entry.fact, RecordEvent::Settled(_))).count();
         assert_eq!(settled, 1, "{call}: {record:?}");
         let outcome = record.settled().unwrap().word();
         *outcomes.entry(outcome.into()).or_default() += 1;
@@ -81,7 +82,7 @@ async fn kills() {
         }
         assert!(repeatable || record.attempts() <= 1, "{call} was begun again");
         let claims = record.entries().iter().filter_map(|entry| match &entry.fact {
-            Fact::Begun(Ok(claim)) => Some(claim),
+            RecordEvent::Begun(Ok(claim)) => Some(claim),
             _ => None,
         });
         let is_started = |claim: &&Claim| ledger.was_started(claim.owner, claim.attempt).unwrap().unwrap();
@@ -90,7 +91,10 @@ async fn kills() {
         never_started += u32::from(outcome == "unknown" && started == 0);
         if answered.remove(&call.to_string()).is_some() {
             answers += 1;
-            assert!(record.entries().iter().any(|entry| matches!(entry.fact, Fact::Answered(_))), "{call}");
+            assert!(
+                record.entries().iter().any(|entry| matches!(entry.fact, RecordEvent::Answered(_))),
+                "{call}"
+            );
             assert_ne!(outcome, "refused", "{call} was answered yes: {:?}", record.settled());
         }
     }

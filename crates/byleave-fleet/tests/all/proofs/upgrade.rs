@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use byleave::core::call::Mode;
 use byleave::core::question::Question;
-use byleave::result::Standing;
+use byleave::result::CallStatus;
 use futures::future::join_all;
 
 use super::fleet::{Fleet, free_ports};
@@ -47,7 +47,7 @@ async fn upgrade() {
         let gate = &gate;
         async move {
             match gate.advance(asked).await {
-                Standing::Waiting { question, .. } => question,
+                CallStatus::Waiting { question, .. } => question,
                 standing => panic!("{standing:?}"),
             }
         }
@@ -71,7 +71,7 @@ async fn upgrade() {
         async move {
             let call = gate.answer(yes(question)).await.unwrap();
             let standing = gate.resume(call).await;
-            matches!(standing, Standing::Settled(result) if result.success())
+            matches!(standing, CallStatus::Settled(result) if result.success())
         }
     }));
     let finished = finished.await.into_iter().filter(|is| *is).count();

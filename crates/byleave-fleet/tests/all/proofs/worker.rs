@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use byleave::approve::Reply;
+use byleave::approver::Reply;
 use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::manifest::{Class, Role};
+use byleave::core::manifest::{ArgumentRole, PermissionClass};
 use byleave::core::outcome::Output;
-use byleave::core::question::{Approver, Grade, Question};
-use byleave::core::walk::{Next, next};
-use byleave::gate::{Gate, GivenAnswer};
+use byleave::core::pipeline::{NextStep, next};
+use byleave::core::question::{ApproverIdentity, Assurance, Question};
+use byleave::gate::{Gate, SubmittedAnswer};
 use byleave::ledger::Ledger as _;
-use byleave::result::Standing;
-use byleave::settings::Settings;
-use byleave::typed::Typed;
+use byleave::result::CallStatus;
+use byleave::settings::GateSettings;
+use byleave::typed_tool::TypedTool;
 use byleave_fleet::RestateLedger;
 use serde_json::{Value, json};
 
@@ -39,22 +39,22 @@ pub(crate) fn append(path: &Path, line: &str) {
     file.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-pub(crate) fn appender(name: &str) -> Typed<AppendLine> {
-    Typed::new(name, "appends a line to a file", |args: AppendLine, _run| async move {
+pub(crate) fn appender(name: &str) -> TypedTool<AppendLine> {
+    TypedTool::new(name, "appends a line to a file", |args: AppendLine, _run| async move {
         append(&args.path, &args.line);
         // Wide enough for a kill to come between the effect and its end.
         tokio::time::sleep(std::time::Duration::from_millis(3)).await;
         Output::text("appended")
     })
-    .class(Class::File)
-    .role("/path", Role::WritePath)
+    .class(PermissionClass::File)
+    .role("/path", ArgumentRole::WritePath)
 }
 
 /// A ledger and a gate on it, as every process of these proofs opens them.
 pub(crate) fn open(folder: &Path, ingress: &str) -> (Arc<RestateLedger>, Gate) {
     let ledger = RestateLedger::open(options(ingress, "proof", &folder.join("workers"))).unwrap();
     let ledger = Arc::new(ledger);
-    let settings = Settings { inbox: true, questions_per_minute: u32::MAX, ..Settings::default() };
+    let settings = GateSettings { inbox: true, questions_per_minute: u32::MAX, ..GateSettings::default() };
     let gate = Gate::builder()
         .ledger(ledger.clone())
         .tool(appender("append_line"))
@@ -80,12 +80,12 @@ pub(crate) fn call(folder: &Path, session: &str, tool: &str, file: &str, line: &
     }
 }
 
-pub(crate) fn yes(question: &Question) -> GivenAnswer {
-    GivenAnswer {
+pub(crate) fn yes(question: &Question) -> SubmittedAnswer {
+    SubmittedAnswer {
         question: question.id,
         digest: question.digest(),
         reply: Reply::Yes { note: None },
-        by: Approver { name: "person".into(), grade: Grade::Terminal },
+        by: ApproverIdentity { name: "person".into(), grade: Assurance::Terminal },
     }
 }
 
@@ -137,14 +137,14 @@ async fn run_until_killed(folder: &Path, ingress: &str) {
                 call.arguments["line"] = Value::from(call.id.to_string());
                 append(&folder.join("submitted"), &format!("{} {tool}", call.id));
                 let (id, mut standing) = (call.id, gate.advance(call).await);
-                if let Standing::Waiting { question, .. } = &standing
+                if let CallStatus::Waiting { question, .. } = &standing
                     && gate.answer(yes(question)).await.is_ok()
                 {
                     // Written down here only once it was accepted: from now on it must not be lost.
                     append(&folder.join("answered"), &id.to_string());
                     standing = gate.resume(id).await;
                 }
-                if let Standing::Settled(result) = standing {
+                if let CallStatus::Settled(result) = standing {
                     append(&folder.join("told"), &format!("{id} {}", result.ending.word()));
                 }
             }
@@ -169,7 +169,7 @@ pub(crate) async fn take_up(ledger: &RestateLedger, gate: &Gate, folder: &Path) 
             continue;
         }
         let Some(loaded) = ledger.load(call).await.unwrap() else { continue };
-        if let Next::Wait(question) = next(&loaded.record) {
+        if let NextStep::Wait(question) = next(&loaded.record) {
             gate.answer(yes(&question)).await.unwrap();
             append(&folder.join("answered"), &call.to_string());
         }

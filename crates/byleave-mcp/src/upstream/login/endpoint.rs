@@ -16,7 +16,7 @@ const ADDRESS_BYTES_MAX: usize = 8_192;
 /// What is wrong with an endpoint that a server names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the {what} is refused: {why}: `{shown}`")]
-pub struct Unsound {
+pub struct EndpointError {
     what: &'static str,
     why: &'static str,
     shown: String,
@@ -24,21 +24,21 @@ pub struct Unsound {
 
 /// From where endpoints are looked at: what a server far away names is not on this machine.
 #[derive(Clone, Debug)]
-pub(super) struct Standpoint {
+pub(super) struct EndpointPolicy {
     /// Where the server is.
     pub(super) server: Url,
     /// Hosts of the person's own network may be named too.
     pub(super) own_network: bool,
 }
 
-impl Standpoint {
+impl EndpointPolicy {
     /// The endpoint, if it may be one.
-    pub(super) fn sound(&self, what: &'static str, text: &str) -> Result<Url, Unsound> {
+    pub(super) fn sound(&self, what: &'static str, text: &str) -> Result<Url, EndpointError> {
         self.judged(text, ENDPOINT_BYTES_MAX).map_err(|why| unsound(what, why, text))
     }
 
     /// An address that a person is sent to, if it leads to this endpoint.
-    pub(super) fn leads_to(&self, endpoint: &Url, text: &str) -> Result<Url, Unsound> {
+    pub(super) fn leads_to(&self, endpoint: &Url, text: &str) -> Result<Url, EndpointError> {
         let what = "address to open";
         let url = self.judged(text, ADDRESS_BYTES_MAX).map_err(|why| unsound(what, why, text))?;
         if url.origin() == endpoint.origin() && url.path() == endpoint.path() {
@@ -132,20 +132,20 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
-fn unsound(what: &'static str, why: &'static str, text: &str) -> Unsound {
+fn unsound(what: &'static str, why: &'static str, text: &str) -> EndpointError {
     let mut shown: String = text.chars().take(200).flat_map(char::escape_debug).collect();
     if text.chars().nth(200).is_some() {
         shown.push('…');
     }
-    Unsound { what, why, shown }
+    EndpointError { what, why, shown }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn from(server: &str) -> Standpoint {
-        Standpoint { server: Url::parse(server).unwrap(), own_network: false }
+    fn from(server: &str) -> EndpointPolicy {
+        EndpointPolicy { server: Url::parse(server).unwrap(), own_network: false }
     }
 
     // req: M1
@@ -233,7 +233,7 @@ mod tests {
         {
             assert!(here.sound("endpoint", bad).is_err(), "{bad}");
         }
-        let own = Standpoint { own_network: true, ..from("https://mcp.example/mcp") };
+        let own = EndpointPolicy { own_network: true, ..from("https://mcp.example/mcp") };
         assert!(own.sound("endpoint", "https://10.0.0.1/").is_ok());
         assert!(own.sound("endpoint", "https://169.254.169.254/").is_err());
     }

@@ -6,29 +6,29 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use byleave::approve::{Approver, ApproverFault, Reply};
+use byleave::approver::{Approver, ApproverError, Reply};
+use byleave::boxed::BoxFuture;
 use byleave::catalog::Catalog;
 use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::manifest::Manifest;
 use byleave::core::outcome::Output;
-use byleave::core::policy::{Layer, NotRead, Places, Policy, Rule, RuleFile, read};
-use byleave::core::question::Grade;
+use byleave::core::policy::{Layer, PathVariables, Policy, Rule, RuleFile, SkipExamples, read};
+use byleave::core::question::Assurance;
+use byleave::core::question_view::QuestionView;
 use byleave::core::render::Rendering;
-use byleave::core::sheet::Sheet;
 use byleave::gate::Gate;
-use byleave::pending::Pending;
-use byleave::result::{CallResult, Ending};
-use byleave::tool::{Run, Tool};
-use byleave::trial;
-use byleave_mcp::exchange::Exchange;
-use byleave_mcp::gateway::{Gateway, Names, Setup, Wire};
-use byleave_mcp::upstream::definition::{Definition, Launch, ServerName};
-use byleave_mcp::upstream::names::in_catalog;
-use byleave_mcp::upstream::pins::Pins;
-use byleave_mcp::upstream::tokens::Logins;
-use byleave_mcp::upstream::{Asking, Ground, Stands, Upstream};
+use byleave::policy_case;
+use byleave::result::{CallOutcome, CallResult};
+use byleave::tool::{RunContext, Tool};
+use byleave_mcp::active_callers::ActiveCallers;
+use byleave_mcp::gateway::{Gateway, GatewaySettings, NamingScheme, TransportKind};
+use byleave_mcp::upstream::login_store::LoginStore;
+use byleave_mcp::upstream::pins::PinFile;
+use byleave_mcp::upstream::server_definition::{Launch, ServerDefinition, ServerName};
+use byleave_mcp::upstream::tool_names::in_catalog;
+use byleave_mcp::upstream::{AcceptanceContext, ServerEnvironment, ServerStatus, Upstream};
 use byleave_sandbox::guarantee::Guarantee;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
@@ -39,29 +39,29 @@ use rmcp::service::{RequestContext, RoleClient, RunningService};
 use rmcp::{ClientHandler, ErrorData, ServiceExt as _};
 use serde_json::{Value, json};
 
-use super::Case;
+use super::CorpusCase;
 use crate::fixture::{PATIENCE, example};
 
 /// Where a case happens: `/ws`, `/outside` and the marker of the corpus, as directories of its own.
-pub(super) struct Place(tempfile::TempDir);
+pub(super) struct CaseDirectory(tempfile::TempDir);
 
 /// A gate with servers behind it, in a place.
-pub(super) struct Bench {
+pub(super) struct CorpusFixture {
     pub(super) gate: Gate,
     pub(super) upstream: Upstream,
-    pub(super) person: Arc<Person>,
-    exchange: Exchange,
+    pub(super) person: Arc<FixedApprover>,
+    exchange: ActiveCallers,
     root: PathBuf,
 }
 
 /// Says one thing to everything.
-pub(super) struct Person {
+pub(super) struct FixedApprover {
     says: Reply,
     shown: Mutex<Vec<Rendering>>,
 }
 
 /// What came of a call.
-pub(super) struct Tried {
+pub(super) struct CallAttempt {
     /// The server answered it.
     pub(super) reached: bool,
     /// How often the person was asked.
@@ -71,7 +71,7 @@ pub(super) struct Tried {
 
 /// An agent whose person fills in every form, and whose model answers everything.
 #[derive(Clone, Default)]
-pub(super) struct Agent {
+pub(super) struct PermissiveClient {
     pub(super) sampled: Arc<Mutex<usize>>,
     pub(super) forms: Arc<Mutex<Vec<Value>>>,
 }
@@ -107,9 +107,9 @@ pub(super) fn script(tools: &[Value]) -> Value {
     json!({ "tools": tools, "answers": answers })
 }
 
-impl Place {
+impl CaseDirectory {
     /// The place, after what the case does first.
-    pub(super) fn of(case: &Case) -> Self {
+    pub(super) fn of(case: &CorpusCase) -> Self {
         let place = Self(tempfile::tempdir().unwrap());
         for directory in ["ws", "outside", "state"] {
             std::fs::create_dir(place.root().join(directory)).unwrap();
@@ -147,13 +147,13 @@ impl Place {
     }
 
     /// The rules of a case as a person would have written them, with more beside them; nothing is built in.
-    pub(super) fn policy(&self, case: &Case, beside: &str) -> Policy {
+    pub(super) fn policy(&self, case: &CorpusCase, beside: &str) -> Policy {
         let root = self.root();
         let root = root.to_str().unwrap();
-        let places = Places { workspace: Some(root), ..Places::default() };
-        let rules: Vec<trial::CaseRule> =
+        let places = PathVariables { workspace: Some(root), ..PathVariables::default() };
+        let rules: Vec<policy_case::CaseRule> =
             serde_json::from_str(&self.meant(&json!(case.rules).to_string())).unwrap();
-        let (mut rules, left_out) = trial::rules(&rules, &places).unwrap();
+        let (mut rules, left_out) = policy_case::rules(&rules, &places).unwrap();
         assert!(left_out.is_empty(), "{}: {left_out:?}", case.id);
         rules.extend(self.rules(beside));
         Policy::new(rules).unwrap()
@@ -162,7 +162,7 @@ impl Place {
     fn rules(&self, text: &str) -> Vec<Rule> {
         let text = self.meant(text);
         let file = RuleFile { name: "beside.toml", layer: Layer::User, text: &text };
-        read(&file, &Places::default(), &NotRead).unwrap().rules
+        read(&file, &PathVariables::default(), &SkipExamples).unwrap().rules
     }
 
     /// Says what a scripted server is from now on.
@@ -175,21 +175,21 @@ impl Place {
     }
 
     /// A scripted server whose word the person trusts.
-    pub(super) fn server(&self, server: &str, script: &Value) -> Definition {
+    pub(super) fn server(&self, server: &str, script: &Value) -> ServerDefinition {
         self.define(server, script);
         self.hostile(server, &["scripted", self.file(server).to_str().unwrap()])
     }
 
     /// The fixture with these words.
-    pub(super) fn hostile(&self, server: &str, words: &[&str]) -> Definition {
+    pub(super) fn hostile(&self, server: &str, words: &[&str]) -> ServerDefinition {
         let args = words.iter().map(|word| (*word).to_owned()).collect();
         let command = example("hostile").to_str().unwrap().to_owned();
         let launch = Launch::Child { command, args, env: BTreeMap::new(), cwd: None };
-        Definition { trusted: true, ..Definition::new(name(server), launch) }
+        ServerDefinition { trusted: true, ..ServerDefinition::new(name(server), launch) }
     }
 
     /// A gate with servers behind it, none of them started; as after a restart, where there was one before.
-    pub(super) fn bench(&self, policy: Policy, says: Reply, servers: Vec<Definition>) -> Bench {
+    pub(super) fn bench(&self, policy: Policy, says: Reply, servers: Vec<ServerDefinition>) -> CorpusFixture {
         self.bench_in(policy, says, servers, true)
     }
 
@@ -198,13 +198,13 @@ impl Place {
         &self,
         policy: Policy,
         says: Reply,
-        servers: Vec<Definition>,
+        servers: Vec<ServerDefinition>,
         bare: bool,
-    ) -> Bench {
-        let person = Arc::new(Person { says, shown: Mutex::default() });
+    ) -> CorpusFixture {
+        let person = Arc::new(FixedApprover { says, shown: Mutex::default() });
         let root = self.root();
         let approver = Arc::clone(&person) as Arc<dyn Approver>;
-        let ground = Ground {
+        let ground = ServerEnvironment {
             unfinished: None,
             homes: root.join("homes"),
             workspace: root.join("ws"),
@@ -214,7 +214,7 @@ impl Place {
             rules: Arc::new(Policy::new(Vec::new()).unwrap()),
             // Not every machine that tests run on lets us make groups of processes.
             waived: [Guarantee::MemoryLimited].into(),
-            logins: Logins::beside(&root.join("state")),
+            logins: LoginStore::beside(&root.join("state")),
             bare,
         };
         let gate = Gate::builder()
@@ -224,15 +224,20 @@ impl Place {
             .checkpoint(approver)
             .build()
             .unwrap();
-        gate.catalog().register(Shell::new()).unwrap();
-        let exchange = Exchange::default();
-        let pins = Pins::beside(&root.join("state"));
+        gate.catalog().register(FakeBash::new()).unwrap();
+        let exchange = ActiveCallers::default();
+        let pins = PinFile::beside(&root.join("state"));
         let upstream = Upstream::new(servers, &ground, pins, &exchange, gate.catalog().clone()).unwrap();
-        Bench { gate, upstream, person, exchange, root }
+        CorpusFixture { gate, upstream, person, exchange, root }
     }
 
     /// The same, with every server accepted as it is.
-    pub(super) async fn accepted(&self, policy: Policy, says: Reply, servers: Vec<Definition>) -> Bench {
+    pub(super) async fn accepted(
+        &self,
+        policy: Policy,
+        says: Reply,
+        servers: Vec<ServerDefinition>,
+    ) -> CorpusFixture {
         let names: Vec<ServerName> = servers.iter().map(|server| server.name.clone()).collect();
         let bench = self.bench(policy, says, servers);
         for server in names {
@@ -242,8 +247,8 @@ impl Place {
     }
 }
 
-impl Bench {
-    pub(super) async fn call(&self, tool: &str, arguments: Value) -> Tried {
+impl CorpusFixture {
+    pub(super) async fn call(&self, tool: &str, arguments: Value) -> CallAttempt {
         let before = self.person.asked();
         let call = Call {
             id: CallId::new(fresh_id()),
@@ -259,10 +264,10 @@ impl Bench {
         };
         let result = bounded(self.gate.settle(call)).await;
         let reached = result.success() && result.text().contains("reached");
-        Tried { reached, asked: self.person.asked() - before, result }
+        CallAttempt { reached, asked: self.person.asked() - before, result }
     }
 
-    pub(super) async fn look(&self, server: &str) -> Stands {
+    pub(super) async fn look(&self, server: &str) -> ServerStatus {
         bounded(self.upstream.look(&name(server))).await
     }
 
@@ -271,8 +276,8 @@ impl Bench {
         bounded(self.upstream.accept(&self.gate, &self.asking(), &name(server))).await
     }
 
-    pub(super) fn asking(&self) -> Asking {
-        Asking { tenant: "local".parse().unwrap(), cwd: self.cwd() }
+    pub(super) fn asking(&self) -> AcceptanceContext {
+        AcceptanceContext { tenant: "local".parse().unwrap(), cwd: self.cwd() }
     }
 
     /// The tools of servers that agents are offered.
@@ -283,8 +288,11 @@ impl Bench {
     }
 
     /// An agent before the gateway, which offers under these names.
-    pub(super) async fn agent(&self, names: Names) -> (RunningService<RoleClient, Agent>, Agent) {
-        let setup = Setup {
+    pub(super) async fn agent(
+        &self,
+        names: NamingScheme,
+    ) -> (RunningService<RoleClient, PermissiveClient>, PermissiveClient) {
+        let setup = GatewaySettings {
             tenant: TenantId::new("local").unwrap(),
             cwd: self.cwd(),
             mode: Mode::ConfirmSensitive,
@@ -301,9 +309,9 @@ impl Bench {
         let servers = Arc::new(self.upstream.clone());
         let gateway = Gateway::new(self.gate.clone(), self.exchange.clone(), servers, setup).unwrap();
         let (theirs, ours) = tokio::io::duplex(64 * 1024);
-        let connection = gateway.connection(Wire::Pipe).unwrap();
+        let connection = gateway.connection(TransportKind::Pipe).unwrap();
         tokio::spawn(async move { connection.serve(ours).await.unwrap().waiting().await.unwrap() });
-        let agent = Agent::default();
+        let agent = PermissiveClient::default();
         (bounded(agent.clone().serve(theirs)).await.unwrap(), agent)
     }
 
@@ -314,7 +322,7 @@ impl Bench {
 
 /// Reads a resource as an agent does; what it gets, as text.
 pub(super) async fn resource(
-    client: &RunningService<RoleClient, Agent>,
+    client: &RunningService<RoleClient, PermissiveClient>,
     uri: &str,
 ) -> Result<String, String> {
     let read = bounded(client.read_resource(ReadResourceRequestParams::new(uri))).await;
@@ -326,7 +334,7 @@ pub(super) async fn bounded<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.unwrap()
 }
 
-impl Person {
+impl FixedApprover {
     pub(super) fn asked(&self) -> usize {
         self.shown.lock().unwrap().len()
     }
@@ -343,23 +351,27 @@ impl Person {
     }
 }
 
-impl Approver for Person {
+impl Approver for FixedApprover {
     fn name(&self) -> &str {
         "a person"
     }
 
-    fn grade(&self) -> Grade {
-        Grade::Terminal
+    fn grade(&self) -> Assurance {
+        Assurance::Terminal
     }
 
-    fn ask<'a>(&'a self, _: &'a Sheet, shown: &'a Rendering) -> Pending<'a, Result<Reply, ApproverFault>> {
+    fn ask<'a>(
+        &'a self,
+        _: &'a QuestionView,
+        shown: &'a Rendering,
+    ) -> BoxFuture<'a, Result<Reply, ApproverError>> {
         self.shown.lock().unwrap().push(shown.clone());
         let says = self.says.clone();
         Box::pin(async move { Ok(says) })
     }
 }
 
-impl ClientHandler for Agent {
+impl ClientHandler for PermissiveClient {
     fn get_info(&self) -> ClientConfig {
         let mut can = ClientCapabilities::builder().enable_elicitation().enable_sampling().build();
         let forms = ElicitationCapability::new().with_form(Default::default());
@@ -387,26 +399,26 @@ impl ClientHandler for Agent {
 }
 
 /// What the program calls `bash`, as far as it is judged; it runs nothing, and says that it was reached.
-struct Shell(Manifest);
+struct FakeBash(Manifest);
 
-impl Shell {
+impl FakeBash {
     fn new() -> Self {
-        Self(trial::manifest("bash"))
+        Self(policy_case::manifest("bash"))
     }
 }
 
-impl Tool for Shell {
+impl Tool for FakeBash {
     fn manifest(&self) -> &Manifest {
         &self.0
     }
 
-    fn execute(&self, _: Value, _: Run) -> Pending<'_, Output> {
+    fn execute(&self, _: Value, _: RunContext) -> BoxFuture<'_, Output> {
         Box::pin(async { Output::text("reached our own") })
     }
 }
 
-pub(super) fn is_refused(tried: &Tried) -> bool {
-    matches!(tried.result.ending, Ending::Refused(_))
+pub(super) fn is_refused(tried: &CallAttempt) -> bool {
+    matches!(tried.result.ending, CallOutcome::Refused(_))
 }
 
 pub(super) fn source(path: &str) -> String {

@@ -2,20 +2,20 @@
 
 use std::path::Path;
 
-use byleave_mcp::upstream::definition::{Definition, Launch};
 use byleave_mcp::upstream::pins::Drift;
-use byleave_mcp::upstream::{Servers as _, Stands};
+use byleave_mcp::upstream::server_definition::{Launch, ServerDefinition};
+use byleave_mcp::upstream::{ServerStatus, Servers as _};
 use serde_json::{Value, json};
 
-use super::bench::{Bench, Place, bounded, called, is_refused, no, script, tool, yes};
-use super::{Case, Shown, shown_by};
+use super::bench::{CaseDirectory, CorpusFixture, bounded, called, is_refused, no, script, tool, yes};
+use super::{CaseTest, CorpusCase, shown_by};
 use crate::fixture::{example, is_there};
 
 // req: M1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_would_be_started_otherwise_is_not_started() {
-    for case in shown_by(Shown::Launched) {
-        let place = Place::of(&case);
+    for case in shown_by(CaseTest::Launched) {
+        let place = CaseDirectory::of(&case);
         let server = case.server();
         let first = place.server(server, &script(&[tool("t", "does it")]));
         let (first, then) = match case.id.as_str() {
@@ -33,7 +33,7 @@ async fn a_server_that_would_be_started_otherwise_is_not_started() {
         drop(before);
 
         let after = place.bench(place.policy(&case, ""), no(), vec![then.clone()]);
-        assert_eq!(after.look(server).await, Stands::NotAccepted, "{}", case.id);
+        assert_eq!(after.look(server).await, ServerStatus::NotAccepted, "{}", case.id);
         let tried = after.call(&called(server, "t"), json!({})).await;
         assert!(is_refused(&tried) && after.offered().is_empty(), "{}: {:?}", case.id, tried.result);
         assert!(after.ask(server).await.is_err() && after.person.asked() == 1, "{}", case.id);
@@ -55,7 +55,7 @@ async fn a_server_that_would_be_started_otherwise_is_not_started() {
     }
 }
 
-fn swapped(place: &Place, first: &Definition, id: &str) -> Definition {
+fn swapped(place: &CaseDirectory, first: &ServerDefinition, id: &str) -> ServerDefinition {
     let mut then = first.clone();
     let Launch::Child { command, args, env, .. } = &mut then.launch else { panic!() };
     match id {
@@ -71,7 +71,7 @@ fn swapped(place: &Place, first: &Definition, id: &str) -> Definition {
 }
 
 /// The server, as a package runner of this machine would start it.
-fn by_npx(place: &Place, server: &Definition, package: &str) -> Definition {
+fn by_npx(place: &CaseDirectory, server: &ServerDefinition, package: &str) -> ServerDefinition {
     use std::os::unix::fs::PermissionsExt as _;
     let npx = place.root().join("npx");
     if !Path::new(&npx).exists() {
@@ -87,10 +87,10 @@ fn by_npx(place: &Place, server: &Definition, package: &str) -> Definition {
 }
 
 /// With its version, the same words mean the same, and nobody is asked again.
-async fn pinned(place: &Place, case: &Case, server: Definition) {
+async fn pinned(place: &CaseDirectory, case: &CorpusCase, server: ServerDefinition) {
     drop(place.accepted(place.policy(case, ""), no(), vec![server.clone()]).await);
     let again = place.bench(place.policy(case, ""), no(), vec![server]);
-    assert!(matches!(again.look(case.server()).await, Stands::Up { .. }));
+    assert!(matches!(again.look(case.server()).await, ServerStatus::Up { .. }));
     let tried = again.call(&called(case.server(), "t"), json!({})).await;
     assert!(tried.reached && tried.asked == 0, "{:?}", tried.result);
 }
@@ -98,12 +98,12 @@ async fn pinned(place: &Place, case: &Case, server: Definition) {
 // req: M1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_that_is_another_is_not_offered() {
-    for case in shown_by(Shown::Redefined) {
+    for case in shown_by(CaseTest::Redefined) {
         if case.id == "definition-differs-per-request" {
             two_faced(&case).await;
             continue;
         }
-        let place = Place::of(&case);
+        let place = CaseDirectory::of(&case);
         let now = called("a", case.called());
         let was = match case.id.as_str() {
             "always-allow-mcp-skips-review" => tool("look", "does it"),
@@ -146,7 +146,7 @@ async fn a_tool_that_is_another_is_not_offered() {
 }
 
 /// What the server lists later, and a word of it that the person must be shown.
-fn redefined(case: &Case, was: Value) -> (Vec<Value>, &'static str) {
+fn redefined(case: &CorpusCase, was: Value) -> (Vec<Value>, &'static str) {
     let mut then = was.clone();
     match case.id.as_str() {
         "tool-description-changed" | "list-changed-notification-swap" => {
@@ -169,7 +169,7 @@ fn redefined(case: &Case, was: Value) -> (Vec<Value>, &'static str) {
 }
 
 /// The server says in the middle of a call that it has changed, and is looked at without anybody's doing.
-async fn told(place: &Place, bench: &Bench, then: &[Value]) {
+async fn told(place: &CaseDirectory, bench: &CorpusFixture, then: &[Value]) {
     let mut news = bench.upstream.news();
     let attending = tokio::spawn(bench.upstream.clone().attend(bench.gate.clone(), bench.asking()));
     bounded(news.recv()).await.unwrap();
@@ -190,13 +190,13 @@ async fn told(place: &Place, bench: &Bench, then: &[Value]) {
 }
 
 /// Harmless to whoever accepts it, and then another to the agent.
-async fn two_faced(case: &Case) {
-    let place = Place::of(case);
+async fn two_faced(case: &CorpusCase) {
+    let place = CaseDirectory::of(case);
     let bench = place.bench(place.policy(case, ""), yes(), vec![place.hostile("a", &["turning"])]);
     bench.ask("a").await.unwrap();
     let shown = bench.person.shown();
     assert!(shown.contains("adds two numbers") && !shown.contains("id_ed25519"), "{shown}");
-    let Stands::Up { suspended, .. } = bench.look("a").await else { panic!() };
+    let ServerStatus::Up { suspended, .. } = bench.look("a").await else { panic!() };
     assert!(matches!(suspended.as_slice(), [Drift::Changed { .. }]), "{suspended:?}");
     assert!(bench.offered().is_empty());
     let tried = bench.call(&called("a", "go"), json!({})).await;

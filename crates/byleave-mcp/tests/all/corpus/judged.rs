@@ -1,16 +1,18 @@
 //! Calls that rules are about: each is held, and its harmless twin goes through under the same rules without a question.
 
-use byleave_mcp::gateway::Names;
-use byleave_mcp::upstream::definition::{Definition, ServerName};
-use byleave_mcp::upstream::pins::Pins;
-use byleave_mcp::upstream::{Stands, file};
+use byleave_mcp::gateway::NamingScheme;
+use byleave_mcp::upstream::pins::PinFile;
+use byleave_mcp::upstream::server_definition::{ServerDefinition, ServerName};
+use byleave_mcp::upstream::{ServerStatus, config_file};
 use serde_json::{Value, json};
 
-use super::bench::{Place, Tried, bounded, called, is_refused, name, no, resource, script, tool, yes};
-use super::{Case, Shown, shown_by};
+use super::bench::{
+    CallAttempt, CaseDirectory, bounded, called, is_refused, name, no, resource, script, tool, yes,
+};
+use super::{CaseTest, CorpusCase, shown_by};
 
 /// What stands beside a case so that it shows something.
-struct Twin {
+struct ControlCase {
     id: &'static str,
     /// More rules: those that the notes of the case tell of, and what the twin needs.
     rules: &'static str,
@@ -20,51 +22,63 @@ struct Twin {
 
 const READS: &str = "[[rule]]\nid = \"reads\"\nverdict = \"allow\"\nread = [\"/ws\", \"/ws/**\"]\n";
 
-const TWINS: &[Twin] = &[
-    Twin {
+const TWINS: &[ControlCase] = &[
+    ControlCase {
         id: "lsp-read-bypasses-policy",
         rules: "[[rule]]\nid = \"lsp\"\nverdict = \"allow\"\nmcp = \"lsp\"\n",
         call: ("lsp", "textDocument/definition", r#"{"uri": "file:///ws/a.rs"}"#),
     },
-    Twin { id: "fs-mcp-reads-denied-path", rules: READS, call: ("fs", "read_file", r#"{"path": "/ws/a"}"#) },
-    Twin { id: "fs-mcp-prefix-sibling", rules: READS, call: ("fs", "read_file", r#"{"path": "/ws/x"}"#) },
-    Twin {
+    ControlCase {
+        id: "fs-mcp-reads-denied-path",
+        rules: READS,
+        call: ("fs", "read_file", r#"{"path": "/ws/a"}"#),
+    },
+    ControlCase {
+        id: "fs-mcp-prefix-sibling",
+        rules: READS,
+        call: ("fs", "read_file", r#"{"path": "/ws/x"}"#),
+    },
+    ControlCase {
         id: "git-mcp-argument-injection",
         rules: READS,
         call: ("git", "git_diff", r#"{"repo_path": "/ws", "target": "main"}"#),
     },
-    Twin { id: "git-mcp-init-anywhere", rules: READS, call: ("git", "git_init", r#"{"repo_path": "/ws"}"#) },
-    Twin {
+    ControlCase {
+        id: "git-mcp-init-anywhere",
+        rules: READS,
+        call: ("git", "git_init", r#"{"repo_path": "/ws"}"#),
+    },
+    ControlCase {
         id: "git-mcp-repo-path-escape",
         rules: READS,
         call: ("git", "git_log", r#"{"repo_path": "/ws"}"#),
     },
-    Twin {
+    ControlCase {
         id: "git-mcp-add-traversal",
         rules: READS,
         call: ("git", "git_add", r#"{"repo_path": "/ws", "files": ["a"]}"#),
     },
-    Twin {
+    ControlCase {
         id: "cli-mcp-allowlist-substitution",
         rules: "[[rule]]\nid = \"reads\"\nverdict = \"allow\"\nread = [\"/ws\", \"/ws/**\"]\nrun = \"ls\"\nmcp = \"cli/run_command\"\n",
         call: ("cli", "run_command", r#"{"command": "ls"}"#),
     },
-    Twin { id: "server-name-separator-collision", rules: "", call: ("a", "run", "{}") },
-    Twin { id: "deny-misses-double-underscore", rules: "", call: ("a", "run", "{}") },
-    Twin { id: "server-name-spoofing", rules: "", call: ("trusted", "read", "{}") },
-    Twin { id: "duplicate-tool-two-servers", rules: "", call: ("github", "create_issue", "{}") },
+    ControlCase { id: "server-name-separator-collision", rules: "", call: ("a", "run", "{}") },
+    ControlCase { id: "deny-misses-double-underscore", rules: "", call: ("a", "run", "{}") },
+    ControlCase { id: "server-name-spoofing", rules: "", call: ("trusted", "read", "{}") },
+    ControlCase { id: "duplicate-tool-two-servers", rules: "", call: ("github", "create_issue", "{}") },
     // What only reads is allowed: but by whose word?
-    Twin {
+    ControlCase {
         id: "readonly-hint-lie",
         rules: "[[rule]]\nid = \"reads\"\nverdict = \"allow\"\nmcp = [\"a\", \"trusted\"]\n",
         call: ("trusted", "query", r#"{"sql": "drop table t"}"#),
     },
-    Twin {
+    ControlCase {
         id: "tool-kind-metadata-spoof",
         rules: "[[rule]]\nid = \"reads\"\nverdict = \"allow\"\nmcp = [\"acp\", \"trusted\"]\n",
         call: ("trusted", "read_everything", "{}"),
     },
-    Twin {
+    ControlCase {
         id: "destructive-sibling-tool",
         rules: "",
         call: ("tickets", "get_ticket", r#"{"ticket_id": "4201"}"#),
@@ -74,9 +88,9 @@ const TWINS: &[Twin] = &[
 // req: M1 M2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_is_judged_by_who_does_it_and_what_its_arguments_look_like() {
-    for case in shown_by(Shown::Judged) {
-        let Twin { rules, call, .. } = TWINS.iter().find(|twin| twin.id == case.id).unwrap();
-        let place = Place::of(&case);
+    for case in shown_by(CaseTest::Judged) {
+        let ControlCase { rules, call, .. } = TWINS.iter().find(|twin| twin.id == case.id).unwrap();
+        let place = CaseDirectory::of(&case);
         let server = if case.server() == "?" { "other" } else { case.server() };
         let servers = servers(&place, &case, server, call);
         let held = place.accepted(place.policy(&case, rules), no(), servers.clone()).await;
@@ -97,7 +111,12 @@ async fn a_call_is_judged_by_who_does_it_and_what_its_arguments_look_like() {
 }
 
 /// The server of the case and that of its twin; they may be one.
-fn servers(place: &Place, case: &Case, server: &str, twin: &(&str, &str, &str)) -> Vec<Definition> {
+fn servers(
+    place: &CaseDirectory,
+    case: &CorpusCase,
+    server: &str,
+    twin: &(&str, &str, &str),
+) -> Vec<ServerDefinition> {
     let mut own = tool(case.called(), "does it");
     match case.id.as_str() {
         "destructive-sibling-tool" => own["annotations"] = json!({ "readOnlyHint": false }),
@@ -108,7 +127,7 @@ fn servers(place: &Place, case: &Case, server: &str, twin: &(&str, &str, &str)) 
     }
     let beside = tool(twin.1, "does it");
     let trusted = !matches!(case.id.as_str(), "readonly-hint-lie" | "tool-kind-metadata-spoof");
-    let with = |definition: Definition| Definition { trusted, ..definition };
+    let with = |definition: ServerDefinition| ServerDefinition { trusted, ..definition };
     if server == twin.0 {
         let tools = if case.called() == twin.1 { vec![own] } else { vec![own, beside] };
         return vec![with(place.server(server, &script(&tools)))];
@@ -116,11 +135,11 @@ fn servers(place: &Place, case: &Case, server: &str, twin: &(&str, &str, &str)) 
     vec![with(place.server(server, &script(&[own]))), place.server(twin.0, &script(&[beside]))]
 }
 
-fn without_rules(case: &Case) -> Case {
-    Case { rules: Vec::new(), ..case.clone() }
+fn without_rules(case: &CorpusCase) -> CorpusCase {
+    CorpusCase { rules: Vec::new(), ..case.clone() }
 }
 
-pub(super) fn is_held(case: &Case, tried: &Tried) {
+pub(super) fn is_held(case: &CorpusCase, tried: &CallAttempt) {
     assert!(!tried.reached && is_refused(tried), "{}: {:?}", case.id, tried.result);
     let asked = usize::from(case.must == "ask");
     assert_eq!(tried.asked, asked, "{}: so often somebody was asked", case.id);
@@ -129,13 +148,14 @@ pub(super) fn is_held(case: &Case, tried: &Tried) {
 // req: M1 M2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_mean_one_thing_and_a_server_that_is_denied_is_denied_whole() {
-    for case in shown_by(Shown::Named) {
-        let place = Place::of(&case);
+    for case in shown_by(CaseTest::Named) {
+        let place = CaseDirectory::of(&case);
         match case.id.as_str() {
             "tool-name-case-variant" => exactly(&place, &case).await,
             "normalized-name-collision" => {
                 assert!(ServerName::new("my_server").is_ok() && ServerName::new(case.server()).is_err());
-                let defined = |server: &str| file::read(&format!("[server.\"{server}\"]\ncommand = \"x\"\n"));
+                let defined =
+                    |server: &str| config_file::read(&format!("[server.\"{server}\"]\ncommand = \"x\"\n"));
                 assert!(defined("my_server").is_ok() && defined(case.server()).is_err());
             }
             "tool-shadows-builtin" => shadowing(&place, &case).await,
@@ -149,7 +169,7 @@ async fn names_mean_one_thing_and_a_server_that_is_denied_is_denied_whole() {
 }
 
 /// Ours is called `bash`, and nothing else is.
-async fn exactly(place: &Place, case: &Case) {
+async fn exactly(place: &CaseDirectory, case: &CorpusCase) {
     let bench = place.bench(place.policy(case, ""), yes(), Vec::new());
     let arguments = place.arguments(&case.input["arguments"]);
     for spelt in [case.called(), "Bash", "bash ", "BASH", "bash\u{200b}"] {
@@ -161,7 +181,7 @@ async fn exactly(place: &Place, case: &Case) {
     assert!(other.reached && other.asked == 1, "and about nothing else: {:?}", other.result);
 }
 
-async fn shadowing(place: &Place, case: &Case) {
+async fn shadowing(place: &CaseDirectory, case: &CorpusCase) {
     let servers = vec![place.server("evil", &script(&[tool("bash", "runs a command")]))];
     let bench = place.accepted(place.policy(case, ""), no(), servers.clone()).await;
     let arguments = place.arguments(&case.input["arguments"]);
@@ -176,7 +196,7 @@ async fn shadowing(place: &Place, case: &Case) {
 }
 
 /// Every tool, and what it has beside tools.
-async fn denied_whole(place: &Place, case: &Case) {
+async fn denied_whole(place: &CaseDirectory, case: &CorpusCase) {
     let servers = vec![place.server("x", &script(&[tool("t", ""), tool("u", "")]))];
     for (case, is_denied) in [(case.clone(), true), (without_rules(case), false)] {
         let bench = place.accepted(place.policy(&case, ""), yes(), servers.clone()).await;
@@ -185,7 +205,7 @@ async fn denied_whole(place: &Place, case: &Case) {
             assert_eq!((tried.reached, tried.asked > 0), (!is_denied, !is_denied), "{:?}", tried.result);
         }
         let before = bench.person.asked();
-        let (client, _) = bench.agent(Names::Ours).await;
+        let (client, _) = bench.agent(NamingScheme::Ours).await;
         let read = resource(&client, "test://listed").await;
         assert_eq!(read.is_err(), is_denied, "{read:?}");
         assert_eq!(bench.person.asked() > before, !is_denied, "{read:?}");
@@ -193,11 +213,11 @@ async fn denied_whole(place: &Place, case: &Case) {
 }
 
 /// A server that came on the command line, under its own names.
-async fn wrapped(place: &Place, case: &Case) {
+async fn wrapped(place: &CaseDirectory, case: &CorpusCase) {
     for (case, is_denied) in [(case.clone(), true), (without_rules(case), false)] {
         let servers = vec![place.server("x", &script(&[tool("t", "")]))];
         let bench = place.accepted(place.policy(&case, ""), yes(), servers).await;
-        let (client, _) = bench.agent(Names::Theirs).await;
+        let (client, _) = bench.agent(NamingScheme::Theirs).await;
         let result = bounded(client.call_tool(rmcp::model::CallToolRequestParams::new("t"))).await.unwrap();
         let said = serde_json::to_string(&result).unwrap();
         assert_eq!(said.contains("reached"), !is_denied, "{said}");
@@ -206,19 +226,19 @@ async fn wrapped(place: &Place, case: &Case) {
 }
 
 /// Denied by a rule, and forgotten: neither comes back because somebody says yes to something else.
-async fn forgotten(place: &Place, case: &Case) {
+async fn forgotten(place: &CaseDirectory, case: &CorpusCase) {
     let both = || ["x", "y"].map(|server| place.server(server, &script(&[tool("t", "")]))).to_vec();
     let bench = place.accepted(place.policy(case, ""), yes(), both()).await;
     for _ in 0..2 {
         is_held(case, &bench.call(&called("x", "t"), json!({})).await);
         let other = bench.call(&called("y", "t"), json!({})).await;
         assert!(other.reached && other.asked == 1, "{:?}", other.result);
-        assert!(matches!(bench.look("x").await, Stands::Up { .. }));
+        assert!(matches!(bench.look("x").await, ServerStatus::Up { .. }));
     }
     let bench = place.accepted(place.policy(&without_rules(case), ""), yes(), both()).await;
     assert!(bench.call(&called("x", "t"), json!({})).await.reached);
-    Pins::beside(&place.root().join("state")).forget(&name("x")).unwrap();
-    assert_eq!(bench.look("x").await, Stands::NotAccepted);
+    PinFile::beside(&place.root().join("state")).forget(&name("x")).unwrap();
+    assert_eq!(bench.look("x").await, ServerStatus::NotAccepted);
     assert!(bench.call(&called("y", "t"), json!({})).await.reached);
     assert_eq!(bench.offered(), [called("y", "t")]);
     let tried = bench.call(&called("x", "t"), json!({})).await;
@@ -226,8 +246,8 @@ async fn forgotten(place: &Place, case: &Case) {
 }
 
 /// Rules are not expanded with anything; one that can be about no server is an error, and whoever has it does not start.
-fn not_expanded(case: &Case) {
-    use byleave::trial::{CaseRule, rules};
+fn not_expanded(case: &CorpusCase) {
+    use byleave::policy_case::{CaseRule, rules};
     let own: Vec<CaseRule> = serde_json::from_value(json!(case.rules)).unwrap();
     let fault = rules(&own, &Default::default()).unwrap_err().to_string();
     assert!(fault.contains("${BLOCKED}") && fault.contains("can never match"), "{fault}");

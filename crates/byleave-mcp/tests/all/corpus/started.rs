@@ -4,19 +4,19 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use byleave_mcp::upstream::definition::{Access, Launch};
-use byleave_mcp::upstream::{Stands, file};
+use byleave_mcp::upstream::server_definition::{DirectoryAccess, Launch};
+use byleave_mcp::upstream::{ServerStatus, config_file};
 use serde_json::json;
 
-use super::bench::{Place, bounded, called, no, yes};
-use super::{Case, Shown, shown_by};
+use super::bench::{CaseDirectory, bounded, called, no, yes};
+use super::{CaseTest, CorpusCase, shown_by};
 use crate::fixture::{example, is_there};
 
 // req: M1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_started_that_nobody_accepted() {
-    for case in shown_by(Shown::NotStarted) {
-        let place = Place::of(&case);
+    for case in shown_by(CaseTest::NotStarted) {
+        let place = CaseDirectory::of(&case);
         match case.id.as_str() {
             "mcp-headers-helper" => no_helper(&place),
             "plugin-config-substitution" => words(&place, &case).await,
@@ -25,7 +25,7 @@ async fn nothing_is_started_that_nobody_accepted() {
     }
 }
 
-async fn not_started(place: &Place, case: &Case, only_listed: bool) {
+async fn not_started(place: &CaseDirectory, case: &CorpusCase, only_listed: bool) {
     let marker = place.marker();
     let words = ["starts", marker.to_str().unwrap()];
     // The repository says that it is approved, as loudly as it likes.
@@ -36,9 +36,9 @@ async fn not_started(place: &Place, case: &Case, only_listed: bool) {
     std::fs::write(ws.join(".agent/settings.json"), r#"{"enableAllProjectMcpServers": true}"#).unwrap();
 
     let bench = place.bench(place.policy(case, ""), no(), vec![place.hostile("repo", &words)]);
-    assert_eq!(bench.upstream.standing()[0].1, Stands::Untried);
+    assert_eq!(bench.upstream.standing()[0].1, ServerStatus::Untried);
     bounded(bench.upstream.look_at_all()).await;
-    assert_eq!(bench.upstream.standing()[0].1, Stands::NotAccepted);
+    assert_eq!(bench.upstream.standing()[0].1, ServerStatus::NotAccepted);
     if !only_listed {
         assert!(bench.ask("repo").await.is_err() && bench.person.asked() == 1);
         bounded(bench.upstream.look_at_all()).await;
@@ -51,17 +51,17 @@ async fn not_started(place: &Place, case: &Case, only_listed: bool) {
 }
 
 /// A definition has no key for a program that makes headers.
-fn no_helper(place: &Place) {
+fn no_helper(place: &CaseDirectory) {
     let plain = "[server.repo]\nurl = \"https://a.example/mcp\"\nheaders = { A = \"$(id)\" }\n";
-    let Launch::Http { headers, .. } = &file::read(plain).unwrap()[0].launch else { panic!() };
+    let Launch::Http { headers, .. } = &config_file::read(plain).unwrap()[0].launch else { panic!() };
     assert_eq!(headers["A"], "$(id)");
     let helper = format!("{plain}headersHelper = \"touch {}\"\n", place.marker().display());
-    let fault = file::read(&helper).unwrap_err();
+    let fault = config_file::read(&helper).unwrap_err();
     assert!(fault.line == 4 && fault.to_string().contains("headersHelper"), "{fault}");
 }
 
 /// What stands in a definition is handed over word by word.
-async fn words(place: &Place, case: &Case) {
+async fn words(place: &CaseDirectory, case: &CorpusCase) {
     let value = place.meant(case.input["arguments"]["user_config.name"].as_str().unwrap());
     let mut server = place.hostile("plugin", &["env", &value]);
     let Launch::Child { env, .. } = &mut server.launch else { panic!() };
@@ -117,11 +117,11 @@ fn a_server_does_nothing_outside_its_profile() {
 
 /// Allowed by rule and by person, so that nothing stands in the way but the sandbox.
 async fn confined() {
-    for case in shown_by(Shown::Confined) {
+    for case in shown_by(CaseTest::Confined) {
         for bare in [true, false] {
-            let place = Place::of(&case);
+            let place = CaseDirectory::of(&case);
             let mut server = place.hostile("git", &["writes"]);
-            server.profile.workspace = Access::Write;
+            server.profile.workspace = DirectoryAccess::Write;
             server.profile.read.push(example("hostile").parent().unwrap().to_owned());
             let bench = place.bench_in(place.policy(&case, ""), yes(), vec![server], bare);
             bench.ask("git").await.unwrap();

@@ -16,17 +16,17 @@ pub(crate) const SECRET: &str = "SECRETSECRET";
 
 /// The two servers. They last as long as the process.
 #[derive(Clone)]
-pub(crate) struct Fake {
+pub(crate) struct FakeOAuthServers {
     /// Where the MCP server is.
     pub(crate) url: String,
     /// Where the authorization server is.
     pub(crate) issuer: String,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<FakeOAuthState>>,
 }
 
 /// What the servers do, and what they have seen.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct FakeOAuthState {
     /// Says other things of the authorization server.
     pub(crate) metadata: Map<String, Value>,
     /// Says other things of the MCP server.
@@ -42,13 +42,13 @@ pub(crate) struct Shared {
     /// What a token can be had for, once.
     pub(crate) refresh: BTreeSet<String>,
     /// All that was asked for.
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) seen: Vec<SeenRequest>,
     clients: BTreeMap<String, String>,
-    codes: BTreeMap<String, Code>,
+    codes: BTreeMap<String, AuthorizationCodeGrant>,
     count: usize,
 }
 
-struct Code {
+struct AuthorizationCodeGrant {
     client: String,
     challenge: String,
     redirect: String,
@@ -56,7 +56,7 @@ struct Code {
 
 /// A request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct SeenRequest {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) query: BTreeMap<String, String>,
@@ -65,14 +65,14 @@ pub(crate) struct Seen {
 }
 
 /// What is answered.
-type Answer = (u16, Vec<(String, String)>, String);
+type FakeHttpResponse = (u16, Vec<(String, String)>, String);
 
-impl Fake {
+impl FakeOAuthServers {
     pub(crate) fn start() -> Self {
         let [mcp, auth] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let at = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
         let (url, issuer) = (format!("{}/mcp", at(&mcp)), at(&auth));
-        let shared = Arc::new(Mutex::new(Shared { lasts_s: 3_600, ..Shared::default() }));
+        let shared = Arc::new(Mutex::new(FakeOAuthState { lasts_s: 3_600, ..FakeOAuthState::default() }));
         let fake = Self { url, issuer, shared };
         let (one, other) = (fake.clone(), fake.clone());
         serve(mcp, move |seen| one.noted(seen).mcp(seen));
@@ -80,7 +80,7 @@ impl Fake {
         fake
     }
 
-    pub(crate) fn shared(&self) -> MutexGuard<'_, Shared> {
+    pub(crate) fn shared(&self) -> MutexGuard<'_, FakeOAuthState> {
         self.shared.lock().unwrap()
     }
 
@@ -89,12 +89,12 @@ impl Fake {
         self.shared().seen.iter().filter(|seen| seen.path == path).count()
     }
 
-    fn noted(&self, seen: &Seen) -> &Self {
+    fn noted(&self, seen: &SeenRequest) -> &Self {
         self.shared().seen.push(seen.clone());
         self
     }
 
-    fn mcp(&self, seen: &Seen) -> Answer {
+    fn mcp(&self, seen: &SeenRequest) -> FakeHttpResponse {
         let origin = self.url.trim_end_matches("/mcp");
         if seen.path == "/.well-known/oauth-protected-resource/mcp" {
             let mut about = json!({ "resource": self.url, "authorization_servers": [self.issuer], "scopes_supported": ["tools"] });
@@ -133,7 +133,7 @@ impl Fake {
         in_json(200, &json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }))
     }
 
-    fn auth(&self, seen: &Seen) -> Answer {
+    fn auth(&self, seen: &SeenRequest) -> FakeHttpResponse {
         match (seen.method.as_str(), seen.path.as_str()) {
             ("GET", "/.well-known/oauth-authorization-server") => {
                 let mut about = json!({
@@ -165,7 +165,7 @@ impl Fake {
     }
 
     /// The person says yes at once.
-    fn authorize(&self, seen: &Seen) -> Answer {
+    fn authorize(&self, seen: &SeenRequest) -> FakeHttpResponse {
         let asked = |name: &str| seen.query.get(name).cloned().unwrap_or_default();
         let mut shared = self.shared();
         let (client, redirect) = (asked("client_id"), asked("redirect_uri"));
@@ -178,11 +178,13 @@ impl Fake {
         let code = format!("code-{SECRET}-{}", shared.next());
         let iss = shared.iss.clone().unwrap_or_else(|| self.issuer.clone());
         let back = format!("{redirect}?code={code}&state={}&iss={}", asked("state"), encoded(&iss));
-        shared.codes.insert(code, Code { client, challenge: asked("code_challenge"), redirect });
+        shared
+            .codes
+            .insert(code, AuthorizationCodeGrant { client, challenge: asked("code_challenge"), redirect });
         (302, vec![("Location".into(), back)], String::new())
     }
 
-    fn token(&self, seen: &Seen) -> Answer {
+    fn token(&self, seen: &SeenRequest) -> FakeHttpResponse {
         let form = pairs(&seen.body);
         let said = |name: &str| form.get(name).cloned().unwrap_or_default();
         let mut shared = self.shared();
@@ -221,7 +223,7 @@ impl Fake {
     }
 }
 
-impl Shared {
+impl FakeOAuthState {
     fn next(&mut self) -> usize {
         self.count += 1;
         self.count
@@ -257,7 +259,7 @@ pub(crate) fn in_query(address: &str, name: &str) -> String {
     pairs(address.split_once('?').unwrap().1).remove(name).unwrap()
 }
 
-fn serve(listener: TcpListener, answer: impl Fn(&Seen) -> Answer + Send + Sync + 'static) {
+fn serve(listener: TcpListener, answer: impl Fn(&SeenRequest) -> FakeHttpResponse + Send + Sync + 'static) {
     let answer = Arc::new(answer);
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
@@ -270,7 +272,7 @@ fn serve(listener: TcpListener, answer: impl Fn(&Seen) -> Answer + Send + Sync +
     });
 }
 
-fn one(mut stream: TcpStream, answer: &impl Fn(&Seen) -> Answer) -> std::io::Result<()> {
+fn one(mut stream: TcpStream, answer: &impl Fn(&SeenRequest) -> FakeHttpResponse) -> std::io::Result<()> {
     let mut said = Vec::new();
     let mut piece = [0; 8_192];
     let (head, mut body) = loop {
@@ -292,7 +294,7 @@ fn one(mut stream: TcpStream, answer: &impl Fn(&Seen) -> Answer) -> std::io::Res
     let mut words = head.split(' ');
     let (method, target) = (words.next().unwrap(), words.next().unwrap());
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let seen = Seen {
+    let seen = SeenRequest {
         method: method.into(),
         path: path.into(),
         query: pairs(query),
@@ -342,6 +344,6 @@ fn encoded(text: &str) -> String {
     text.bytes().map(one).collect()
 }
 
-fn in_json(status: u16, body: &Value) -> Answer {
+fn in_json(status: u16, body: &Value) -> FakeHttpResponse {
     (status, vec![("Content-Type".into(), "application/json".into())], body.to_string())
 }

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::world::{Keeper, Proxy, Server, door};
+use super::world::{FakeHostPolicy, FakeHttpServer, ProxyFixture, door};
 
 const ROUNDS: usize = 2_000;
 
 #[derive(Clone, Copy, Debug)]
-enum By {
+enum ProxyMethod {
     Direct,
     Http,
     Connect,
@@ -22,9 +22,9 @@ enum By {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "measures"]
 async fn a_proxied_connection_against_a_direct_one() {
-    let server = Server::hello().await;
-    let proxy = Proxy::before(door(Keeper::granting(&["a.example"])));
-    let ways = [By::Direct, By::Http, By::Connect, By::Socks];
+    let server = FakeHttpServer::hello().await;
+    let proxy = ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])));
+    let ways = [ProxyMethod::Direct, ProxyMethod::Http, ProxyMethod::Connect, ProxyMethod::Socks];
     let mut times: Vec<Vec<Duration>> = ways.iter().map(|_| Vec::with_capacity(ROUNDS)).collect();
     for round in 0..ROUNDS + 100 {
         for (way, times) in ways.iter().zip(&mut times) {
@@ -48,19 +48,19 @@ async fn a_proxied_connection_against_a_direct_one() {
     assert!(middles.iter().all(|middle| middle.saturating_sub(middles[0]) <= limit), "{middles:?}");
 }
 
-async fn one(by: By, proxy: &Proxy, port: u16) {
-    let to = if matches!(by, By::Direct) { ([127, 0, 0, 1], port).into() } else { proxy.at };
+async fn one(by: ProxyMethod, proxy: &ProxyFixture, port: u16) {
+    let to = if matches!(by, ProxyMethod::Direct) { ([127, 0, 0, 1], port).into() } else { proxy.at };
     let mut stream = TcpStream::connect(to).await.unwrap();
     stream.set_nodelay(true).unwrap();
     let mut target = "/".to_owned();
     match by {
-        By::Direct => {}
-        By::Http => target = format!("http://a.example:{port}/"),
-        By::Connect => {
+        ProxyMethod::Direct => {}
+        ProxyMethod::Http => target = format!("http://a.example:{port}/"),
+        ProxyMethod::Connect => {
             stream.write_all(format!("CONNECT a.example:{port} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
             stream.read_exact(&mut [0; 39]).await.unwrap();
         }
-        By::Socks => {
+        ProxyMethod::Socks => {
             stream
                 .write_all(&[&[5, 1, 0, 5, 1, 0, 3, 9][..], b"a.example", &port.to_be_bytes()].concat())
                 .await
@@ -92,7 +92,7 @@ async fn bytes_through_a_tunnel_against_bytes_straight() {
             }
         }
     });
-    let proxy = Proxy::before(door(Keeper::granting(&["a.example"])));
+    let proxy = ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])));
     for round in 0..3 {
         for direct in [true, false] {
             let mut stream = if direct {

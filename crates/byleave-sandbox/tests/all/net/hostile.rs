@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use byleave_sandbox::net::policy::Bounds;
+use byleave_sandbox::net::egress::NetworkLimits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::world::{Keeper, Proxy, Server, curl, door, text};
+use super::world::{FakeHostPolicy, FakeHttpServer, ProxyFixture, curl, door, text};
 
 /// A proxy that grants `a.example`, and a server behind it.
-async fn granting_a() -> (Server, Proxy) {
-    (Server::hello().await, Proxy::before(door(Keeper::granting(&["a.example"]))))
+async fn granting_a() -> (FakeHttpServer, ProxyFixture) {
+    (FakeHttpServer::hello().await, ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"]))))
 }
 
 // req: E7
@@ -111,7 +111,8 @@ async fn a_connection_does_not_leave_http_by_an_upgrade() {
     assert!(answer.ends_with("hello\n"), "{answer}");
     assert!(!server.seen().to_lowercase().contains("upgrade"), "{}", server.seen());
     assert!(!server.seen().to_lowercase().contains("http2"), "{}", server.seen());
-    let switching = Server::answering("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\nraw").await;
+    let switching =
+        FakeHttpServer::answering("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\nraw").await;
     let answer = proxy.told(format!("GET http://a.example:{}/ HTTP/1.1\r\n\r\n", switching.port)).await;
     assert!(answer.starts_with("HTTP/1.1 502") && !answer.contains("raw"), "{answer}");
 }
@@ -172,13 +173,13 @@ async fn an_address_is_not_a_name_however_it_is_spelled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redirect_inwards_leads_nowhere() {
-    let target = Server::hello().await;
+    let target = FakeHttpServer::hello().await;
     let redirect = format!(
         "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:{}/\r\nContent-Length: 0\r\n\r\n",
         target.port
     );
-    let server = Server::answering(redirect).await;
-    let proxy = Proxy::before(door(Keeper::granting(&["a.example"])));
+    let server = FakeHttpServer::answering(redirect).await;
+    let proxy = ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])));
     let at = format!("http://{}", proxy.at);
     let got = curl(&["-x", &at, "--noproxy", "", "-L", &format!("http://a.example:{}/", server.port)]).await;
     assert!(String::from_utf8_lossy(&got.stdout).contains("`127.0.0.1:"), "{got:?}");
@@ -187,24 +188,26 @@ async fn a_redirect_inwards_leads_nowhere() {
 
 #[tokio::test]
 async fn a_head_has_an_end_in_bytes_and_in_time() {
-    let server = Server::hello().await;
+    let server = FakeHttpServer::hello().await;
     // Each bound by itself, so that on a slow machine none is reached before the one that is meant.
-    let bounded = |bounds| Proxy::before(door(Keeper::granting(&["a.example"])).with_bounds(bounds));
+    let bounded =
+        |bounds| ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])).with_bounds(bounds));
     let port = server.port;
     let long = "x".repeat(70_000);
-    let answer = bounded(Bounds::default())
+    let answer = bounded(NetworkLimits::default())
         .told(format!("GET http://a.example:{port}/ HTTP/1.1\r\nX: {long}\r\n\r\n"))
         .await;
     assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
     // Begun, and never ended.
-    let proxy = bounded(Bounds { head_timeout: Duration::from_millis(150), ..Bounds::default() });
+    let proxy =
+        bounded(NetworkLimits { head_timeout: Duration::from_millis(150), ..NetworkLimits::default() });
     assert!(proxy.told("GET http://a.example/ HTTP/1.1\r\n").await.starts_with("HTTP/1.1 408"));
     for begun in [&b""[..], &[5], &[5, 1, 0, 5, 1], b"CONNECT a.exam"] {
         let answer = proxy.told(begun).await;
         assert!(!answer.contains("200"), "{begun:?} {answer}");
     }
     // A tunnel in which nothing moves, after something did.
-    let proxy = bounded(Bounds { idle_timeout: Duration::from_secs(2), ..Bounds::default() });
+    let proxy = bounded(NetworkLimits { idle_timeout: Duration::from_secs(2), ..NetworkLimits::default() });
     let mut tunnel = proxy.tunnel("a.example", port).await;
     tunnel.write_all(b"\0 not http").await.unwrap();
     assert_eq!(tunnel.read(&mut [0; 1]).await.unwrap_or(0), 0);
@@ -216,11 +219,13 @@ async fn a_head_has_an_end_in_bytes_and_in_time() {
 
 #[tokio::test]
 async fn an_answer_of_a_host_is_bounded_too() {
-    let endless = Server::answering(format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(70_000))).await;
-    let folded = Server::answering("HTTP/1.1 200 OK\r\nX: a\r\n b\r\n\r\n").await;
+    let endless =
+        FakeHttpServer::answering(format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(70_000))).await;
+    let folded = FakeHttpServer::answering("HTTP/1.1 200 OK\r\nX: a\r\n b\r\n\r\n").await;
     let twice =
-        Server::answering("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab").await;
-    let proxy = Proxy::before(door(Keeper::granting(&["a.example"])));
+        FakeHttpServer::answering("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab")
+            .await;
+    let proxy = ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])));
     for server in [endless, folded, twice] {
         let answer = proxy.told(format!("GET http://a.example:{}/ HTTP/1.1\r\n\r\n", server.port)).await;
         assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
@@ -229,9 +234,15 @@ async fn an_answer_of_a_host_is_bounded_too() {
 
 #[tokio::test]
 async fn a_flood_of_wishes_fills_neither_the_log_nor_a_persons_day() {
-    let bounds = Bounds { questions_max: 3, hosts_max: 20, decisions_max: 10, ..Bounds::default() };
-    let keeper = std::sync::Arc::new(Keeper { asks: vec!["*"], says: Some("no"), ..Keeper::default() });
-    let proxy = Proxy::before(super::world::door_of(std::sync::Arc::clone(&keeper)).with_bounds(bounds));
+    let bounds =
+        NetworkLimits { questions_max: 3, hosts_max: 20, decisions_max: 10, ..NetworkLimits::default() };
+    let keeper = std::sync::Arc::new(FakeHostPolicy {
+        asks: vec!["*"],
+        says: Some("no"),
+        ..FakeHostPolicy::default()
+    });
+    let proxy =
+        ProxyFixture::before(super::world::door_of(std::sync::Arc::clone(&keeper)).with_bounds(bounds));
     for n in 0..40 {
         let answer = proxy.told(format!("GET http://h{n}.example/ HTTP/1.1\r\n\r\n")).await;
         let code = if n < 3 {
@@ -245,7 +256,7 @@ async fn a_flood_of_wishes_fills_neither_the_log_nor_a_persons_day() {
     }
     assert_eq!((keeper.asked.lock().unwrap().len(), proxy.serving.decisions().len()), (3, 10));
     // The same again is counted, not written.
-    let other = Proxy::before(door(Keeper::default()));
+    let other = ProxyFixture::before(door(FakeHostPolicy::default()));
     for _ in 0..5 {
         other.told("GET http://b.example/ HTTP/1.1\r\n\r\n").await;
     }
@@ -254,7 +265,7 @@ async fn a_flood_of_wishes_fills_neither_the_log_nor_a_persons_day() {
 
 #[tokio::test]
 async fn what_comes_from_inside_cannot_draw_on_a_screen_through_the_log() {
-    let proxy = Proxy::before(door(Keeper::default()));
+    let proxy = ProxyFixture::before(door(FakeHostPolicy::default()));
     let mut bytes = vec![5, 1, 0, 5, 1, 0, 3, 12];
     bytes.extend(b"\x1b[2J\r\nfake\0\0");
     bytes.extend([0, 80]);

@@ -4,37 +4,40 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use byleave_sandbox::net::doors::Doors;
-use byleave_sandbox::net::serve::{Serving, Sockets, serve};
+use byleave_sandbox::net::proxy_server::{ProxyServer, ProxySockets, serve};
+use byleave_sandbox::net::session_router::SessionRouter;
 
-use super::world::{Keeper, Names, door_of};
+use super::world::{FakeHostPolicy, FakeResolver, door_of};
 
 const A: u16 = 1;
 const AAAA: u16 = 28;
 const TXT: u16 = 16;
 
-struct Asked {
+struct LookupFixture {
     socket: UdpSocket,
-    serving: Serving,
-    keeper: Arc<Keeper>,
-    names: Arc<Names>,
+    serving: ProxyServer,
+    keeper: Arc<FakeHostPolicy>,
+    names: Arc<FakeResolver>,
 }
 
-fn responder() -> Asked {
-    let keeper =
-        Arc::new(Keeper { granted: vec!["a.example"], asks: vec!["ask.example"], ..Keeper::default() });
-    let names = Arc::new(Names::default());
-    let door = door_of(Arc::clone(&keeper)).with_resolver(Arc::<Names>::clone(&names));
+fn responder() -> LookupFixture {
+    let keeper = Arc::new(FakeHostPolicy {
+        granted: vec!["a.example"],
+        asks: vec!["ask.example"],
+        ..FakeHostPolicy::default()
+    });
+    let names = Arc::new(FakeResolver::default());
+    let door = door_of(Arc::clone(&keeper)).with_resolver(Arc::<FakeResolver>::clone(&names));
     let lookups = UdpSocket::bind("127.0.0.1:0").unwrap();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(lookups.local_addr().unwrap()).unwrap();
     let transparent = vec![std::net::TcpListener::bind("127.0.0.1:0").unwrap()];
-    let sockets = Sockets { proxy: None, lookups: Some(lookups), transparent };
-    let serving = serve(sockets, &Arc::default(), Doors::one(Arc::new(door))).unwrap();
-    Asked { socket, serving, keeper, names }
+    let sockets = ProxySockets { proxy: None, lookups: Some(lookups), transparent };
+    let serving = serve(sockets, &Arc::default(), SessionRouter::one(Arc::new(door))).unwrap();
+    LookupFixture { socket, serving, keeper, names }
 }
 
-impl Asked {
+impl LookupFixture {
     /// The code of the answer, and the address in it.
     fn ask(&self, name: &str, kind: u16) -> (u8, Option<Ipv4Addr>) {
         let mut query = vec![7, 8, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];

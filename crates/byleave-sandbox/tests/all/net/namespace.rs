@@ -14,16 +14,16 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use byleave_sandbox::net::doors::Doors;
-use byleave_sandbox::net::policy::Door;
-use byleave_sandbox::net::serve::{Sockets, serve};
+use byleave_sandbox::net::egress::Egress;
+use byleave_sandbox::net::proxy_server::{ProxySockets, serve};
+use byleave_sandbox::net::session_router::SessionRouter;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
 use tokio::io::AsyncWriteExt as _;
 
-use super::world::{Keeper, Names, Proxy, Server, door, text};
+use super::world::{FakeHostPolicy, FakeHttpServer, FakeResolver, ProxyFixture, door, text};
 
 const MEETING: &str = "BYLEAVE_TEST_MEETING";
 const PORT: &str = "BYLEAVE_TEST_PORT";
@@ -33,7 +33,7 @@ const NOBODY: u32 = 61_001;
 // req: E7
 #[tokio::test(flavor = "multi_thread")]
 async fn sockets_made_in_an_empty_namespace_are_the_only_way_out_of_it() {
-    let server = Server::hello().await;
+    let server = FakeHttpServer::hello().await;
     let (lines, told) = tokio::task::block_in_place(|| run_inside(&server));
     let got = |what: &str| {
         let begin = format!("[{what}] ");
@@ -66,7 +66,7 @@ async fn sockets_made_in_an_empty_namespace_are_the_only_way_out_of_it() {
 }
 
 /// What the commands inside said, and what was decided outside.
-fn run_inside(server: &Server) -> (Vec<String>, Vec<String>) {
+fn run_inside(server: &FakeHttpServer) -> (Vec<String>, Vec<String>) {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("resolv.conf"), "nameserver 127.0.0.1\n").unwrap();
     let meeting = place.path().join("meeting");
@@ -89,15 +89,18 @@ fn run_inside(server: &Server) -> (Vec<String>, Vec<String>) {
     };
     stream.set_nonblocking(false).unwrap();
     let mut fds = received(&stream).into_iter();
-    let sockets = Sockets {
+    let sockets = ProxySockets {
         proxy: fds.next().map(TcpListener::from),
         lookups: fds.next().map(UdpSocket::from),
         transparent: fds.map(TcpListener::from).collect(),
     };
     assert_eq!(sockets.transparent.len(), 2);
-    let serving =
-        serve(sockets, &Arc::default(), Doors::one(Arc::new(door(Keeper::granting(&["a.example"])))))
-            .unwrap();
+    let serving = serve(
+        sockets,
+        &Arc::default(),
+        SessionRouter::one(Arc::new(door(FakeHostPolicy::granting(&["a.example"])))),
+    )
+    .unwrap();
     stream.write_all(b"!").unwrap();
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();
@@ -142,8 +145,10 @@ async fn inside_with_a_public_address() {
     run("ip", &["link", "set", "lo", "up"]);
     run("ip", &["address", "add", "11.22.33.44/32", "dev", "lo"]);
     let answers = HashMap::from([("a.example", vec![vec!["11.22.33.44".parse().unwrap()]])]);
-    let names = Arc::new(Names { answers, ..Names::default() });
-    let proxy = Proxy::before(Door::new(Arc::new(Keeper::granting(&["a.example"]))).with_resolver(names));
+    let names = Arc::new(FakeResolver { answers, ..FakeResolver::default() });
+    let proxy = ProxyFixture::before(
+        Egress::new(Arc::new(FakeHostPolicy::granting(&["a.example"]))).with_resolver(names),
+    );
     let listener = tokio::net::TcpListener::bind("0.0.0.0:80").await.unwrap();
     let answer = proxy.told("GET http://a.example/ HTTP/1.1\r\n\r\n").await;
     assert!(answer.contains("x-byleave-refusal: address-of-this-machine"), "{answer}");
@@ -151,7 +156,7 @@ async fn inside_with_a_public_address() {
     assert_eq!(text(&mut stream).await, "", "connected to, and told nothing");
 
     // Whoever waits behind a port of the web for anything but the web hears nothing, even if it speaks first.
-    let proxy = Proxy::before(door(Keeper::granting(&["a.example"])));
+    let proxy = ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])));
     let secure = tokio::net::TcpListener::bind("127.0.0.1:443").await.unwrap();
     for (port, listener) in [(80, &listener), (443, &secure)] {
         for said in

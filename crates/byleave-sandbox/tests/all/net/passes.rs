@@ -3,23 +3,23 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use byleave_sandbox::net::doors::{Doors, Pass};
-use byleave_sandbox::net::policy::Bounds;
-use byleave_sandbox::net::serve::{Serving, Sockets, serve};
+use byleave_sandbox::net::egress::NetworkLimits;
+use byleave_sandbox::net::proxy_server::{ProxyServer, ProxySockets, serve};
+use byleave_sandbox::net::session_router::{ProxyToken, SessionRouter};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::world::{Keeper, Server, curl, door, said, text};
+use super::world::{FakeHostPolicy, FakeHttpServer, curl, door, said, text};
 
 /// A proxy with a door for each of two calls, and none for whoever shows no pass.
-fn shared() -> (SocketAddr, Serving, Pass, Pass) {
+fn shared() -> (SocketAddr, ProxyServer, ProxyToken, ProxyToken) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
-    let doors = Doors::by_pass(None);
-    let sockets = Sockets { proxy: Some(listener), ..Sockets::default() };
+    let doors = SessionRouter::by_pass(None);
+    let sockets = ProxySockets { proxy: Some(listener), ..ProxySockets::default() };
     let serving = serve(sockets, &Arc::default(), Arc::clone(&doors)).unwrap();
-    let one = doors.open(door(Keeper::granting(&["a.example"]))).unwrap();
-    let two = doors.open(door(Keeper::granting(&["b.example"]))).unwrap();
+    let one = doors.open(door(FakeHostPolicy::granting(&["a.example"]))).unwrap();
+    let two = doors.open(door(FakeHostPolicy::granting(&["b.example"]))).unwrap();
     (at, serving, one, two)
 }
 
@@ -31,7 +31,7 @@ fn socks(url: &str) -> String {
 // req: E7
 #[tokio::test(flavor = "multi_thread")]
 async fn each_call_goes_through_its_own_door_and_nobody_through_none() {
-    let server = Server::hello().await;
+    let server = FakeHttpServer::hello().await;
     let (at, _serving, one, two) = shared();
     let (first, second) = (one.proxy_url(at), two.proxy_url(at));
     let url = |host: &str| format!("http://{host}.example:{}/", server.port);
@@ -56,7 +56,7 @@ async fn each_call_goes_through_its_own_door_and_nobody_through_none() {
         }
     }
     assert!(!server.seen().to_lowercase().contains("proxy-authorization"), "{}", server.seen());
-    let hosts = |pass: &Pass, given| {
+    let hosts = |pass: &ProxyToken, given| {
         pass.decisions()
             .iter()
             .filter(|one| one.given == given)
@@ -90,14 +90,14 @@ fn base64(text: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(text)
 }
 
-fn text_of(pass: &Pass, at: SocketAddr) -> String {
+fn text_of(pass: &ProxyToken, at: SocketAddr) -> String {
     pass.proxy_url(at).split(['@', ':']).nth(2).unwrap().to_owned()
 }
 
 // req: E7
 #[tokio::test(flavor = "multi_thread")]
 async fn when_a_call_is_over_its_pass_opens_nothing_and_its_connections_end() {
-    let server = Server::hello().await;
+    let server = FakeHttpServer::hello().await;
     let (at, _serving, one, two) = shared();
     let (first, second) = (text_of(&one, at), text_of(&two, at));
     let (mut of_one, status) = tunnel(at, &first, "a.example", server.port).await;
@@ -114,7 +114,7 @@ async fn when_a_call_is_over_its_pass_opens_nothing_and_its_connections_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_does_not_change_its_call() {
-    let server = Server::hello().await;
+    let server = FakeHttpServer::hello().await;
     let (at, _serving, one, two) = shared();
     let (first, second) = (text_of(&one, at), text_of(&two, at));
     let request = |host: &str, pass: &str| {
@@ -131,15 +131,15 @@ async fn a_connection_does_not_change_its_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_takes_every_connection_takes_only_its_own() {
-    let server = Server::hello().await;
+    let server = FakeHttpServer::hello().await;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
-    let doors = Doors::by_pass(None);
-    let sockets = Sockets { proxy: Some(listener), ..Sockets::default() };
+    let doors = SessionRouter::by_pass(None);
+    let sockets = ProxySockets { proxy: Some(listener), ..ProxySockets::default() };
     let _serving = serve(sockets, &Arc::default(), Arc::clone(&doors)).unwrap();
-    let few = Bounds { connections_max: 3, ..Bounds::default() };
-    let greedy = doors.open(door(Keeper::granting(&["a.example"])).with_bounds(few)).unwrap();
-    let other = doors.open(door(Keeper::granting(&["b.example"]))).unwrap();
+    let few = NetworkLimits { connections_max: 3, ..NetworkLimits::default() };
+    let greedy = doors.open(door(FakeHostPolicy::granting(&["a.example"])).with_bounds(few)).unwrap();
+    let other = doors.open(door(FakeHostPolicy::granting(&["b.example"]))).unwrap();
     let mut held = Vec::new();
     for _ in 0..3 {
         let (stream, status) = tunnel(at, &text_of(&greedy, at), "a.example", server.port).await;
@@ -157,11 +157,11 @@ async fn a_call_that_takes_every_connection_takes_only_its_own() {
 async fn who_cannot_show_a_pass_is_known_while_one_call_runs_and_what_it_leaves_is_not_the_next_ones() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
-    let doors = Doors::in_turn();
-    let sockets = Sockets { transparent: vec![listener], ..Sockets::default() };
+    let doors = SessionRouter::in_turn();
+    let sockets = ProxySockets { transparent: vec![listener], ..ProxySockets::default() };
     let _serving = serve(sockets, &Arc::default(), Arc::clone(&doors)).unwrap();
-    let open = || doors.open(door(Keeper::granting(&["a.example"]))).unwrap();
-    let wanted = |pass: &Pass| pass.decisions().iter().map(|one| one.times).sum::<u64>();
+    let open = || doors.open(door(FakeHostPolicy::granting(&["a.example"]))).unwrap();
+    let wanted = |pass: &ProxyToken| pass.decisions().iter().map(|one| one.times).sum::<u64>();
     // Nothing is served before this waits: the connection of the first call is still to be taken when it is over.
     let one = open();
     let left = std::net::TcpStream::connect(at).unwrap();

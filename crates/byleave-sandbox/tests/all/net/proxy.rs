@@ -4,19 +4,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave_sandbox::net::address::Reachable;
-use byleave_sandbox::net::credential::{Credential, Over};
-use byleave_sandbox::net::log::Way;
-use byleave_sandbox::net::policy::{Bounds, Door};
+use byleave_sandbox::net::address::AddressPolicy;
+use byleave_sandbox::net::credential::{Credential, CredentialTransport};
+use byleave_sandbox::net::decision_log::HostAccessMethod;
+use byleave_sandbox::net::egress::{Egress, NetworkLimits};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::world::{Keeper, Names, Proxy, Server, curl, door, door_of, said, text};
+use super::world::{
+    FakeHostPolicy, FakeHttpServer, FakeResolver, ProxyFixture, curl, door, door_of, said, text,
+};
 
 // req: E7
 #[tokio::test(flavor = "multi_thread")]
 async fn curl_reaches_a_granted_host_every_way_and_no_other() {
-    let server = Server::hello().await;
-    let proxy = Proxy::before(door(Keeper::granting(&["a.example"])));
+    let server = FakeHttpServer::hello().await;
+    let proxy = ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])));
     let (http, socks) = (format!("http://{}", proxy.at), format!("socks5h://{}", proxy.at));
     for (proxy, more) in [(&http, "--http1.1"), (&http, "--proxytunnel"), (&socks, "--http1.1")] {
         let granted = format!("http://A.example:{}/x", server.port);
@@ -39,7 +41,7 @@ async fn curl_reaches_a_granted_host_every_way_and_no_other() {
 
 #[tokio::test]
 async fn a_refusal_says_what_why_and_its_code() {
-    let proxy = Proxy::before(door(Keeper::default()));
+    let proxy = ProxyFixture::before(door(FakeHostPolicy::default()));
     for request in ["GET http://b.example/ HTTP/1.1\r\n\r\n", "CONNECT b.example:80 HTTP/1.1\r\n\r\n"] {
         let answer = proxy.told(request).await;
         assert!(answer.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{answer}");
@@ -67,8 +69,8 @@ async fn bytes_are_counted_both_ways_and_bodies_arrive_whole() {
         stream.write_all(answer.as_bytes()).await.unwrap();
     });
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n1\r\n\n\r\n0\r\nTrailer: x\r\n\r\n";
-    let in_chunks = Server::answering(chunked).await;
-    let proxy = Proxy::before(door(Keeper::granting(&["a.example"])));
+    let in_chunks = FakeHttpServer::answering(chunked).await;
+    let proxy = ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])));
     let at = format!("http://{}", proxy.at);
     let url = |port: u16| format!("http://a.example:{port}/");
     let got = curl(&["-x", &at, "--data-binary", &body[..100_000], &url(whole)]).await;
@@ -81,18 +83,19 @@ async fn bytes_are_counted_both_ways_and_bodies_arrive_whole() {
     );
     let decisions = proxy.serving.close().await;
     let first = &decisions[0];
-    assert!(first.given && first.way == Way::Http);
+    assert!(first.given && first.way == HostAccessMethod::Http);
     assert!((100_000..101_000).contains(&first.sent), "{first:?}");
     assert!((300_000..301_000).contains(&first.received), "{first:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn head_requests_and_uploads_that_wait_for_leave_to_go_on_work() {
-    let server = Server::answering("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n").await;
-    let upload =
-        Server::answering("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-            .await;
-    let proxy = Proxy::before(door(Keeper::granting(&["a.example"])));
+    let server = FakeHttpServer::answering("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n").await;
+    let upload = FakeHttpServer::answering(
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    )
+    .await;
+    let proxy = ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])));
     let at = format!("http://{}", proxy.at);
     let url = |port: u16| format!("http://a.example:{port}/");
     let head = said(&curl(&["-x", &at, "--head", &url(server.port)]).await);
@@ -105,11 +108,11 @@ async fn head_requests_and_uploads_that_wait_for_leave_to_go_on_work() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_is_asked_once_a_call_and_the_grant_ends_with_it() {
-    let server = Server::hello().await;
-    let keeper = Arc::new(Keeper { asks: vec!["ask.example"], ..Keeper::default() });
+    let server = FakeHttpServer::hello().await;
+    let keeper = Arc::new(FakeHostPolicy { asks: vec!["ask.example"], ..FakeHostPolicy::default() });
     let request = format!("GET http://ask.example:{}/ HTTP/1.1\r\nConnection: close\r\n\r\n", server.port);
     for call in 1..=2 {
-        let proxy = Proxy::before(door_of(Arc::clone(&keeper)));
+        let proxy = ProxyFixture::before(door_of(Arc::clone(&keeper)));
         let (first, second) = tokio::join!(proxy.told(&request), proxy.told(&request));
         assert!(first.ends_with("hello\n") && second.ends_with("hello\n"), "{first} {second}");
         assert_eq!(keeper.asked.lock().unwrap().len(), call);
@@ -118,18 +121,25 @@ async fn a_person_is_asked_once_a_call_and_the_grant_ends_with_it() {
         proxy.serving.close().await;
         assert_eq!(tunnel.read(&mut [0; 1]).await.unwrap_or(0), 0);
     }
-    let unwilling = Keeper { asks: vec!["ask.example"], says: Some("Ada said no"), ..Keeper::default() };
-    let proxy = Proxy::before(door(unwilling));
+    let unwilling =
+        FakeHostPolicy { asks: vec!["ask.example"], says: Some("Ada said no"), ..FakeHostPolicy::default() };
+    let proxy = ProxyFixture::before(door(unwilling));
     assert!(proxy.told(&request).await.ends_with("is not granted: Ada said no\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_credential_is_added_outside_and_is_nowhere_inside() {
-    let server = Server::hello().await;
-    let credential =
-        Credential::new("a.example", server.port, Over::Plain, "Authorization", "Bearer hunter2").unwrap();
-    let granting = door(Keeper::granting(&["a.example", "b.example"]));
-    let proxy = Proxy::before(granting.with_credentials(vec![credential], None).unwrap());
+    let server = FakeHttpServer::hello().await;
+    let credential = Credential::new(
+        "a.example",
+        server.port,
+        CredentialTransport::Plain,
+        "Authorization",
+        "Bearer hunter2",
+    )
+    .unwrap();
+    let granting = door(FakeHostPolicy::granting(&["a.example", "b.example"]));
+    let proxy = ProxyFixture::before(granting.with_credentials(vec![credential], None).unwrap());
     let ask = |host: &str, method: &str| {
         let port = server.port;
         format!(
@@ -153,12 +163,13 @@ async fn a_credential_is_added_outside_and_is_nowhere_inside() {
 async fn a_credential_that_a_host_sends_back_is_covered() {
     let body = "you sent Bearer hunter2";
     let echo = format!("HTTP/1.1 200 OK\r\nX-Seen: hunter2\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    let server = Server::answering(echo).await;
+    let server = FakeHttpServer::answering(echo).await;
     let port = server.port;
     let credential =
-        Credential::new("a.example", port, Over::Plain, "Authorization", "Bearer hunter2").unwrap();
-    let granting = door(Keeper::granting(&["a.example"]));
-    let proxy = Proxy::before(granting.with_credentials(vec![credential], None).unwrap());
+        Credential::new("a.example", port, CredentialTransport::Plain, "Authorization", "Bearer hunter2")
+            .unwrap();
+    let granting = door(FakeHostPolicy::granting(&["a.example"]));
+    let proxy = ProxyFixture::before(granting.with_credentials(vec![credential], None).unwrap());
     let by_name = format!(
         "GET http://a.example:{port}/ HTTP/1.1\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n"
     );
@@ -179,8 +190,9 @@ async fn a_credential_that_a_host_sends_back_is_covered() {
 
 #[tokio::test]
 async fn a_credential_for_tls_without_anybody_to_open_it_is_no_door() {
-    let credential = Credential::new("a.example", 443, Over::Tls, "Authorization", "x").unwrap();
-    let flaw = door(Keeper::default()).with_credentials(vec![credential], None).unwrap_err();
+    let credential =
+        Credential::new("a.example", 443, CredentialTransport::Tls, "Authorization", "x").unwrap();
+    let flaw = door(FakeHostPolicy::default()).with_credentials(vec![credential], None).unwrap_err();
     assert!(flaw.to_string().contains("no interception"), "{flaw}");
 }
 
@@ -194,7 +206,7 @@ async fn a_protocol_in_which_the_server_speaks_first_passes_on_a_port_of_its_own
         let said = text(&mut stream).await;
         stream.write_all(said.to_uppercase().as_bytes()).await.unwrap();
     });
-    let proxy = Proxy::before(door(Keeper::granting(&["a.example"])));
+    let proxy = ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])));
     let mut tunnel = proxy.tunnel("a.example", port).await;
     let mut banner = [0; 11];
     tunnel.read_exact(&mut banner).await.unwrap();
@@ -213,7 +225,7 @@ async fn a_host_that_refuses_an_upload_halfway_is_heard() {
         stream.write_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n").await.unwrap();
         text(&mut stream).await;
     });
-    let proxy = Proxy::before(door(Keeper::granting(&["a.example"])));
+    let proxy = ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])));
     let mut stream = proxy.connect().await;
     let head = format!("POST http://a.example:{port}/ HTTP/1.1\r\nContent-Length: 999999999\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -225,7 +237,7 @@ async fn a_host_that_refuses_an_upload_halfway_is_heard() {
 #[tokio::test]
 async fn what_does_not_answer_is_a_failure_and_no_refusal() {
     let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let proxy = Proxy::before(door(Keeper::granting(&["a.example"])));
+    let proxy = ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])));
     let answer = proxy.told(format!("GET http://a.example:{unused}/ HTTP/1.1\r\n\r\n")).await;
     assert!(
         answer.starts_with("HTTP/1.1 502") && answer.contains("cannot connect to `a.example:"),
@@ -254,11 +266,12 @@ async fn a_granted_name_that_leads_inwards_is_refused_whatever_the_way() {
         "fd00:ec2::254",
         "2002:7f00:1::",
     ];
-    let keeper = Arc::new(Keeper::granting(&["a.example"]));
+    let keeper = Arc::new(FakeHostPolicy::granting(&["a.example"]));
     for address in special {
         let answers = HashMap::from([("a.example", vec![vec![address.parse().unwrap()]])]);
-        let names = Arc::new(Names { answers, ..Names::default() });
-        let proxy = Proxy::before(Door::new(Arc::<Keeper>::clone(&keeper)).with_resolver(names));
+        let names = Arc::new(FakeResolver { answers, ..FakeResolver::default() });
+        let proxy =
+            ProxyFixture::before(Egress::new(Arc::<FakeHostPolicy>::clone(&keeper)).with_resolver(names));
         let answer = proxy.told("GET http://a.example/ HTTP/1.1\r\n\r\n").await;
         assert!(answer.contains("x-byleave-refusal: address-not-public"), "{address} {answer}");
         let answer = proxy.told("CONNECT a.example:443 HTTP/1.1\r\n\r\n").await;
@@ -269,14 +282,14 @@ async fn a_granted_name_that_leads_inwards_is_refused_whatever_the_way() {
 // req: E7
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_is_looked_up_once_a_connection_and_what_was_checked_is_connected_to() {
-    let server = Server::hello().await;
+    let server = FakeHttpServer::hello().await;
     let (good, bad) = ("127.0.0.1".parse().unwrap(), "10.0.0.1".parse().unwrap());
     let answers = HashMap::from([("a.example", vec![vec![good], vec![bad], vec![bad, good]])]);
-    let names = Arc::new(Names { answers, ..Names::default() });
-    let proxy = Proxy::before(
-        Door::new(Arc::new(Keeper::granting(&["a.example"])))
-            .with_resolver(Arc::<Names>::clone(&names))
-            .with_reachable(Reachable::and_loopback()),
+    let names = Arc::new(FakeResolver { answers, ..FakeResolver::default() });
+    let proxy = ProxyFixture::before(
+        Egress::new(Arc::new(FakeHostPolicy::granting(&["a.example"])))
+            .with_resolver(Arc::<FakeResolver>::clone(&names))
+            .with_reachable(AddressPolicy::and_loopback()),
     );
     let request = format!("GET http://a.example:{}/ HTTP/1.1\r\nConnection: close\r\n\r\n", server.port);
     let mut answers = Vec::new();
@@ -294,9 +307,13 @@ async fn a_name_is_looked_up_once_a_connection_and_what_was_checked_is_connected
 
 #[tokio::test(flavor = "multi_thread")]
 async fn more_connections_than_may_be_open_wait_for_their_turn() {
-    let server = Server::hello().await;
-    let bounds = Bounds { connections_max: 2, idle_timeout: Duration::from_secs(2), ..Bounds::default() };
-    let proxy = Proxy::before(door(Keeper::granting(&["a.example"])).with_bounds(bounds));
+    let server = FakeHttpServer::hello().await;
+    let bounds = NetworkLimits {
+        connections_max: 2,
+        idle_timeout: Duration::from_secs(2),
+        ..NetworkLimits::default()
+    };
+    let proxy = ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])).with_bounds(bounds));
     let (_one, _two) =
         (proxy.tunnel("a.example", server.port).await, proxy.tunnel("a.example", server.port).await);
     let request = format!("GET http://a.example:{}/ HTTP/1.1\r\nConnection: close\r\n\r\n", server.port);

@@ -3,18 +3,18 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use byleave_sandbox::net::credential::{Credential, Over};
-use byleave_sandbox::net::intercept::Interception;
+use byleave_sandbox::net::credential::{Credential, CredentialTransport};
+use byleave_sandbox::net::tls_intercept::TlsInterceptor;
 use rcgen::{CertificateParams, CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsAcceptor;
 
-use super::world::{Keeper, Proxy, curl, door, said, serve_one};
+use super::world::{FakeHostPolicy, ProxyFixture, curl, door, said, serve_one};
 
 /// A server of HTTPS that is `a.example`, and remembers.
-pub(crate) struct Secure {
+pub(crate) struct FakeHttpsServer {
     pub(crate) port: u16,
     certificate: rcgen::Certificate,
     pem: tempfile::NamedTempFile,
@@ -22,7 +22,7 @@ pub(crate) struct Secure {
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
-impl Secure {
+impl FakeHttpsServer {
     pub(crate) async fn start() -> Self {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(["a.example".to_owned(), "b.example".to_owned()]).unwrap();
@@ -69,8 +69,8 @@ fn trusting(roots: RootCertStore) -> ClientConfig {
 // req: E7
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_passes_untouched_and_only_by_the_name_that_was_granted() {
-    let server = Secure::start().await;
-    let proxy = Proxy::before(door(Keeper::granting(&["a.example"])));
+    let server = FakeHttpsServer::start().await;
+    let proxy = ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])));
     let trusted = server.pem.path().to_str().unwrap();
     let port = server.port;
     for at in [format!("http://{}", proxy.at), format!("socks5h://{}", proxy.at)] {
@@ -114,7 +114,7 @@ fn named(name: &str) -> (u16, Vec<u8>) {
 }
 
 /// A server that keeps what it is sent, and what came to it through a tunnel for `a.example`.
-async fn sent_through(parts: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>, Proxy) {
+async fn sent_through(parts: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>, ProxyFixture) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let arrived = tokio::spawn(async move {
@@ -123,7 +123,7 @@ async fn sent_through(parts: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>, Proxy) {
         stream.read_to_end(&mut all).await.ok();
         all
     });
-    let proxy = Proxy::before(door(Keeper::granting(&["a.example"])));
+    let proxy = ProxyFixture::before(door(FakeHostPolicy::granting(&["a.example"])));
     let mut tunnel = proxy.tunnel("a.example", port).await;
     for part in parts {
         tunnel.write_all(part).await.unwrap();
@@ -201,17 +201,20 @@ async fn the_second_hello_of_a_handshake_names_the_same_server() {
 // req: E7
 #[tokio::test(flavor = "multi_thread")]
 async fn a_credential_is_added_in_tls_that_the_proxy_opened_and_the_host_is_checked() {
-    let server = Secure::start().await;
+    let server = FakeHttpsServer::start().await;
     let port = server.port;
-    let credential =
-        || Credential::new("a.example", port, Over::Tls, "Authorization", "Bearer hunter2").unwrap();
-    let interception = Arc::new(Interception::towards(server.trusting()).unwrap());
+    let credential = || {
+        Credential::new("a.example", port, CredentialTransport::Tls, "Authorization", "Bearer hunter2")
+            .unwrap()
+    };
+    let interception = Arc::new(TlsInterceptor::towards(server.trusting()).unwrap());
     let ours = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(ours.path(), interception.certificate()).unwrap();
     let ours = ours.path().to_str().unwrap().to_owned();
     let ours_file = ours.as_str();
-    let inside = door(Keeper::granting(&["a.example", "b.example"]));
-    let proxy = Proxy::before(inside.with_credentials(vec![credential()], Some(interception)).unwrap());
+    let inside = door(FakeHostPolicy::granting(&["a.example", "b.example"]));
+    let proxy =
+        ProxyFixture::before(inside.with_credentials(vec![credential()], Some(interception)).unwrap());
     let at = format!("http://{}", proxy.at);
     let url = |host: &str| format!("https://{host}:{port}/");
     let got =
@@ -234,9 +237,9 @@ async fn a_credential_is_added_in_tls_that_the_proxy_opened_and_the_host_is_chec
     let mut others = RootCertStore::empty();
     let other = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
     others.add(other.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().der().clone()).unwrap();
-    let strict = Arc::new(Interception::towards(trusting(others)).unwrap());
-    let inside = door(Keeper::granting(&["a.example"]));
-    let proxy = Proxy::before(inside.with_credentials(vec![credential()], Some(strict)).unwrap());
+    let strict = Arc::new(TlsInterceptor::towards(trusting(others)).unwrap());
+    let inside = door(FakeHostPolicy::granting(&["a.example"]));
+    let proxy = ProxyFixture::before(inside.with_credentials(vec![credential()], Some(strict)).unwrap());
     let got = curl(&["-x", &format!("http://{}", proxy.at), "--insecure", &url("a.example")]).await;
     assert!(!got.status.success() && server.seen.lock().unwrap().len() == seen, "{got:?}");
     let why = proxy.why().await;

@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use byleave_sandbox::net::address::Reachable;
-use byleave_sandbox::net::doors::Doors;
-use byleave_sandbox::net::policy::{Door, Doorkeeper, Judgement, Later, Resolver};
-use byleave_sandbox::net::serve::{Serving, Sockets, serve};
+use byleave_sandbox::net::address::AddressPolicy;
+use byleave_sandbox::net::egress::{BoxFuture, Egress, HostDecision, HostPolicy, Resolver};
+use byleave_sandbox::net::proxy_server::{ProxyServer, ProxySockets, serve};
+use byleave_sandbox::net::session_router::SessionRouter;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 /// Grants what it was told to, on every port; asks about what it was told to ask.
 #[derive(Default)]
-pub(crate) struct Keeper {
+pub(crate) struct FakeHostPolicy {
     pub(crate) granted: Vec<&'static str>,
     pub(crate) asks: Vec<&'static str>,
     /// What a person says to a question.
@@ -25,24 +25,24 @@ pub(crate) struct Keeper {
     pub(crate) asked: Mutex<Vec<String>>,
 }
 
-impl Keeper {
+impl FakeHostPolicy {
     pub(crate) fn granting(granted: &[&'static str]) -> Self {
         Self { granted: granted.to_vec(), ..Self::default() }
     }
 }
 
-impl Doorkeeper for Keeper {
-    fn judge(&self, host: &str, _port: u16) -> Judgement {
+impl HostPolicy for FakeHostPolicy {
+    fn judge(&self, host: &str, _port: u16) -> HostDecision {
         if self.granted.contains(&host) {
-            Judgement::Granted
+            HostDecision::Granted
         } else if self.asks.contains(&"*") || self.asks.contains(&host) {
-            Judgement::Ask
+            HostDecision::Ask
         } else {
-            Judgement::Refused("no rule allows it".to_owned())
+            HostDecision::Refused("no rule allows it".to_owned())
         }
     }
 
-    fn ask<'a>(&'a self, host: &'a str, _port: u16) -> Later<'a, Result<(), String>> {
+    fn ask<'a>(&'a self, host: &'a str, _port: u16) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             self.asked.lock().unwrap().push(host.to_owned());
             self.says.map_or(Ok(()), |why| Err(why.to_owned()))
@@ -52,13 +52,13 @@ impl Doorkeeper for Keeper {
 
 /// Every name is at 127.0.0.1, unless it was told otherwise; then the answers are gone through, one a lookup.
 #[derive(Default)]
-pub(crate) struct Names {
+pub(crate) struct FakeResolver {
     pub(crate) answers: HashMap<&'static str, Vec<Vec<IpAddr>>>,
     pub(crate) lookups: AtomicUsize,
 }
 
-impl Resolver for Names {
-    fn resolve<'a>(&'a self, name: &'a str) -> Later<'a, io::Result<Vec<IpAddr>>> {
+impl Resolver for FakeResolver {
+    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         let nth = self.lookups.fetch_add(1, Ordering::SeqCst);
         let found = match self.answers.get(name) {
             Some(answers) => answers[nth % answers.len()].clone(),
@@ -69,26 +69,28 @@ impl Resolver for Names {
 }
 
 /// A door for tests: names lead to loopback, and loopback may be reached.
-pub(crate) fn door(keeper: Keeper) -> Door {
+pub(crate) fn door(keeper: FakeHostPolicy) -> Egress {
     door_of(Arc::new(keeper))
 }
 
-pub(crate) fn door_of(keeper: Arc<Keeper>) -> Door {
-    Door::new(keeper).with_resolver(Arc::new(Names::default())).with_reachable(Reachable::and_loopback())
+pub(crate) fn door_of(keeper: Arc<FakeHostPolicy>) -> Egress {
+    Egress::new(keeper)
+        .with_resolver(Arc::new(FakeResolver::default()))
+        .with_reachable(AddressPolicy::and_loopback())
 }
 
 /// A proxy being served.
-pub(crate) struct Proxy {
+pub(crate) struct ProxyFixture {
     pub(crate) at: SocketAddr,
-    pub(crate) serving: Serving,
+    pub(crate) serving: ProxyServer,
 }
 
-impl Proxy {
-    pub(crate) fn before(door: Door) -> Self {
+impl ProxyFixture {
+    pub(crate) fn before(door: Egress) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
-        let sockets = Sockets { proxy: Some(listener), ..Sockets::default() };
-        let serving = serve(sockets, &Arc::default(), Doors::one(Arc::new(door))).unwrap();
+        let sockets = ProxySockets { proxy: Some(listener), ..ProxySockets::default() };
+        let serving = serve(sockets, &Arc::default(), SessionRouter::one(Arc::new(door))).unwrap();
         Self { at, serving }
     }
 
@@ -116,7 +118,7 @@ impl Proxy {
 
     /// What was decided, a line each.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let line = |one: byleave_sandbox::net::log::Decision| {
+        let line = |one: byleave_sandbox::net::decision_log::HostAccessRecord| {
             let given = if one.given { "given" } else { "refused" };
             format!("{} {} {given}", one.way, one.host)
         };
@@ -146,13 +148,13 @@ pub(crate) async fn text(stream: &mut TcpStream) -> String {
 }
 
 /// A server of HTTP that remembers what it was sent.
-pub(crate) struct Server {
+pub(crate) struct FakeHttpServer {
     pub(crate) port: u16,
     seen: Arc<Mutex<String>>,
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
-impl Server {
+impl FakeHttpServer {
     /// Answers every request with these bytes.
     pub(crate) async fn answering(answer: impl Into<Vec<u8>>) -> Self {
         let answer: Arc<[u8]> = answer.into().into();

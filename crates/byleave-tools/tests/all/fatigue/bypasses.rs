@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use byleave::core::call::Mode;
+use byleave::core::decision::Verdict;
 use byleave::core::effect::Effect;
 use byleave::core::id::{AgentId, SessionId};
-use byleave::core::ruling::Verdict;
-use byleave::core::session::{Ceiling, Opening};
+use byleave::core::session::{Ceiling, SessionNode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::case::{Case, policy_of};
 use super::elsewhere::answered_by;
-use super::machine::{Job, SECRET, tell};
-use super::played::{Play, Played, play};
+use super::machine::{MachineJob, SECRET, tell};
+use super::played::{CallScenario, ScenarioResult, play};
 
 const MARKER: &str = "/tmp/gate-marker";
 /// Where the marker is planted for the second round: in the workspace, where a command can really leave it.
@@ -53,7 +53,7 @@ const NOT_THERE: [(&str, &str); 3] = [
 
 /// What became of a case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Saw {
+pub(super) struct BypassResult {
     pub(super) at: usize,
     pub(super) id: String,
     pub(super) class: String,
@@ -62,7 +62,7 @@ pub(super) struct Saw {
     pub(super) harms: bool,
     /// Another part of the system answers it.
     pub(super) elsewhere: bool,
-    pub(super) fate: Fate,
+    pub(super) fate: BypassOutcome,
     /// What happened that must not.
     pub(super) wrong: Vec<String>,
     /// It was named in the question, and somebody said yes to just that.
@@ -75,7 +75,7 @@ pub(super) struct Saw {
 
 /// How a call went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Fate {
+pub(super) enum BypassOutcome {
     /// Refused, and nobody was asked.
     Refused,
     /// Somebody was asked.
@@ -94,14 +94,14 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// Runs the cases of a job as they are.
-pub(super) fn run(job: Job) {
+pub(super) fn run(job: MachineJob) {
     for (at, case) in job.share(cases()) {
         tell(&saw(at, &case, MARKER));
     }
 }
 
 /// Runs the cases of a job with the marker in the workspace: those that leave it there where nothing stands in between.
-pub(super) fn run_planted(job: Job) {
+pub(super) fn run_planted(job: MachineJob) {
     let leaves = |case: &Case| case.effect_when_ungated.as_deref() == Some("marker");
     // What must be contained is allowed by the rules of its case, and a command that is allowed may work in the workspace.
     let cases = cases().into_iter().filter(|case| leaves(case) && case.must != "contained");
@@ -123,17 +123,17 @@ fn planted(mut case: Case) -> Case {
     case
 }
 
-fn saw(at: usize, case: &Case, marker: &str) -> Saw {
+fn saw(at: usize, case: &Case, marker: &str) -> BypassResult {
     prepare(case);
     let (before, inside) = (places(&OUTSIDE), places(&["/ws"]));
     let Some(played) = through_the_gate(at, case) else {
-        return told(at, case, Fate::Refused, "the policy cannot be used".into());
+        return told(at, case, BypassOutcome::Refused, "the policy cannot be used".into());
     };
     let fate = match played.by_text {
-        _ if !played.asked.is_empty() => Fate::Asked,
-        _ if played.is_spared => Fate::Spared,
-        Some(Verdict::Allow) if played.ran() => Fate::Allowed,
-        _ => Fate::Refused,
+        _ if !played.asked.is_empty() => BypassOutcome::Asked,
+        _ if played.is_spared => BypassOutcome::Spared,
+        Some(Verdict::Allow) if played.ran() => BypassOutcome::Allowed,
+        _ => BypassOutcome::Refused,
     };
     let mut wrong = Vec::new();
     let text = case.input.to_string();
@@ -143,7 +143,7 @@ fn saw(at: usize, case: &Case, marker: &str) -> Saw {
     if places(&OUTSIDE) != before {
         wrong.push("something outside has changed".to_owned());
     }
-    if fate != Fate::Allowed && case.must != "contained" && places(&["/ws"]) != inside {
+    if fate != BypassOutcome::Allowed && case.must != "contained" && places(&["/ws"]) != inside {
         wrong.push("something in the workspace has changed".to_owned());
     }
     let effect = case.effect_when_ungated.as_deref().unwrap_or_default();
@@ -163,11 +163,11 @@ fn saw(at: usize, case: &Case, marker: &str) -> Saw {
     wrong.extend(there.map(|(_, path)| format!("{path} is there")));
     let why = format!("{:?} {} | {:.300}", played.by_text, played.why(), played.told());
     let by_name = case.must == "contained" && !wrong.is_empty() && is_named(effect, &played);
-    Saw { wrong, by_name, not_here: played.lacks_a_program(), ..told(at, case, fate, why) }
+    BypassResult { wrong, by_name, not_here: played.lacks_a_program(), ..told(at, case, fate, why) }
 }
 
 /// Whether the question named the very path that the effect of a case is about.
-fn is_named(effect: &str, played: &Played) -> bool {
+fn is_named(effect: &str, played: &ScenarioResult) -> bool {
     let path = effect.rsplit(':').next().unwrap_or_default();
     let named = |effect: &Effect| match effect {
         Effect::Write { path: own } | Effect::Delete { path: own } => own == path,
@@ -176,8 +176,8 @@ fn is_named(effect: &str, played: &Played) -> bool {
     played.asked.first().is_some_and(|sheet| sheet.plan.effects.iter().any(named))
 }
 
-fn told(at: usize, case: &Case, fate: Fate, why: String) -> Saw {
-    Saw {
+fn told(at: usize, case: &Case, fate: BypassOutcome, why: String) -> BypassResult {
+    BypassResult {
         at,
         id: case.id.clone(),
         class: case.class.clone(),
@@ -193,13 +193,13 @@ fn told(at: usize, case: &Case, fate: Fate, why: String) -> Saw {
 }
 
 /// The call of a case, made; none where a gate would not start.
-fn through_the_gate(at: usize, case: &Case) -> Option<Played> {
+fn through_the_gate(at: usize, case: &Case) -> Option<ScenarioResult> {
     let mut arguments = case.input.clone();
     let fields = arguments.as_object_mut().unwrap();
     let mut taken = |name: &str| fields.remove(name).and_then(|value| value.as_str().map(str::to_owned));
     let (cwd, agent) = (taken("cwd"), taken("agent"));
     let played = play(
-        Play {
+        CallScenario {
             policy: policy_of(case).ok()?,
             tool: "bash",
             arguments,
@@ -225,8 +225,8 @@ pub(super) fn mode(case: &Case) -> Mode {
 }
 
 /// Whose sub-agent makes the call, where its case tells of one.
-pub(super) fn lineage(case: &Case) -> Vec<Opening> {
-    let opening = |session: &str, parent: Option<&str>, mode| Opening {
+pub(super) fn lineage(case: &Case) -> Vec<SessionNode> {
+    let opening = |session: &str, parent: Option<&str>, mode| SessionNode {
         session: SessionId::new(session).unwrap(),
         parent: parent.map(|parent| SessionId::new(parent).unwrap()),
         agent: AgentId::new(session).unwrap(),

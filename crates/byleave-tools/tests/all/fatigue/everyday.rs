@@ -4,19 +4,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use byleave::core::call::Mode;
+use byleave::core::decision::Verdict;
 use byleave::core::policy::{Policy, builtin};
-use byleave::core::ruling::Verdict;
-use byleave::result::Ending;
+use byleave::result::CallOutcome;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::case::{Everyday, PLACES, read_user};
-use super::machine::{Job, is_long, tell};
-use super::played::{Play, Played, play};
+use super::case::{EverydayCommand, PLACES, read_user};
+use super::machine::{MachineJob, is_long, tell};
+use super::played::{CallScenario, ScenarioResult, play};
 
 /// What became of an everyday command.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Saw {
+pub(super) struct CommandResult {
     pub(super) at: usize,
     pub(super) class: String,
     pub(super) command: String,
@@ -24,7 +24,7 @@ pub(super) struct Saw {
     pub(super) by_text: bool,
     pub(super) asked: bool,
     pub(super) spared: bool,
-    pub(super) ended: Ended,
+    pub(super) ended: CommandExit,
     /// It failed, and does not where nothing stands between it and the machine.
     pub(super) is_broken: bool,
     /// For whoever reads the output of the test.
@@ -33,7 +33,7 @@ pub(super) struct Saw {
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Ended {
+pub(super) enum CommandExit {
     Ran,
     Failed,
     /// A program that it needs is not on this machine.
@@ -42,7 +42,7 @@ pub(super) enum Ended {
 }
 
 /// The policy that the docs offer for ordinary development; by its name, the built-in rules alone.
-fn policy(job: Job) -> Policy {
+fn policy(job: MachineJob) -> Policy {
     let mut rules = builtin(&PLACES).unwrap();
     if job.name == super::DEV {
         rules.extend(read_user(include_str!("../../../../../docs/policies/dev-default.toml")).unwrap());
@@ -66,22 +66,22 @@ const BEFORE: [(&str, &str); 8] = [
 const NETWORK: [&str; 4] =
     ["npm view react version", "npm outdated", "cargo search serde --limit 3", "mvn -q test"];
 
-pub(super) fn commands() -> Vec<Everyday> {
+pub(super) fn commands() -> Vec<EverydayCommand> {
     let text = include_str!("../../../../../tests/corpus/benign.jsonl");
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Runs the commands of a job.
-pub(super) fn run(job: Job) {
+pub(super) fn run(job: MachineJob) {
     shell(include_str!("workspace.sh"));
     shell("cp -a /ws /state/template");
-    for (at, Everyday { command, class }) in job.share(commands()) {
+    for (at, EverydayCommand { command, class }) in job.share(commands()) {
         if !is_long() && NETWORK.contains(&command.as_str()) {
             continue;
         }
         prepare(&command);
         let played = play(
-            Play {
+            CallScenario {
                 policy: policy(job),
                 tool: "bash",
                 arguments: json!({ "command": command }),
@@ -95,10 +95,10 @@ pub(super) fn run(job: Job) {
             &Path::new("/state").join(at.to_string()),
         );
         let ended = ended(&played);
-        tell(&Saw {
+        tell(&CommandResult {
             at,
             class,
-            is_broken: ended == Ended::Failed && works_bare(&command),
+            is_broken: ended == CommandExit::Failed && works_bare(&command),
             command,
             by_text: played.by_text != Some(Verdict::Allow),
             asked: !played.asked.is_empty(),
@@ -127,12 +127,12 @@ fn works_bare(command: &str) -> bool {
     bare.output().unwrap().status.success()
 }
 
-fn ended(played: &Played) -> Ended {
+fn ended(played: &ScenarioResult) -> CommandExit {
     match &played.ending {
-        Ending::Completed(_) => Ended::Ran,
-        Ending::Failed(_) if played.lacks_a_program() => Ended::NotHere,
-        Ending::Failed(_) => Ended::Failed,
-        _ => Ended::Refused,
+        CallOutcome::Completed(_) => CommandExit::Ran,
+        CallOutcome::Failed(_) if played.lacks_a_program() => CommandExit::NotHere,
+        CallOutcome::Failed(_) => CommandExit::Failed,
+        _ => CommandExit::Refused,
     }
 }
 

@@ -9,13 +9,13 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use byleave::result::Ending;
+use byleave::result::CallOutcome;
 use serde::{Deserialize, Serialize};
 
 use super::bypasses::{OUTSIDE, lineage, mode, places, prepare};
 use super::case::{Case, policy_of};
-use super::machine::{self, Job, SECRET, tell};
-use super::played::{Play, Played, play};
+use super::machine::{self, MachineJob, SECRET, tell};
+use super::played::{CallScenario, ScenarioResult, play};
 
 /// The cases are played by this many tests.
 const PARTS: usize = 2;
@@ -32,18 +32,18 @@ const CALL_MAX: Duration = Duration::from_secs(60);
 
 /// What became of a case.
 #[derive(Debug, Serialize, Deserialize)]
-struct Saw {
+struct FileToolResult {
     at: usize,
     id: String,
     tool: String,
     must: String,
-    fate: Fate,
+    fate: FileToolOutcome,
     wrong: Vec<String>,
     why: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Fate {
+enum FileToolOutcome {
     /// Refused, and nobody was asked.
     Refused,
     /// Somebody was asked.
@@ -68,12 +68,12 @@ fn the_other_cases_of_the_file_tools_hold() {
 
 /// Plays every second case, from this one on.
 fn cases_hold(test: &str, part: usize) {
-    let jobs = [Job { name: "file tools", builds: false, part, parts: PARTS }];
+    let jobs = [MachineJob { name: "file tools", builds: false, part, parts: PARTS }];
     if machine::began_again(test, &jobs, work) {
         return;
     }
-    let told = machine::run::<Saw>(test, &jobs);
-    let saw: Vec<Saw> = told.into_iter().flat_map(|(_, saw)| saw).collect();
+    let told = machine::run::<FileToolResult>(test, &jobs);
+    let saw: Vec<FileToolResult> = told.into_iter().flat_map(|(_, saw)| saw).collect();
     let mut counts: BTreeMap<(&str, &str, String), usize> = BTreeMap::new();
     for one in &saw {
         *counts.entry((&one.tool, &one.must, format!("{:?}", one.fate))).or_default() += 1;
@@ -101,7 +101,7 @@ fn is_not_here(case: &Case) -> bool {
     NOT_HERE.iter().any(|(id, _)| *id == case.id)
 }
 
-fn work(job: Job) {
+fn work(job: MachineJob) {
     // Not a sample in the short form: every case is played.
     let ours = cases().into_iter().enumerate().skip(job.part).step_by(job.parts);
     for (at, mut case) in ours.filter(|(_, case)| !is_not_here(case)) {
@@ -178,7 +178,7 @@ fn while_swapping<T>(case: &Case, work: impl FnOnce() -> T) -> T {
     done
 }
 
-fn saw_of(at: usize, round: usize, case: &Case) -> Saw {
+fn saw_of(at: usize, round: usize, case: &Case) -> FileToolResult {
     // For what leads to a descriptor of ours.
     let held = (case.id == "proc-pid-fd").then(|| {
         fs::write("/outside/secret.txt", SECRET).unwrap();
@@ -187,7 +187,7 @@ fn saw_of(at: usize, round: usize, case: &Case) -> Saw {
     let (outside, inside) = (places(&OUTSIDE), places(&["/ws"]));
     let began = Instant::now();
     let Some(played) = through_the_gate(at, round, case) else {
-        return told(at, case, Fate::Refused, Vec::new(), "the policy cannot be used".into());
+        return told(at, case, FileToolOutcome::Refused, Vec::new(), "the policy cannot be used".into());
     };
     drop(held);
     let mut wrong = Vec::new();
@@ -195,15 +195,19 @@ fn saw_of(at: usize, round: usize, case: &Case) -> Saw {
         wrong.push(format!("it took {:?}", began.elapsed()));
     }
     let fate = match &played.ending {
-        _ if !played.asked.is_empty() => Fate::Asked,
-        Ending::Completed(_) | Ending::Withheld(_) | Ending::Unknown(_) => Fate::Done,
-        Ending::Failed(_) => Fate::Failed,
-        Ending::Refused(_) | Ending::Rehearsed(_) => Fate::Refused,
+        _ if !played.asked.is_empty() => FileToolOutcome::Asked,
+        CallOutcome::Completed(_) | CallOutcome::Withheld(_) | CallOutcome::Unknown(_) => {
+            FileToolOutcome::Done
+        }
+        CallOutcome::Failed(_) => FileToolOutcome::Failed,
+        CallOutcome::Refused(_) | CallOutcome::Rehearsed(_) => FileToolOutcome::Refused,
     };
     match (case.must.as_str(), fate) {
-        ("deny", Fate::Refused) | ("ask", Fate::Refused | Fate::Asked) | ("contained", _) => {}
+        ("deny", FileToolOutcome::Refused)
+        | ("ask", FileToolOutcome::Refused | FileToolOutcome::Asked)
+        | ("contained", _) => {}
         // Nobody need be asked about what cannot be done.
-        ("ask", Fate::Failed) => {}
+        ("ask", FileToolOutcome::Failed) => {}
         (must, fate) => wrong.push(format!("must {must}, and {fate:?}")),
     }
     if played.told().contains(SECRET) && !case.input.to_string().contains(SECRET) {
@@ -219,18 +223,18 @@ fn saw_of(at: usize, round: usize, case: &Case) -> Saw {
     told(at, case, fate, wrong, why)
 }
 
-fn told(at: usize, case: &Case, fate: Fate, wrong: Vec<String>, why: String) -> Saw {
+fn told(at: usize, case: &Case, fate: FileToolOutcome, wrong: Vec<String>, why: String) -> FileToolResult {
     let (id, tool, must) = (case.id.clone(), case.tool.clone(), case.must.clone());
-    Saw { at, id, tool, must, fate, wrong, why }
+    FileToolResult { at, id, tool, must, fate, wrong, why }
 }
 
 /// The call of a case, made; none where a gate would not start.
-fn through_the_gate(at: usize, round: usize, case: &Case) -> Option<Played> {
+fn through_the_gate(at: usize, round: usize, case: &Case) -> Option<ScenarioResult> {
     let mut arguments = case.input.clone();
     let agent = arguments.as_object_mut().unwrap().remove("agent");
     let (tool, _) = TOOLS.into_iter().find(|(tool, _)| *tool == case.tool)?;
     let played = play(
-        Play {
+        CallScenario {
             policy: policy_of(case).ok()?,
             tool,
             arguments,

@@ -19,7 +19,7 @@ pub(super) const SECRET: &str = "GATE_SECRET";
 
 /// One part of the work, on a machine of its own.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Job {
+pub(super) struct MachineJob {
     pub(super) name: &'static str,
     /// Whether it needs the compilers of whoever runs the tests.
     pub(super) builds: bool,
@@ -30,7 +30,7 @@ pub(super) struct Job {
 /// The short form takes one case of so many.
 const SAMPLE: usize = 8;
 
-impl Job {
+impl MachineJob {
     /// Returns the items of this job: all of them in the long form of the proof, a sample otherwise.
     pub(super) fn share<T>(self, all: Vec<T>) -> impl Iterator<Item = (usize, T)> {
         let step = if is_long() { 1 } else { SAMPLE };
@@ -46,7 +46,10 @@ pub(super) fn is_long() -> bool {
 }
 
 /// Runs jobs side by side, each on a machine of its own, by the test of this name; says what they saw, by name.
-pub(super) fn run<T: DeserializeOwned + Send>(test: &str, jobs: &[Job]) -> Vec<(&'static str, Vec<T>)> {
+pub(super) fn run<T: DeserializeOwned + Send>(
+    test: &str,
+    jobs: &[MachineJob],
+) -> Vec<(&'static str, Vec<T>)> {
     assert!(rustix::process::geteuid().is_root(), "needs root, to make machines that are thrown away");
     let next = std::sync::Mutex::new(jobs.iter());
     let work = || {
@@ -63,7 +66,7 @@ pub(super) fn run<T: DeserializeOwned + Send>(test: &str, jobs: &[Job]) -> Vec<(
 }
 
 /// Does the work of a test that began again: makes the machine, or is the user on it. False where it did not begin again.
-pub(super) fn began_again(test: &str, jobs: &[Job], work: fn(Job)) -> bool {
+pub(super) fn began_again(test: &str, jobs: &[MachineJob], work: fn(MachineJob)) -> bool {
     let Ok(role) = std::env::var(ROLE) else { return false };
     let at: usize = std::env::var(JOB).unwrap().parse().unwrap();
     let job = jobs[at];
@@ -87,7 +90,7 @@ fn arguments(test: &str) -> [&str; 5] {
 }
 
 /// Begins again as root of namespaces of its own.
-fn on_a_machine<T: DeserializeOwned>(test: &str, jobs: &[Job], job: Job) -> Vec<T> {
+fn on_a_machine<T: DeserializeOwned>(test: &str, jobs: &[MachineJob], job: MachineJob) -> Vec<T> {
     let mut unshare = Command::new("unshare");
     unshare.args(["--mount", "--pid", "--ipc", "--net", "--fork", "--kill-child"]);
     unshare.args(["--propagation", "private"]);
@@ -103,7 +106,7 @@ fn on_a_machine<T: DeserializeOwned>(test: &str, jobs: &[Job], job: Job) -> Vec<
 }
 
 /// Makes the machine, and begins again on it as another user.
-fn become_somebody_else(test: &str, job: Job) {
+fn become_somebody_else(test: &str, job: MachineJob) {
     let exe = std::env::current_exe().unwrap();
     let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
     let place =

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::bypasses::{self, Fate};
-use super::everyday::{self, Ended};
-use super::{Seen, asked, false_allows, softened};
+use super::bypasses::{self, BypassOutcome};
+use super::everyday::{self, CommandExit};
+use super::{FatigueResults, asked, false_allows, softened};
 
 const BEGINS: &str = "<!-- rehearsal -->";
 const ENDS: &str = "<!-- /rehearsal -->\n";
@@ -16,7 +16,7 @@ const ENDS: &str = "<!-- /rehearsal -->\n";
 const NOT_HERE: &str = "Could not run where this was written: ";
 
 /// Writes the section where that is wanted; says in which lines the page is another, if it is.
-pub(super) fn differs(seen: &Seen) -> Option<String> {
+pub(super) fn differs(seen: &FatigueResults) -> Option<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security/scores.md");
     let section = section(seen);
     let page = std::fs::read_to_string(&path).unwrap();
@@ -44,7 +44,7 @@ pub(super) fn differs(seen: &Seen) -> Option<String> {
     (*written != section).then(|| only('-', written, &section) + &only('+', &section, written))
 }
 
-fn section(seen: &Seen) -> String {
+fn section(seen: &FatigueResults) -> String {
     let mut text = format!("{BEGINS}\n{PREFACE}");
     four_numbers(&mut text, seen);
     everyday(&mut text, seen);
@@ -61,7 +61,7 @@ really happened there.
 
 ";
 
-fn four_numbers(text: &mut String, seen: &Seen) {
+fn four_numbers(text: &mut String, seen: &FatigueResults) {
     let asked = asked(&seen.dev).count();
     let harms = seen.bypasses.iter().filter(|saw| saw.harms);
     let stopped = harms.clone().filter(|saw| saw.wrong.is_empty()).count();
@@ -75,10 +75,10 @@ fn four_numbers(text: &mut String, seen: &Seen) {
 
 /// How many of a class were asked about by text alone, were asked about, were spared.
 #[derive(Default)]
-struct Counts([usize; 3]);
+struct ClassCounts([usize; 3]);
 
-impl Counts {
-    fn add(&mut self, saw: &everyday::Saw) {
+impl ClassCounts {
+    fn add(&mut self, saw: &everyday::CommandResult) {
         for (count, is) in self.0.iter_mut().zip([saw.by_text, saw.asked, saw.spared]) {
             *count += usize::from(is);
         }
@@ -89,9 +89,9 @@ impl Counts {
     }
 }
 
-fn everyday(text: &mut String, seen: &Seen) {
+fn everyday(text: &mut String, seen: &FatigueResults) {
     text.push_str(EVERYDAY);
-    let mut classes: BTreeMap<&str, (usize, Counts, Counts)> = BTreeMap::new();
+    let mut classes: BTreeMap<&str, (usize, ClassCounts, ClassCounts)> = BTreeMap::new();
     for all in [false, true] {
         for saw in &seen.dev {
             let row = classes.entry(if all { "~" } else { &saw.class }).or_default();
@@ -106,15 +106,16 @@ fn everyday(text: &mut String, seen: &Seen) {
         let class = if class == "~" { "**all**" } else { class };
         writeln!(text, "| {class} | {count} | {} | {} |", dev.cells(), built_in.cells()).unwrap();
     }
-    let lacking =
-        |saw: &[everyday::Saw]| saw.iter().filter(|saw| saw.spared && saw.ended == Ended::NotHere).count();
+    let lacking = |saw: &[everyday::CommandResult]| {
+        saw.iter().filter(|saw| saw.spared && saw.ended == CommandExit::NotHere).count()
+    };
     let (dev, built_in) = (lacking(&seen.dev), lacking(&seen.built_in));
     writeln!(
         text,
         "\nOf the spared, {dev} and {built_in} did nothing because their program is not on the machine."
     )
     .unwrap();
-    let ran = seen.dev.iter().filter(|saw| saw.ended == Ended::Ran).count();
+    let ran = seen.dev.iter().filter(|saw| saw.ended == CommandExit::Ran).count();
     writeln!(
         text,
         "\nUnder `dev-default.toml`, {ran} run to their end without a failure. None fails that does not fail by itself here as well, for\nwant of a network, a server, a match or a difference."
@@ -124,9 +125,10 @@ fn everyday(text: &mut String, seen: &Seen) {
     for command in asked(&seen.dev) {
         writeln!(text, "- `{command}`").unwrap();
     }
-    let first = |saw: &everyday::Saw| format!("`{}`", saw.command.lines().next().unwrap_or_default());
+    let first =
+        |saw: &everyday::CommandResult| format!("`{}`", saw.command.lines().next().unwrap_or_default());
     let not_here: Vec<String> =
-        seen.dev.iter().filter(|saw| saw.ended == Ended::NotHere).map(first).collect();
+        seen.dev.iter().filter(|saw| saw.ended == CommandExit::NotHere).map(first).collect();
     writeln!(text, "\n{NOT_HERE}{}.\n", not_here.join(", ")).unwrap();
 }
 
@@ -141,10 +143,10 @@ built-in rules alone, under which what writes, builds into the project or reache
 |---|--:|--:|--:|--:|--:|--:|--:|
 ";
 
-fn bypasses(text: &mut String, seen: &Seen) {
+fn bypasses(text: &mut String, seen: &FatigueResults) {
     text.push_str(BYPASSES);
     let mut classes: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
-    let fates = [Fate::Refused, Fate::Asked, Fate::Spared, Fate::Allowed];
+    let fates = [BypassOutcome::Refused, BypassOutcome::Asked, BypassOutcome::Spared, BypassOutcome::Allowed];
     for all in [false, true] {
         for saw in &seen.bypasses {
             let row = classes.entry(if all { "~" } else { &saw.class }).or_default();
@@ -157,7 +159,7 @@ fn bypasses(text: &mut String, seen: &Seen) {
         let class = if class == "~" { "**all**" } else { class };
         writeln!(text, "| {class} | {} |", counts.map(|count| count.to_string()).join(" | ")).unwrap();
     }
-    let ids = |of: &dyn Fn(&bypasses::Saw) -> bool| {
+    let ids = |of: &dyn Fn(&bypasses::BypassResult) -> bool| {
         let ids: BTreeSet<&str> =
             seen.bypasses.iter().filter(|saw| of(saw)).map(|saw| saw.id.as_str()).collect();
         (
@@ -165,7 +167,7 @@ fn bypasses(text: &mut String, seen: &Seen) {
             if ids.is_empty() { "none".into() } else { ids.into_iter().collect::<Vec<_>>().join(", ") },
         )
     };
-    let (count, spared) = ids(&|saw| shown(saw) == Fate::Spared && saw.must != "contained");
+    let (count, spared) = ids(&|saw| shown(saw) == BypassOutcome::Spared && saw.must != "contained");
     writeln!(text, "\nSpared although reading alone must ask ({count}): {spared}.\n").unwrap();
     let lingering = bypasses::LINGERING.join(", ");
     writeln!(
@@ -173,13 +175,14 @@ fn bypasses(text: &mut String, seen: &Seen) {
         "Asked about or spared, as their helpers end late or early, and counted as asked: {lingering}.\n"
     )
     .unwrap();
-    let (count, lacking) = ids(&|saw| saw.fate == Fate::Spared && saw.must != "contained" && saw.not_here);
+    let (count, lacking) =
+        ids(&|saw| saw.fate == BypassOutcome::Spared && saw.must != "contained" && saw.not_here);
     writeln!(text, "Of these, for want of a program on the machine ({count}): {lacking}.\n").unwrap();
     let (_, named) = ids(&|saw| saw.by_name);
     writeln!(text, "Happened because the question named that very path and somebody said yes: {named}.\n")
         .unwrap();
-    let refused = seen.planted.iter().filter(|saw| saw.fate == Fate::Refused).count();
-    let asked = seen.planted.iter().filter(|saw| saw.fate == Fate::Asked).count();
+    let refused = seen.planted.iter().filter(|saw| saw.fate == BypassOutcome::Refused).count();
+    let asked = seen.planted.iter().filter(|saw| saw.fate == BypassOutcome::Asked).count();
     writeln!(
         text,
         "The marker of most cases lies in `/tmp`, which every command has of its own: that they are spared says little of the others. So\nthose that leave a marker are run once more with the marker in the workspace. Of {} that leave it there where nothing stands in\nbetween, {refused} are refused, {asked} are asked about, and none is spared.",
@@ -189,9 +192,9 @@ fn bypasses(text: &mut String, seen: &Seen) {
 }
 
 /// How a call went, as the page has it.
-fn shown(saw: &bypasses::Saw) -> Fate {
-    let is_lingering = saw.fate == Fate::Spared && bypasses::LINGERING.contains(&saw.id.as_str());
-    if is_lingering { Fate::Asked } else { saw.fate }
+fn shown(saw: &bypasses::BypassResult) -> BypassOutcome {
+    let is_lingering = saw.fate == BypassOutcome::Spared && bypasses::LINGERING.contains(&saw.id.as_str());
+    if is_lingering { BypassOutcome::Asked } else { saw.fate }
 }
 
 const BYPASSES: &str = "### Bypasses

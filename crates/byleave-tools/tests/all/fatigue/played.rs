@@ -5,57 +5,60 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use byleave::approve::{Reply, callback};
+use byleave::approver::{Reply, callback};
 use byleave::core::call::{Call, Mode};
+use byleave::core::decision::Verdict;
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::policy::Policy;
-use byleave::core::ruling::Verdict;
-use byleave::core::session::Opening;
-use byleave::core::sheet::{Seen, Sheet};
+use byleave::core::question_view::{QuestionView, RehearsalView};
+use byleave::core::session::SessionNode;
 use byleave::gate::Gate;
 use byleave::ledger::Ledger as _;
 use byleave::ledger::memory::MemoryLedger;
-use byleave::result::Ending;
-use byleave::settings::Settings;
+use byleave::result::CallOutcome;
+use byleave::settings::GateSettings;
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_tools::{Offer, Workplace, catalog};
+use byleave_tools::{BuiltinToolOptions, ExecutionEnv, catalog};
 use serde_json::Value;
 
 /// A call, and the person who is there.
-pub(super) struct Play {
+pub(super) struct CallScenario {
     pub(super) policy: Policy,
     pub(super) tool: &'static str,
     pub(super) arguments: Value,
     pub(super) cwd: String,
     pub(super) agent: String,
     pub(super) mode: Mode,
-    pub(super) lineage: Vec<Opening>,
+    pub(super) lineage: Vec<SessionNode>,
     pub(super) says_yes: bool,
     pub(super) timeout_ms: u64,
 }
 
 /// What came of it.
-pub(super) struct Played {
+pub(super) struct ScenarioResult {
     /// What the rules said of the text; none where it did not come to that.
     pub(super) by_text: Option<Verdict>,
-    pub(super) asked: Vec<Sheet>,
+    pub(super) asked: Vec<QuestionView>,
     /// Nobody was asked, because of what was seen on the copy.
     pub(super) is_spared: bool,
-    pub(super) ending: Ending,
+    pub(super) ending: CallOutcome,
 }
 
-impl Played {
+impl ScenarioResult {
     pub(super) fn ran(&self) -> bool {
         matches!(
             self.ending,
-            Ending::Completed(_) | Ending::Failed(_) | Ending::Withheld(_) | Ending::Unknown(_)
+            CallOutcome::Completed(_)
+                | CallOutcome::Failed(_)
+                | CallOutcome::Withheld(_)
+                | CallOutcome::Unknown(_)
         )
     }
 
     /// Everything that the model is told.
     pub(super) fn told(&self) -> String {
         match &self.ending {
-            Ending::Completed(output) | Ending::Failed(output) => {
+            CallOutcome::Completed(output) | CallOutcome::Failed(output) => {
                 format!("{}{}", output.text, output.error.as_deref().unwrap_or_default())
             }
             other => other.refusal().map(|refusal| refusal.why.clone()).unwrap_or_default(),
@@ -65,7 +68,7 @@ impl Played {
     /// Whether it failed because a program is not on this machine.
     pub(super) fn lacks_a_program(&self) -> bool {
         let lacks = |text: &str| text.contains("command not found") || text.contains("No module named");
-        matches!(&self.ending, Ending::Failed(output) if lacks(&output.text))
+        matches!(&self.ending, CallOutcome::Failed(output) if lacks(&output.text))
     }
 
     /// What the person was asked about, in a line: the reasons and what was seen.
@@ -78,8 +81,8 @@ impl Played {
             why.push_str(&reasons.join("; "));
             match &sheet.seen {
                 None => why.push_str(" [no rehearsal]"),
-                Some(Seen::Not { why: not }) => why.push_str(&format!(" [not rehearsed: {not}]")),
-                Some(Seen::Ran { rehearsal, .. }) => {
+                Some(RehearsalView::Not { why: not }) => why.push_str(&format!(" [not rehearsed: {not}]")),
+                Some(RehearsalView::Ran { rehearsal, .. }) => {
                     let paths: Vec<&str> =
                         rehearsal.changes.list.iter().map(|one| one.path.as_str()).take(6).collect();
                     why.push_str(&format!(
@@ -98,20 +101,20 @@ impl Played {
 }
 
 /// Plays a call, with a gate and a store of copies of its own.
-pub(super) fn play(play: Play, state: &Path) -> Played {
+pub(super) fn play(play: CallScenario, state: &Path) -> ScenarioResult {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(played(play, state))
 }
 
-async fn played(play: Play, state: &Path) -> Played {
+async fn played(play: CallScenario, state: &Path) -> ScenarioResult {
     fs::create_dir_all(state).unwrap();
-    let mut workplace = Workplace::new(state.join("copies"), "/ws".into());
+    let mut workplace = ExecutionEnv::new(state.join("copies"), "/ws".into());
     workplace.home = Some("/home/u".into());
     workplace.ours = vec!["/state".into(), "/supervisor".into()];
     workplace.environment = std::env::vars().collect();
     // No cgroups are delegated to tests.
     workplace.waived = BTreeSet::from([Guarantee::MemoryLimited]);
-    let asked = Arc::<Mutex<Vec<Sheet>>>::default();
+    let asked = Arc::<Mutex<Vec<QuestionView>>>::default();
     let shown = Arc::clone(&asked);
     let person = callback("ada", move |sheet| {
         shown.lock().unwrap().push(sheet.clone());
@@ -121,8 +124,11 @@ async fn played(play: Play, state: &Path) -> Played {
     let gate = Gate::builder()
         .ledger(Arc::clone(&ledger) as _)
         .policy(play.policy)
-        .settings(Settings { timeout_ms_max: play.timeout_ms, ..Settings::default() })
-        .catalog(catalog(&workplace, &Offer { allow_delete: true, ..Offer::default() }).unwrap())
+        .settings(GateSettings { timeout_ms_max: play.timeout_ms, ..GateSettings::default() })
+        .catalog(
+            catalog(&workplace, &BuiltinToolOptions { allow_delete: true, ..BuiltinToolOptions::default() })
+                .unwrap(),
+        )
         .approver(Arc::new(person))
         .build()
         .unwrap();
@@ -135,8 +141,8 @@ async fn played(play: Play, state: &Path) -> Played {
                 byleave::core::refusal::Code::Denied,
                 format!("the session is not opened: {fault}"),
             );
-            let ending = Ending::Refused(refusal);
-            return Played { by_text: None, asked: Vec::new(), is_spared: false, ending };
+            let ending = CallOutcome::Refused(refusal);
+            return ScenarioResult { by_text: None, asked: Vec::new(), is_spared: false, ending };
         }
     }
     let id = CallId::new(uuid::Uuid::new_v4());
@@ -158,7 +164,7 @@ async fn played(play: Play, state: &Path) -> Played {
     let ruling = draft.as_ref().and_then(|draft| draft.permitted()).and_then(|step| step.as_ref().ok());
     let by_text = ruling.map(|ruling| ruling.verdict);
     let asked = asked.lock().unwrap().clone();
-    let has_run = !matches!(ending, Ending::Refused(_) | Ending::Rehearsed(_));
+    let has_run = !matches!(ending, CallOutcome::Refused(_) | CallOutcome::Rehearsed(_));
     let is_spared = by_text == Some(Verdict::Ask) && asked.is_empty() && has_run;
-    Played { by_text, asked, is_spared, ending }
+    ScenarioResult { by_text, asked, is_spared, ending }
 }

@@ -9,18 +9,18 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave::approve::Reply;
+use byleave::approver::Reply;
+use byleave::core::decision::Verdict;
 use byleave::core::pattern::Pattern;
 use byleave::core::policy::{Layer, Policy, Rule};
 use byleave::core::render::render;
-use byleave::core::ruling::Verdict;
-use byleave::result::Ending;
-use byleave_sandbox::net::address::Reachable;
+use byleave::result::CallOutcome;
+use byleave_sandbox::net::address::AddressPolicy;
 use byleave_tools::Fetcher;
 
 use super::packed;
-use super::site::{Authority, Names, Says, Site, answer, path, redirect};
-use super::stage::{Fetched, Stage, on_loopback};
+use super::site::{FakeResolver, FakeSite, SiteHandler, TestCertificateAuthority, answer, path, redirect};
+use super::stage::{FetchOutcome, WebFixture, on_loopback};
 use crate::case::{Case, lines, policy_of};
 use crate::user::passes;
 
@@ -85,7 +85,7 @@ fn every_case_of_the_corpus_holds_when_it_is_approved_and_leads_inside() {
 }
 
 /// Checks every case in a network that is thrown away.
-fn in_a_network(test: &str, check: impl AsyncFn(&Case, &Network) -> Result<(), String>) {
+fn in_a_network(test: &str, check: impl AsyncFn(&Case, &FakeNetwork) -> Result<(), String>) {
     if std::env::var_os(AGAIN).is_some() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         return runtime.block_on(every_case(check));
@@ -108,18 +108,18 @@ fn in_a_network(test: &str, check: impl AsyncFn(&Case, &Network) -> Result<(), S
 }
 
 /// The network: the public web at one address, traps at all others.
-struct Network {
-    web: Vec<Site>,
+struct FakeNetwork {
+    web: Vec<FakeSite>,
     traps: Vec<TcpListener>,
-    authority: Authority,
+    authority: TestCertificateAuthority,
 }
 
-impl Network {
+impl FakeNetwork {
     fn new() -> Self {
-        let authority = Authority::new();
-        let mut web: Vec<Site> =
-            [80, 9222].map(|port| Site::new((PUBLIC, port), Arc::new(public_web))).into();
-        web.push(Site::secure((PUBLIC, 443), &authority, &HOSTS, Arc::new(public_web)));
+        let authority = TestCertificateAuthority::new();
+        let mut web: Vec<FakeSite> =
+            [80, 9222].map(|port| FakeSite::new((PUBLIC, port), Arc::new(public_web))).into();
+        web.push(FakeSite::secure((PUBLIC, 443), &authority, &HOSTS, Arc::new(public_web)));
         let places = INNER.iter().flat_map(|inner| PORTS.map(|port| (*inner, port)));
         let traps =
             places.map(|place| TcpListener::bind(place).unwrap_or_else(|error| panic!("{place:?}: {error}")));
@@ -135,17 +135,17 @@ impl Network {
     }
 
     fn heads(&self) -> Vec<String> {
-        self.web.iter().flat_map(Site::heads).collect()
+        self.web.iter().flat_map(FakeSite::heads).collect()
     }
 
-    fn fetcher(&self, names: &Arc<Names>) -> Fetcher {
+    fn fetcher(&self, names: &Arc<FakeResolver>) -> Fetcher {
         on_loopback(names).with_roots(vec![self.authority.root.clone()])
     }
 }
 
 /// What the public web says, as the setups of the cases tell it.
 fn public_web(head: &str, stream: &mut dyn std::io::Write) {
-    let says: Says = match path(head) {
+    let says: SiteHandler = match path(head) {
         "/r" => redirect("302 Found", "http://169.254.169.254/latest/meta-data/"),
         "/post" => redirect("307 Temporary Redirect", "https://elsewhere.example/taken"),
         "/cite?u=x" => redirect("302 Found", "http://10.0.0.1/"),
@@ -168,8 +168,8 @@ fn public_web(head: &str, stream: &mut dyn std::io::Write) {
     says(head, stream);
 }
 
-async fn every_case(check: impl AsyncFn(&Case, &Network) -> Result<(), String>) {
-    let network = Network::new();
+async fn every_case(check: impl AsyncFn(&Case, &FakeNetwork) -> Result<(), String>) {
+    let network = FakeNetwork::new();
     // The traps work.
     std::net::TcpStream::connect("127.0.0.1:8080").unwrap();
     assert_eq!(network.trapped(), ["127.0.0.1:8080"]);
@@ -185,23 +185,23 @@ async fn every_case(check: impl AsyncFn(&Case, &Network) -> Result<(), String>) 
 }
 
 /// The case as it is: who is asked, what is refused, where somebody came.
-async fn by_its_rules(case: &Case, network: &Network) -> Result<(), String> {
+async fn by_its_rules(case: &Case, network: &FakeNetwork) -> Result<(), String> {
     let before = network.heads().len();
     let names = Arc::new(
-        Names::all(&[PUBLIC])
+        FakeResolver::all(&[PUBLIC])
             .with("trusted.example", &[&["0.0.0.0"]])
             .with("rebind.attacker.example", &[&[PUBLIC], &["127.0.0.1"]]),
     );
     let approved = case.must == "contained" || SECOND_STEP.contains(&case.id.as_str());
     let policy = policy_of(case).map_err(|fault| fault.to_string())?;
-    let stage = Stage::new(policy, network.fetcher(&names), if approved { YES } else { NO });
+    let stage = WebFixture::new(policy, network.fetcher(&names), if approved { YES } else { NO });
     let fetched = stage.call(case.input.clone(), byleave::core::call::Mode::ConfirmSensitive).await;
     let trapped = network.trapped();
     if !trapped.is_empty() {
         return Err(format!("somebody came to {trapped:?}"));
     }
     let went = network.heads().split_off(before);
-    let ran = matches!(fetched.result.ending, Ending::Completed(_) | Ending::Failed(_));
+    let ran = matches!(fetched.result.ending, CallOutcome::Completed(_) | CallOutcome::Failed(_));
     let held = match (case.id.as_str(), case.must.as_str()) {
         ("dns-rebinding", _) => {
             // The first answer is a public address like any other; there is no second lookup.
@@ -251,7 +251,7 @@ async fn by_its_rules(case: &Case, network: &Network) -> Result<(), String> {
 }
 
 /// Whether the person saw the name as it is, and not as it looks.
-fn is_shown(fetched: &Fetched) -> bool {
+fn is_shown(fetched: &FetchOutcome) -> bool {
     let [sheet] = fetched.asked.as_slice() else { return false };
     let rendering = render(sheet);
     let text = rendering.to_text();
@@ -259,15 +259,20 @@ fn is_shown(fetched: &Fetched) -> bool {
 }
 
 /// The tool alone: everything is allowed, somebody said yes, and every name leads inside.
-async fn as_approved(case: &Case, network: &Network) -> Result<(), String> {
+async fn as_approved(case: &Case, network: &FakeNetwork) -> Result<(), String> {
     let all = Rule::new("all", Layer::User, Verdict::Allow, vec![Pattern::Reach("*:*".into())]);
-    let names =
-        Arc::new(Names::all(&["127.0.0.1", "::1", "10.0.0.1", "::ffff:127.0.0.1", "64:ff9b::a9fe:a9fe"]));
+    let names = Arc::new(FakeResolver::all(&[
+        "127.0.0.1",
+        "::1",
+        "10.0.0.1",
+        "::ffff:127.0.0.1",
+        "64:ff9b::a9fe:a9fe",
+    ]));
     let real = Fetcher::new()
         .with_resolver(Arc::clone(&names) as _)
-        .with_reachable(Reachable::global())
+        .with_reachable(AddressPolicy::global())
         .with_limit(Duration::from_secs(10));
-    let stage = Stage::new(Policy::new(vec![all]).unwrap(), real, YES);
+    let stage = WebFixture::new(Policy::new(vec![all]).unwrap(), real, YES);
     let fetched = stage.call(case.input.clone(), byleave::core::call::Mode::ConfirmSensitive).await;
     let trapped = network.trapped();
     let is_told = !fetched.result.success() && !fetched.told().trim().is_empty();

@@ -5,29 +5,34 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 
-use byleave_sandbox::net::policy::{Later, Resolver};
+use byleave_sandbox::net::egress::{BoxFuture, Resolver};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// What a site says to a request, given its head.
-pub(crate) type Says = Arc<dyn Fn(&str, &mut dyn Write) + Send + Sync>;
+pub(crate) type SiteHandler = Arc<dyn Fn(&str, &mut dyn Write) + Send + Sync>;
 
 /// A site; it serves as long as the test runs.
 #[derive(Clone)]
-pub(crate) struct Site {
+pub(crate) struct FakeSite {
     pub(crate) at: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
-impl Site {
+impl FakeSite {
     /// A site that says this to every request; port 0 takes one that is free.
-    pub(crate) fn new(at: (&str, u16), says: Says) -> Self {
+    pub(crate) fn new(at: (&str, u16), says: SiteHandler) -> Self {
         Self::serving(at, None, says)
     }
 
     /// The same in TLS, with a certificate for these names.
-    pub(crate) fn secure(at: (&str, u16), authority: &Authority, names: &[&str], says: Says) -> Self {
+    pub(crate) fn secure(
+        at: (&str, u16),
+        authority: &TestCertificateAuthority,
+        names: &[&str],
+        says: SiteHandler,
+    ) -> Self {
         Self::serving(at, Some(authority.config(names)), says)
     }
 
@@ -36,7 +41,7 @@ impl Site {
         self.heads.lock().unwrap().clone()
     }
 
-    fn serving(at: (&str, u16), tls: Option<Arc<ServerConfig>>, says: Says) -> Self {
+    fn serving(at: (&str, u16), tls: Option<Arc<ServerConfig>>, says: SiteHandler) -> Self {
         let listener =
             TcpListener::bind(at).unwrap_or_else(|error| panic!("cannot listen at {at:?}: {error}"));
         let site = Self { at: listener.local_addr().unwrap(), heads: Arc::default() };
@@ -56,7 +61,7 @@ impl Site {
         site
     }
 
-    fn serve(&self, mut stream: impl Read + Write, says: &Says) {
+    fn serve(&self, mut stream: impl Read + Write, says: &SiteHandler) {
         let mut head = Vec::new();
         let mut byte = [0];
         // What begins so is TLS, and has no end that we would know.
@@ -71,7 +76,7 @@ impl Site {
 }
 
 /// A whole answer.
-pub(crate) fn answer(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Says {
+pub(crate) fn answer(status: &str, headers: &str, body: impl AsRef<[u8]>) -> SiteHandler {
     let body = body.as_ref();
     let mut whole =
         format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\n\r\n", body.len()).into_bytes();
@@ -82,7 +87,7 @@ pub(crate) fn answer(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Say
 }
 
 /// A redirect.
-pub(crate) fn redirect(status: &str, to: &str) -> Says {
+pub(crate) fn redirect(status: &str, to: &str) -> SiteHandler {
     answer(status, &format!("Location: {to}\r\n"), "moved")
 }
 
@@ -92,12 +97,12 @@ pub(crate) fn path(head: &str) -> &str {
 }
 
 /// Who certifies the sites of a test.
-pub(crate) struct Authority {
+pub(crate) struct TestCertificateAuthority {
     issuer: Issuer<'static, KeyPair>,
     pub(crate) root: CertificateDer<'static>,
 }
 
-impl Authority {
+impl TestCertificateAuthority {
     pub(crate) fn new() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
@@ -120,13 +125,13 @@ impl Authority {
 
 /// Names, and what each lookup of them gives, one after the other; the last again and again.
 #[derive(Default)]
-pub(crate) struct Names {
+pub(crate) struct FakeResolver {
     known: BTreeMap<String, Vec<Vec<IpAddr>>>,
     otherwise: Vec<IpAddr>,
     lookups: Mutex<Vec<String>>,
 }
 
-impl Names {
+impl FakeResolver {
     /// Every name leads to these.
     pub(crate) fn all(addresses: &[&str]) -> Self {
         Self { otherwise: addresses.iter().map(|one| one.parse().unwrap()).collect(), ..Self::default() }
@@ -144,8 +149,8 @@ impl Names {
     }
 }
 
-impl Resolver for Names {
-    fn resolve<'a>(&'a self, name: &'a str) -> Later<'a, std::io::Result<Vec<IpAddr>>> {
+impl Resolver for FakeResolver {
+    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, std::io::Result<Vec<IpAddr>>> {
         let mut lookups = self.lookups.lock().unwrap();
         let before = lookups.iter().filter(|other| *other == name).count();
         lookups.push(name.to_owned());

@@ -3,31 +3,31 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use byleave::approve::{Reply, callback};
+use byleave::approver::{Reply, callback};
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave::core::outcome::Output;
-use byleave::core::policy::{Layer, NotRead, Places, Policy, RuleFile, builtin, read};
-use byleave::core::sheet::Sheet;
+use byleave::core::policy::{Layer, PathVariables, Policy, RuleFile, SkipExamples, builtin, read};
+use byleave::core::question_view::QuestionView;
 use byleave::gate::Gate;
-use byleave::result::{CallResult, Ending};
-use byleave_sandbox::net::address::Reachable;
+use byleave::result::{CallOutcome, CallResult};
+use byleave_sandbox::net::address::AddressPolicy;
 use byleave_tools::{Fetcher, web_fetch};
 use serde_json::{Value, json};
 
-use super::site::Names;
+use super::site::FakeResolver;
 
 /// What a fetch came to, and what was asked on the way.
-pub(crate) struct Fetched {
+pub(crate) struct FetchOutcome {
     pub(crate) result: CallResult,
-    pub(crate) asked: Vec<Sheet>,
+    pub(crate) asked: Vec<QuestionView>,
 }
 
-impl Fetched {
+impl FetchOutcome {
     /// Everything that the model is told.
     pub(crate) fn told(&self) -> String {
         match &self.result.ending {
-            Ending::Completed(output) | Ending::Failed(output) => {
+            CallOutcome::Completed(output) | CallOutcome::Failed(output) => {
                 format!("{}\n{}", output.text, output.error.as_deref().unwrap_or_default())
             }
             other => other.refusal().map(ToString::to_string).unwrap_or_default(),
@@ -37,7 +37,7 @@ impl Fetched {
     #[track_caller]
     pub(crate) fn output(&self) -> &Output {
         match &self.result.ending {
-            Ending::Completed(output) | Ending::Failed(output) => output,
+            CallOutcome::Completed(output) | CallOutcome::Failed(output) => output,
             other => panic!("it did not run: {other:?}"),
         }
     }
@@ -55,19 +55,21 @@ impl Fetched {
 }
 
 /// A fetcher whose names are these, and whose foreign hosts are on loopback. Its limit is for what hangs, not for a slow machine.
-pub(crate) fn on_loopback(names: &Arc<Names>) -> Fetcher {
+pub(crate) fn on_loopback(names: &Arc<FakeResolver>) -> Fetcher {
     Fetcher::new()
         .with_resolver(Arc::clone(names) as _)
-        .with_reachable(Reachable::and_loopback())
+        .with_reachable(AddressPolicy::and_loopback())
         .with_limit(Duration::from_secs(120))
 }
 
 /// The built-in rules, and these of the user.
 pub(crate) fn rules(text: &str) -> Policy {
-    let places = Places { workspace: Some("/ws"), home: Some("/home/u"), ..Places::default() };
+    let places = PathVariables { workspace: Some("/ws"), home: Some("/home/u"), ..PathVariables::default() };
     let mut all = builtin(&places).unwrap();
     all.extend(
-        read(&RuleFile { name: "policy.toml", layer: Layer::User, text }, &places, &NotRead).unwrap().rules,
+        read(&RuleFile { name: "policy.toml", layer: Layer::User, text }, &places, &SkipExamples)
+            .unwrap()
+            .rules,
     );
     Policy::new(all).unwrap()
 }
@@ -78,14 +80,14 @@ pub(crate) fn allowing(hosts: &[&str]) -> Policy {
     rules(&format!("[[rule]]\nid = \"web\"\nverdict = \"allow\"\nreach = {hosts:?}"))
 }
 
-pub(crate) struct Stage {
+pub(crate) struct WebFixture {
     gate: Gate,
-    asked: Arc<Mutex<Vec<Sheet>>>,
+    asked: Arc<Mutex<Vec<QuestionView>>>,
 }
 
-impl Stage {
+impl WebFixture {
     pub(crate) fn new(policy: Policy, fetcher: Fetcher, says: Reply) -> Self {
-        let asked = Arc::<Mutex<Vec<Sheet>>>::default();
+        let asked = Arc::<Mutex<Vec<QuestionView>>>::default();
         let shown = Arc::clone(&asked);
         let person = callback("ada", move |sheet| {
             shown.lock().unwrap().push(sheet.clone());
@@ -100,11 +102,11 @@ impl Stage {
         Self { gate, asked }
     }
 
-    pub(crate) async fn fetch(&self, url: &str) -> Fetched {
+    pub(crate) async fn fetch(&self, url: &str) -> FetchOutcome {
         self.call(json!({ "url": url }), Mode::ConfirmSensitive).await
     }
 
-    pub(crate) async fn call(&self, arguments: Value, mode: Mode) -> Fetched {
+    pub(crate) async fn call(&self, arguments: Value, mode: Mode) -> FetchOutcome {
         self.asked.lock().unwrap().clear();
         let call = Call {
             id: CallId::new(uuid::Uuid::new_v4()),
@@ -119,6 +121,6 @@ impl Stage {
             dry_run: false,
         };
         let result = self.gate.settle(call).await;
-        Fetched { result, asked: self.asked.lock().unwrap().clone() }
+        FetchOutcome { result, asked: self.asked.lock().unwrap().clone() }
     }
 }

@@ -1,20 +1,20 @@
 //! Appending and reading back: what was taken is there, whole; what was refused left no trace.
 
-use byleave_core::act::Deed;
-use byleave_core::chain::Line;
+use byleave_core::admin_action::AdminActionKind;
 use byleave_core::digest::Digest;
-use byleave_core::entry::{Entry, Fact};
+use byleave_core::entry::{Entry, RecordEvent};
+use byleave_core::hash_chain::ChainedEntry;
 use byleave_core::id::{AttemptId, CallId, OwnerId, SessionId};
 use byleave_core::question::Answer;
 use uuid::Uuid;
 
-use super::script::{NOW, QUESTION_MS, Script, Setting, act, give, leave, loaded};
-use super::{Bench, Flaw, ensure, faulted, race, same};
-use crate::ledger::{AppendFault, Batch, ContentFault, Hindrance, Interruption, floor};
+use super::record_script::{CallScript, NOW, QUESTION_MS, ScriptSettings, act, give, leave, loaded};
+use super::{ConformanceError, LedgerHarness, ensure, faulted, race, same};
+use crate::ledger::{AppendError, Batch, ContentError, Interruption, StartBlocked, invariants};
 
-pub(super) async fn what_was_appended_is_loaded(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn what_was_appended_is_loaded(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
     let (ledger, other) = (bench.open().await?, bench.open().await?);
-    let mut script = Script::ready(Setting::default())?;
+    let mut script = CallScript::ready(ScriptSettings::default())?;
     let mut batches = vec![script.batch()];
     script.begin(ledger.owner())?;
     batches.push(script.batch());
@@ -26,7 +26,10 @@ pub(super) async fn what_was_appended_is_loaded(bench: &dyn Bench) -> Result<(),
         ledger.append(batch).await?;
     }
     for ledger in [ledger, other] {
-        let loaded = ledger.load(script.call()).await?.ok_or_else(|| Flaw::new("the record is not there"))?;
+        let loaded = ledger
+            .load(script.call())
+            .await?
+            .ok_or_else(|| ConformanceError::new("the record is not there"))?;
         same("the record", &loaded.record, &script.record)?;
         same("the key", &loaded.key.map(|key| *key.expose()), &Some(*script.key.expose()))?;
         for content in &contents {
@@ -37,39 +40,41 @@ pub(super) async fn what_was_appended_is_loaded(bench: &dyn Bench) -> Result<(),
     Ok(())
 }
 
-pub(super) async fn a_call_that_never_was_is_not_there(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn a_call_that_never_was_is_not_there(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
-    let mut script = Script::ready(Setting::default())?;
+    let mut script = CallScript::ready(ScriptSettings::default())?;
     let held = script.hold(b"never appended");
     ensure!(ledger.load(script.call()).await?.is_none(), "there is a record of a call that never was");
     let content = ledger.content(script.call(), held).await;
-    ensure!(matches!(content, Err(ContentFault::Missing)), "its content: {content:?}");
+    ensure!(matches!(content, Err(ContentError::Missing)), "its content: {content:?}");
     Ok(())
 }
 
-pub(super) async fn a_stale_length_is_refused(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn a_stale_length_is_refused(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
-    let mut script = Script::ready(Setting::default())?;
+    let mut script = CallScript::ready(ScriptSettings::default())?;
     let first = script.batch();
     script.begin(ledger.owner())?;
     let second = script.batch();
     let ahead = ledger.append(second.clone()).await;
-    ensure!(matches!(ahead, Err(AppendFault::Stale)), "lines without those before them: {ahead:?}");
+    ensure!(matches!(ahead, Err(AppendError::Stale)), "lines without those before them: {ahead:?}");
     for batch in [&first, &second] {
         ledger.append(batch.clone()).await?;
         let again = ledger.append(batch.clone()).await;
-        ensure!(matches!(again, Err(AppendFault::Stale)), "the same lines again: {again:?}");
+        ensure!(matches!(again, Err(AppendError::Stale)), "the same lines again: {again:?}");
     }
     // Another call under the id of this one is stale too, however different it is.
-    let mut other = Script::ready(Setting { received_at: NOW + 1, ..Setting::default() })?;
+    let mut other = CallScript::ready(ScriptSettings { received_at: NOW + 1, ..ScriptSettings::default() })?;
     let reused = ledger.append(as_lines_of(script.call(), other.batch())).await;
-    ensure!(matches!(reused, Err(AppendFault::Stale)), "another call under the same id: {reused:?}");
+    ensure!(matches!(reused, Err(AppendError::Stale)), "another call under the same id: {reused:?}");
     same("the record", &loaded(&*ledger, script.call()).await?, &script.record)
 }
 
-pub(super) async fn a_stale_head_is_refused(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn a_stale_head_is_refused(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
-    let mut script = Script::new(Setting::default())?;
+    let mut script = CallScript::new(ScriptSettings::default())?;
     script.step()?;
     ledger.append(script.batch()).await?;
     let mut fork = script.clone();
@@ -82,14 +87,16 @@ pub(super) async fn a_stale_head_is_refused(bench: &dyn Bench) -> Result<(), Fla
     let batch = fork.batch();
     same("the length both know", &batch.at_len, &script.record.len())?;
     let forked = ledger.append(batch).await;
-    ensure!(matches!(forked, Err(AppendFault::Stale)), "lines on another head: {forked:?}");
+    ensure!(matches!(forked, Err(AppendError::Stale)), "lines on another head: {forked:?}");
     same("the record", &loaded(&*ledger, script.call()).await?, &script.record)
 }
 
-pub(super) async fn racing_writers_never_share_a_place(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn racing_writers_never_share_a_place(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
     const WRITERS: u64 = 16;
     let owners = [bench.open().await?, bench.open().await?, bench.open().await?];
-    let mut script = Script::new(Setting::default())?;
+    let mut script = CallScript::new(ScriptSettings::default())?;
     for place in 0_u32..6 {
         let runners = owners.iter().cycle().zip(0..WRITERS).map(|(ledger, number)| {
             let (ledger, mut writer) = (ledger.clone(), script.clone());
@@ -97,7 +104,7 @@ pub(super) async fn racing_writers_never_share_a_place(bench: &dyn Bench) -> Res
                 writer.later(NOW + u64::from(place) * WRITERS + number);
                 writer.step()?;
                 let batch = writer.batch();
-                Ok::<_, Flaw>((ledger.append(batch).await, writer))
+                Ok::<_, ConformanceError>((ledger.append(batch).await, writer))
             }
         });
         let mut winner = None;
@@ -107,11 +114,11 @@ pub(super) async fn racing_writers_never_share_a_place(bench: &dyn Bench) -> Res
                     ensure!(winner.is_none(), "two writers took place {place}");
                     winner = Some(writer);
                 }
-                (Err(AppendFault::Stale), _) => {}
+                (Err(AppendError::Stale), _) => {}
                 (Err(fault), _) => return Err(fault.into()),
             }
         }
-        script = winner.ok_or_else(|| Flaw::new(format!("nobody took place {place}")))?;
+        script = winner.ok_or_else(|| ConformanceError::new(format!("nobody took place {place}")))?;
         for ledger in &owners {
             same("the record", &loaded(&**ledger, script.call()).await?, &script.record)?;
         }
@@ -119,27 +126,27 @@ pub(super) async fn racing_writers_never_share_a_place(bench: &dyn Bench) -> Res
     Ok(())
 }
 
-pub(super) async fn a_broken_chain_is_refused(bench: &dyn Bench) -> Result<(), Flaw> {
-    type Breaking = fn(&mut Batch);
-    const BREAKINGS: &[(&str, Breaking)] = &[
+pub(super) async fn a_broken_chain_is_refused(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
+    type ChainCorruption = fn(&mut Batch);
+    const BREAKINGS: &[(&str, ChainCorruption)] = &[
         ("a changed body", |batch| {
             if let Some(line) = batch.lines.last_mut() {
-                *line = Line::found(line.seq(), format!("{} ", line.body()), line.link());
+                *line = ChainedEntry::found(line.seq(), format!("{} ", line.body()), line.link());
             }
         }),
         ("a changed link", |batch| {
             if let Some(line) = batch.lines.last_mut() {
-                *line = Line::found(line.seq(), line.body().to_owned(), Digest::of(b"x"));
+                *line = ChainedEntry::found(line.seq(), line.body().to_owned(), Digest::of(b"x"));
             }
         }),
         ("a wrong number", |batch| {
             if let Some(line) = batch.lines.last_mut() {
-                *line = Line::found(line.seq() + 1, line.body().to_owned(), line.link());
+                *line = ChainedEntry::found(line.seq() + 1, line.body().to_owned(), line.link());
             }
         }),
         ("numbers that leave one out, well linked", |batch| {
             for line in &mut batch.lines {
-                *line = Line::found(line.seq() + 1, line.body().to_owned(), line.link());
+                *line = ChainedEntry::found(line.seq() + 1, line.body().to_owned(), line.link());
             }
             *batch = as_lines_of(batch.call, batch.clone());
         }),
@@ -157,7 +164,7 @@ pub(super) async fn a_broken_chain_is_refused(bench: &dyn Bench) -> Result<(), F
     ];
     let ledger = bench.open().await?;
     for (what, damage) in BREAKINGS {
-        let mut batch = Script::ready(Setting::default())?.batch();
+        let mut batch = CallScript::ready(ScriptSettings::default())?.batch();
         damage(&mut batch);
         let call = batch.call;
         faulted(what, &ledger.append(batch).await)?;
@@ -166,9 +173,11 @@ pub(super) async fn a_broken_chain_is_refused(bench: &dyn Bench) -> Result<(), F
     Ok(())
 }
 
-pub(super) async fn a_batch_that_is_not_what_it_says_is_refused(bench: &dyn Bench) -> Result<(), Flaw> {
-    type Lie = fn(&mut Batch);
-    const LIES: &[(&str, Lie)] = &[
+pub(super) async fn a_batch_that_is_not_what_it_says_is_refused(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    type BatchFalsification = fn(&mut Batch);
+    const LIES: &[(&str, BatchFalsification)] = &[
         ("something begins and the batch does not say so", |batch| batch.begins = None),
         ("another attempt begins", |batch| {
             if let Some(begins) = &mut batch.begins {
@@ -190,13 +199,13 @@ pub(super) async fn a_batch_that_is_not_what_it_says_is_refused(bench: &dyn Benc
     ];
     let ledger = bench.open().await?;
     for (what, lie) in LIES {
-        let mut batch = Script::beginning(Setting::default(), ledger.owner())?.batch();
+        let mut batch = CallScript::beginning(ScriptSettings::default(), ledger.owner())?.batch();
         lie(&mut batch);
         let call = batch.call;
         faulted(what, &ledger.append(batch).await)?;
         ensure!(ledger.load(call).await?.is_none(), "{what}: something was taken");
     }
-    let mut script = Script::ready(Setting { session: "later", ..Setting::asking() })?;
+    let mut script = CallScript::ready(ScriptSettings { session: "later", ..ScriptSettings::asking() })?;
     let key = script.key.clone();
     ledger.append(script.batch()).await?;
     script.ask()?;
@@ -218,21 +227,21 @@ pub(super) async fn a_batch_that_is_not_what_it_says_is_refused(bench: &dyn Benc
     }
     ledger.append(honest).await?;
 
-    let mut foreign = Script::beginning(Setting::default(), OwnerId::new(Uuid::now_v7()))?;
+    let mut foreign = CallScript::beginning(ScriptSettings::default(), OwnerId::new(Uuid::now_v7()))?;
     faulted("a claim for another owner", &ledger.append(foreign.batch()).await)?;
 
-    let mut begun = Script::beginning(Setting::default(), ledger.owner())?;
+    let mut begun = CallScript::beginning(ScriptSettings::default(), ledger.owner())?;
     ledger.append(begun.batch()).await?;
-    if let Some((attempt, _)) = floor::open_attempt(&begun.record) {
-        begun.push(Fact::Interrupted { attempt })?;
+    if let Some((attempt, _)) = invariants::open_attempt(&begun.record) {
+        begun.push(RecordEvent::Interrupted { attempt })?;
     }
     faulted("an interruption that nobody looked into", &ledger.append(begun.batch()).await)?;
 
-    let mut waiting = Script::waiting(Setting { session: "w", ..Setting::asking() })?;
+    let mut waiting = CallScript::waiting(ScriptSettings { session: "w", ..ScriptSettings::asking() })?;
     ledger.append(waiting.batch()).await?;
     waiting.answer(Answer::Yes { note: None })?;
     let mut batch = waiting.batch();
-    if let Some(Entry { fact: Fact::Answered(answered), .. }) = batch.entries.last_mut() {
+    if let Some(Entry { fact: RecordEvent::Answered(answered), .. }) = batch.entries.last_mut() {
         answered.answer = Answer::Leave(leave());
     }
     faulted("a leave that no line speaks of", &ledger.append(batch).await)?;
@@ -241,16 +250,18 @@ pub(super) async fn a_batch_that_is_not_what_it_says_is_refused(bench: &dyn Benc
     Ok(())
 }
 
-pub(super) async fn a_content_that_does_not_fit_is_refused(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn a_content_that_does_not_fit_is_refused(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
-    let mut script = Script::ready(Setting::default())?;
+    let mut script = CallScript::ready(ScriptSettings::default())?;
     let honest = script.batch();
     for change in ["bytes", "size", "key"] {
         let mut batch = honest.clone();
         match (change, batch.contents.last_mut()) {
             ("bytes", Some(content)) => content.bytes.reverse(),
             ("size", Some(content)) => content.held.bytes += 1,
-            _ => batch.key = Some(Script::new(Setting::default())?.key.clone()),
+            _ => batch.key = Some(CallScript::new(ScriptSettings::default())?.key.clone()),
         }
         faulted(&format!("a content with other {change}"), &ledger.append(batch).await)?;
         ensure!(ledger.load(script.call()).await?.is_none(), "other {change}: something was taken");
@@ -267,40 +278,47 @@ pub(super) async fn a_content_that_does_not_fit_is_refused(bench: &dyn Bench) ->
     same("the length", &loaded(&*ledger, script.call()).await?.len(), &len)
 }
 
-pub(super) async fn contents_are_read_through_their_own_record_only(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn contents_are_read_through_their_own_record_only(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
-    let (mut one, mut two) = (Script::ready(Setting::default())?, Script::ready(Setting::default())?);
+    let (mut one, mut two) =
+        (CallScript::ready(ScriptSettings::default())?, CallScript::ready(ScriptSettings::default())?);
     let secret = one.hold(b"only in the first");
     ledger.append(one.batch()).await?;
     ledger.append(two.batch()).await?;
     same("through its own", &ledger.content(one.call(), secret).await?, &b"only in the first".to_vec())?;
     let through_other = ledger.content(two.call(), secret).await;
-    ensure!(matches!(through_other, Err(ContentFault::Missing)), "through another: {through_other:?}");
+    ensure!(matches!(through_other, Err(ContentError::Missing)), "through another: {through_other:?}");
     Ok(())
 }
 
-pub(super) async fn without_a_key_contents_are_forgotten(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn without_a_key_contents_are_forgotten(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
-    let mut script = Script::ready(Setting::default())?;
+    let mut script = CallScript::ready(ScriptSettings::default())?;
     let held = script.hold(b"never kept");
     let batch = Batch { contents: Vec::new(), key: None, ..script.batch() };
     ledger.append(batch).await?;
     let content = ledger.content(script.call(), held).await;
-    ensure!(matches!(content, Err(ContentFault::Forgotten)), "expected a forgotten content: {content:?}");
+    ensure!(matches!(content, Err(ContentError::Forgotten)), "expected a forgotten content: {content:?}");
     Ok(())
 }
 
-pub(super) async fn what_is_forgotten_stays_forgotten(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn what_is_forgotten_stays_forgotten(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
     let (ledger, other) = (bench.open().await?, bench.open().await?);
-    let mut script = Script::ready(Setting::default())?;
+    let mut script = CallScript::ready(ScriptSettings::default())?;
     let early = script.hold(b"early");
     ledger.append(script.batch()).await?;
     script.begin(ledger.owner())?;
     ledger.append(script.batch()).await?;
 
-    act(&*other, "stranger", Deed::Forget { call: script.call() }).await?;
+    act(&*other, "stranger", AdminActionKind::Forget { call: script.call() }).await?;
     same("after another tenant's act", &ledger.content(script.call(), early).await?, &b"early".to_vec())?;
-    act(&*other, script.setting.tenant, Deed::Forget { call: script.call() }).await?;
+    act(&*other, script.setting.tenant, AdminActionKind::Forget { call: script.call() }).await?;
 
     // The call goes on: its end must be known, though nobody may know any more what it was.
     let late = script.end()?;
@@ -309,14 +327,16 @@ pub(super) async fn what_is_forgotten_stays_forgotten(bench: &dyn Bench) -> Resu
     ensure!(key.is_none(), "the key is still there");
     for held in [early, late] {
         let content = ledger.content(script.call(), held).await;
-        ensure!(matches!(content, Err(ContentFault::Forgotten)), "expected a forgotten content: {content:?}");
+        ensure!(matches!(content, Err(ContentError::Forgotten)), "expected a forgotten content: {content:?}");
     }
     same("the record", &loaded(&*ledger, script.call()).await?, &script.record)
 }
 
-pub(super) async fn a_hindered_batch_leaves_no_trace(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn a_hindered_batch_leaves_no_trace(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
-    let mut script = Script::waiting(Setting::asking())?;
+    let mut script = CallScript::waiting(ScriptSettings::asking())?;
     ledger.append(script.batch()).await?;
     let before = script.record.clone();
     let (tenant, tool) = (script.tenant().clone(), script.setting.tool);
@@ -325,41 +345,41 @@ pub(super) async fn a_hindered_batch_leaves_no_trace(bench: &dyn Bench) -> Resul
     script.begin(ledger.owner())?;
     let batch = script.batch();
 
-    act(&*ledger, script.setting.tenant, Deed::Halt { why: "stop".into() }).await?;
+    act(&*ledger, script.setting.tenant, AdminActionKind::Halt { why: "stop".into() }).await?;
     let hindered = ledger.append(batch.clone()).await;
     ensure!(
-        matches!(hindered, Err(AppendFault::Hindered(Hindrance::Halted { .. }))),
+        matches!(hindered, Err(AppendError::Hindered(StartBlocked::Halted { .. }))),
         "expected a halt: {hindered:?}"
     );
     same("the record", &loaded(&*ledger, script.call()).await?, &before)?;
     let content = ledger.content(script.call(), note).await;
-    ensure!(matches!(content, Err(ContentFault::Missing)), "its content was taken: {content:?}");
+    ensure!(matches!(content, Err(ContentError::Missing)), "its content was taken: {content:?}");
     ensure!(ledger.leaves(&tenant, tool, NOW).await?.is_empty(), "its leave is in force");
     let stranger = CallId::new(Uuid::now_v7());
     let held_up = ledger.held_up_by(&tenant, script.session(), stranger, &script.plan()).await?;
     same("who waits", &held_up, &Some(script.call()))?;
     ensure!(ledger.drivable(NOW, 10).await?.is_empty(), "its question is closed");
 
-    act(&*ledger, script.setting.tenant, Deed::Lift).await?;
+    act(&*ledger, script.setting.tenant, AdminActionKind::Lift).await?;
     ledger.append(batch).await?;
     same("the record", &loaded(&*ledger, script.call()).await?, &script.record)?;
     same("the content", &ledger.content(script.call(), note).await?, &b"a note".to_vec())?;
     same("leaves in force", &ledger.leaves(&tenant, tool, NOW).await?.len(), &1)
 }
 
-pub(super) async fn everything_outlives_a_restart(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn everything_outlives_a_restart(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
-    let mut running = Script::ready(Setting::default())?;
+    let mut running = CallScript::ready(ScriptSettings::default())?;
     let attempt = running.begin(ledger.owner())?;
     let batch = running.batch();
     let contents = batch.contents.clone();
     ledger.append(batch).await?;
-    let mut waiting = Script::ready(Setting { session: "other", ..Setting::asking() })?;
+    let mut waiting = CallScript::ready(ScriptSettings { session: "other", ..ScriptSettings::asking() })?;
     let question = waiting.ask()?;
     ledger.append(waiting.batch()).await?;
     let given = leave();
-    give(&*ledger, Setting { session: "third", ..Setting::default() }, &given).await?;
-    act(&*ledger, "local", Deed::Halt { why: "stop".into() }).await?;
+    give(&*ledger, ScriptSettings { session: "third", ..ScriptSettings::default() }, &given).await?;
+    act(&*ledger, "local", AdminActionKind::Halt { why: "stop".into() }).await?;
     bench.kill(ledger).await?;
     bench.restart().await?;
 
@@ -375,11 +395,11 @@ pub(super) async fn everything_outlives_a_restart(bench: &dyn Bench) -> Result<(
     let leaves = ledger.leaves(running.tenant(), &given.tool, NOW).await?;
     same("the leaves", &leaves.iter().map(|leave| (**leave).clone()).collect(), &vec![given])?;
     ensure!(ledger.halted(running.tenant()).await?.is_some(), "the halt is gone");
-    act(&*ledger, "local", Deed::Lift).await?;
-    let mut next = Script::beginning(Setting::default(), ledger.owner())?;
+    act(&*ledger, "local", AdminActionKind::Lift).await?;
+    let mut next = CallScript::beginning(ScriptSettings::default(), ledger.owner())?;
     let busy = ledger.append(next.batch()).await;
     ensure!(
-        matches!(busy, Err(AppendFault::Hindered(Hindrance::SessionBusy { call, .. })) if call == running.call()),
+        matches!(busy, Err(AppendError::Hindered(StartBlocked::SessionBusy { call, .. })) if call == running.call()),
         "the session was not kept busy: {busy:?}"
     );
     let drivable = ledger.drivable(NOW + QUESTION_MS, 10).await?;
@@ -396,7 +416,7 @@ fn as_lines_of(call: CallId, mut batch: Batch) -> Batch {
     batch.call = call;
     let mut before = batch.before;
     for line in &mut batch.lines {
-        *line = Line::linked(call, before, line.seq(), line.body().to_owned());
+        *line = ChainedEntry::linked(call, before, line.seq(), line.body().to_owned());
         before = line.link();
     }
     batch

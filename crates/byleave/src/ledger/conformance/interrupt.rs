@@ -1,29 +1,29 @@
 //! Interrupting: only what is open, only once, and only when its owner is gone.
 
-use byleave_core::entry::Fact;
+use byleave_core::entry::RecordEvent;
 use byleave_core::id::{AttemptId, CallId};
 use byleave_core::record::Record;
 use uuid::Uuid;
 
-use super::script::{NOW, Script, Setting, loaded};
-use super::{Bench, Flaw, ensure, race, same};
-use crate::ledger::{AppendFault, Interruption, Ledger};
+use super::record_script::{CallScript, NOW, ScriptSettings, loaded};
+use super::{ConformanceError, LedgerHarness, ensure, race, same};
+use crate::ledger::{AppendError, Interruption, Ledger};
 
-pub(super) async fn a_living_owner_is_left_alone(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn a_living_owner_is_left_alone(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
     let (one, two) = (bench.open().await?, bench.open().await?);
     let (script, attempt) = running(&*one).await?;
     same("interrupted", &two.interrupt(script.call(), attempt, NOW).await?, &Interruption::OwnerAlive)?;
     same("the record", &loaded(&*two, script.call()).await?, &script.record)
 }
 
-pub(super) async fn a_dead_owner_is_interrupted(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn a_dead_owner_is_interrupted(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
     let (one, two) = (bench.open().await?, bench.open().await?);
     ensure!(one.owner() != two.owner(), "two owners have the same id");
     let (mut script, attempt) = running(&*one).await?;
     bench.kill(one).await?;
     same("interrupted", &two.interrupt(script.call(), attempt, NOW + 7).await?, &Interruption::Written)?;
     script.later(NOW + 7);
-    script.push(Fact::Interrupted { attempt })?;
+    script.push(RecordEvent::Interrupted { attempt })?;
     same("the record", &loaded(&*two, script.call()).await?, &script.record)?;
     same("again", &two.interrupt(script.call(), attempt, NOW + 8).await?, &Interruption::NotOpen)?;
     // It is driven to its end like any other.
@@ -34,19 +34,23 @@ pub(super) async fn a_dead_owner_is_interrupted(bench: &dyn Bench) -> Result<(),
     same("drivable once settled", &two.drivable(NOW, 10).await?, &Vec::new())
 }
 
-pub(super) async fn ones_own_attempt_can_be_interrupted(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn ones_own_attempt_can_be_interrupted(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
     let (script, attempt) = running(&*ledger).await?;
     same("interrupted", &ledger.interrupt(script.call(), attempt, NOW).await?, &Interruption::Written)?;
     same("how often", &interruptions(&loaded(&*ledger, script.call()).await?), &1)
 }
 
-pub(super) async fn what_is_not_open_is_not_interrupted(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn what_is_not_open_is_not_interrupted(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
     let stranger = AttemptId::new(Uuid::now_v7());
     let no_call = CallId::new(Uuid::now_v7());
     same("no such call", &ledger.interrupt(no_call, stranger, NOW).await?, &Interruption::NotOpen)?;
-    let mut script = Script::ready(Setting::default())?;
+    let mut script = CallScript::ready(ScriptSettings::default())?;
     ledger.append(script.batch()).await?;
     same("not begun", &ledger.interrupt(script.call(), stranger, NOW).await?, &Interruption::NotOpen)?;
     let attempt = script.begin(ledger.owner())?;
@@ -61,7 +65,9 @@ pub(super) async fn what_is_not_open_is_not_interrupted(bench: &dyn Bench) -> Re
     same("the record", &loaded(&*ledger, script.call()).await?, &script.record)
 }
 
-pub(super) async fn racing_interruptions_write_once(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn racing_interruptions_write_once(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
     let dying = bench.open().await?;
     let owners = [bench.open().await?, bench.open().await?, bench.open().await?];
     let (script, attempt) = running(&*dying).await?;
@@ -75,7 +81,9 @@ pub(super) async fn racing_interruptions_write_once(bench: &dyn Bench) -> Result
         match raced? {
             Interruption::Written => written += 1,
             Interruption::NotOpen => {}
-            Interruption::OwnerAlive => return Err(Flaw::new("a dead owner was taken to be alive")),
+            Interruption::OwnerAlive => {
+                return Err(ConformanceError::new("a dead owner was taken to be alive"));
+            }
         }
     }
     same("who wrote it", &written, &1)?;
@@ -83,7 +91,9 @@ pub(super) async fn racing_interruptions_write_once(bench: &dyn Bench) -> Result
     same("how often it is written", &interruptions(&loaded(&**ledger, script.call()).await?), &1)
 }
 
-pub(super) async fn an_end_and_an_interruption_exclude_each_other(bench: &dyn Bench) -> Result<(), Flaw> {
+pub(super) async fn an_end_and_an_interruption_exclude_each_other(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
     let ledger = bench.open().await?;
     for _ in 0..16 {
         let (mut script, attempt) = running(&*ledger).await?;
@@ -91,11 +101,11 @@ pub(super) async fn an_end_and_an_interruption_exclude_each_other(bench: &dyn Be
         let batch = script.batch();
         let call = script.call();
         let (ender, breaker) = (ledger.clone(), ledger.clone());
-        let runners: [crate::pending::Pending<'static, Result<bool, Flaw>>; 2] = [
+        let runners: [crate::boxed::BoxFuture<'static, Result<bool, ConformanceError>>; 2] = [
             Box::pin(async move {
                 match ender.append(batch).await {
                     Ok(()) => Ok(true),
-                    Err(AppendFault::Stale) => Ok(false),
+                    Err(AppendError::Stale) => Ok(false),
                     Err(fault) => Err(fault.into()),
                 }
             }),
@@ -113,13 +123,13 @@ pub(super) async fn an_end_and_an_interruption_exclude_each_other(bench: &dyn Be
     Ok(())
 }
 
-async fn running(ledger: &dyn Ledger) -> Result<(Script, AttemptId), Flaw> {
-    let mut script = Script::ready(Setting::default())?;
+async fn running(ledger: &dyn Ledger) -> Result<(CallScript, AttemptId), ConformanceError> {
+    let mut script = CallScript::ready(ScriptSettings::default())?;
     let attempt = script.begin(ledger.owner())?;
     ledger.append(script.batch()).await?;
     Ok((script, attempt))
 }
 
 fn interruptions(record: &Record) -> usize {
-    record.entries().iter().filter(|entry| matches!(entry.fact, Fact::Interrupted { .. })).count()
+    record.entries().iter().filter(|entry| matches!(entry.fact, RecordEvent::Interrupted { .. })).count()
 }

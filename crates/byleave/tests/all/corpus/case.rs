@@ -4,10 +4,12 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use byleave::core::decision::Verdict;
 use byleave::core::pattern::Pattern;
-use byleave::core::policy::{FileFault, Layer, NotRead, Places, Policy, Rule, RuleFile, builtin, read};
-use byleave::core::ruling::Verdict;
-use byleave::trial::{self, CaseRule};
+use byleave::core::policy::{
+    Layer, PathVariables, Policy, PolicyFileError, Rule, RuleFile, SkipExamples, builtin, read,
+};
+use byleave::policy_case::{self, CaseRule};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -32,7 +34,7 @@ pub(super) struct Case {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Everyday {
+pub(super) struct EverydayCommand {
     pub(super) command: String,
     pub(super) class: String,
 }
@@ -43,7 +45,7 @@ pub(super) fn lines<T: for<'a> Deserialize<'a>>(name: &str) -> Vec<T> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-pub(super) const PLACES: Places<'static> = Places {
+pub(super) const PLACES: PathVariables<'static> = PathVariables {
     workspace: Some("/ws"),
     home: Some("/home/u"),
     state: Some("/home/u/.local/state/byleave"),
@@ -59,7 +61,7 @@ pub(super) fn policy_of(case: &Case) -> Result<Policy, Box<dyn Error>> {
 /// The rules of a case besides the built-in ones.
 pub(super) fn rules_of(case: &Case) -> Result<Vec<Rule>, Box<dyn Error>> {
     // What cannot be said (a path within a host) is left out, and so not allowed.
-    let (mut rules, _) = trial::rules(&case.rules, &PLACES)?;
+    let (mut rules, _) = policy_case::rules(&case.rules, &PLACES)?;
     let words = case.profile.as_deref().map(profile).unwrap_or_default();
     if !words.is_empty() {
         rules.push(Rule::new("profile", Layer::User, Verdict::Allow, words));
@@ -70,9 +72,9 @@ pub(super) fn rules_of(case: &Case) -> Result<Vec<Rule>, Box<dyn Error>> {
     Ok(rules)
 }
 
-pub(super) fn read_user(text: &str) -> Result<Vec<Rule>, FileFault> {
+pub(super) fn read_user(text: &str) -> Result<Vec<Rule>, PolicyFileError> {
     let file = RuleFile { name: "case.toml", layer: Layer::User, text };
-    Ok(read(&file, &PLACES, &NotRead)?.rules)
+    Ok(read(&file, &PLACES, &SkipExamples)?.rules)
 }
 
 /// What a note says that is a rule; the rest describes what a gate does by itself.

@@ -18,11 +18,11 @@ use std::time::Duration;
 use byleave::core::call::Mode;
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::{AgentId, SessionId};
-use byleave_sandbox::granted::{self, Keeper, Place};
+use byleave_sandbox::from_plan::{self, CallHostPolicy, RunEnvironment};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::launch::{self, RunAs, Uplink};
-use byleave_sandbox::net::policy::Door;
-use byleave_sandbox::plan::Command as Confined;
+use byleave_sandbox::launch::{self, NetworkBridge, RunAs};
+use byleave_sandbox::net::egress::Egress;
+use byleave_sandbox::plan::CommandSpec as Confined;
 use serde_json::Value;
 
 use super::case::{Case, lines};
@@ -289,7 +289,7 @@ fn confined(case: &Case, text: &str) -> Result<String, String> {
         effects: vec![Effect::Run { program: "/bin/bash".into(), argv: vec!["bash".into()] }],
         ..Plan::default()
     };
-    let place = Place {
+    let place = RunEnvironment {
         workspace: "/ws".into(),
         cwd,
         home: Some("/home/u".into()),
@@ -299,15 +299,16 @@ fn confined(case: &Case, text: &str) -> Result<String, String> {
         read_only: mode(case) == Mode::ReadOnly,
         rehearsing: false,
     };
-    let mut confinement = granted::confinement(&plan, &policy, &place).map_err(|fault| fault.to_string())?;
+    let mut confinement =
+        from_plan::confinement(&plan, &policy, &place).map_err(|fault| fault.to_string())?;
     confinement.waived.insert(Guarantee::MemoryLimited);
     confinement.limits.wall = Duration::from_secs(5);
     (confinement.limits.pids, confinement.limits.file) = (64, 16 << 20);
     let command =
         Confined { argv: vec!["/bin/bash".into(), "-c".into(), text.into()], ..Confined::default() };
     let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
-    let door = Door::new(Arc::new(Keeper::new(policy, &plan, session, agent)));
-    let uplink = Uplink::new().map_err(|error| error.to_string())?;
+    let door = Egress::new(Arc::new(CallHostPolicy::new(policy, &plan, session, agent)));
+    let uplink = NetworkBridge::new().map_err(|error| error.to_string())?;
     let running = launch::start_through(&confinement, &command, RunAs::Caller, &uplink, door);
     let outcome = running.and_then(|running| running.finish());
     let outcome = outcome.map_err(|error| error.to_string())?;

@@ -5,10 +5,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use byleave::core::decision::Verdict;
 use byleave::core::pattern::Pattern;
 use byleave::core::policy::{Layer, Policy, Rule, builtin};
-use byleave::core::ruling::Verdict;
-use byleave::trial::manifest;
+use byleave::policy_case::manifest;
 use byleave_shell::read;
 use byleave_shell::word::Word;
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::json;
 
-use super::case::{Case, Everyday, PLACES, lines};
+use super::case::{Case, EverydayCommand, PLACES, lines};
 use super::everyday;
 use super::examine::{judge, planned, shared_policy_of};
 use super::fixture::Fixture;
@@ -287,14 +287,14 @@ fn disguise() -> impl Strategy<Value = Disguise> {
 }
 
 /// A command to disguise, the policy it is judged under, and where.
-struct Subject {
+struct CommandUnderTest {
     command: String,
     policy: Arc<Policy>,
     fixture: Fixture,
     verdict: Verdict,
 }
 
-impl Subject {
+impl CommandUnderTest {
     fn new(command: String, policy: Arc<Policy>, fixture: Fixture) -> Self {
         let mut subject = Self { command, policy, fixture, verdict: Verdict::Allow };
         subject.verdict = subject.verdict_on(&subject.command);
@@ -327,9 +327,9 @@ impl Subject {
     }
 }
 
-fn of_case(case: &Case) -> Option<Subject> {
+fn of_case(case: &Case) -> Option<CommandUnderTest> {
     let command = case.input.get("command")?.as_str()?.to_owned();
-    Some(Subject::new(command, shared_policy_of(case).ok()?, Fixture::of(case)))
+    Some(CommandUnderTest::new(command, shared_policy_of(case).ok()?, Fixture::of(case)))
 }
 
 fn is_long() -> bool {
@@ -346,12 +346,13 @@ fn runner(cases: u32) -> TestRunner {
 fn no_disguise_of_a_hostile_command_loosens_its_verdict() {
     let cases: Vec<Case> =
         lines::<Case>("bypasses.jsonl").into_iter().filter(|case| case.tool == "bash").collect();
-    let subjects: RefCell<BTreeMap<usize, Option<Subject>>> = RefCell::default();
+    let subjects: RefCell<BTreeMap<usize, Option<CommandUnderTest>>> = RefCell::default();
     let input = (any::<Index>(), prop::collection::vec(disguise(), 1..4));
     let ended = runner(300).run(&input, |(index, disguises)| {
         let at = index.index(cases.len());
         let mut subjects = subjects.borrow_mut();
-        let subject = subjects.entry(at).or_insert_with(|| of_case(&cases[at]).filter(Subject::is_whole));
+        let subject =
+            subjects.entry(at).or_insert_with(|| of_case(&cases[at]).filter(CommandUnderTest::is_whole));
         match subject.as_ref().and_then(|subject| subject.loosened(&disguises)) {
             Some(loosened) => Err(TestCaseError::fail(format!("{}: {loosened}", cases[at].id))),
             None => Ok(()),
@@ -455,12 +456,12 @@ fn generated() -> impl Strategy<Value = String> {
 #[test]
 fn no_disguise_of_an_everyday_or_made_up_command_loosens_its_verdict() {
     let everyday: Vec<String> =
-        lines::<Everyday>("benign.jsonl").into_iter().map(|everyday| everyday.command).collect();
+        lines::<EverydayCommand>("benign.jsonl").into_iter().map(|everyday| everyday.command).collect();
     let fixture = Fixture::new();
     for file in ["a.txt", ".env", "private/key", "locked/file", "b.txt"] {
         fixture.write(&format!("/ws/{file}"), "");
     }
-    let subject = RefCell::new(Subject::new("true".into(), Arc::new(strict()), fixture));
+    let subject = RefCell::new(CommandUnderTest::new("true".into(), Arc::new(strict()), fixture));
     let command = prop_oneof![1 => select(everyday), 4 => generated()];
     let input = (command, prop::collection::vec(disguise(), 1..4));
     let ended = runner(750).run(&input, |(command, disguises)| {
@@ -526,7 +527,7 @@ fn check_single_disguises(part: usize) {
     let cases = lines::<Case>("bypasses.jsonl");
     let hostile = cases.iter().filter(|case| case.tool == "bash");
     for (number, case) in hostile.enumerate().skip(part).step_by(3) {
-        let Some(subject) = of_case(case).filter(Subject::is_whole) else { continue };
+        let Some(subject) = of_case(case).filter(CommandUnderTest::is_whole) else { continue };
         for disguise in disguises.iter().skip(number % stride).step_by(stride) {
             let found = subject.loosened(std::slice::from_ref(disguise));
             loosened.extend(found.map(|found| format!("{}: {found}", case.id)));

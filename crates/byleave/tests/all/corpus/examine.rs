@@ -5,16 +5,16 @@ use std::error::Error;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use byleave::core::call::Mode;
+use byleave::core::decision::Verdict;
 use byleave::core::effect::Plan;
 use byleave::core::id::{AgentId, SessionId};
 use byleave::core::manifest::Manifest;
-use byleave::core::policy::{Layer, NotRead, Policy, Request, RuleFile, read};
-use byleave::core::ruling::Verdict;
-use byleave::core::session::{Ceiling, Opening};
+use byleave::core::policy::{Layer, Policy, PolicyRequest, RuleFile, SkipExamples, read};
+use byleave::core::session::{Ceiling, SessionNode};
 use byleave::plan;
-use byleave::schema::{Limits, Validator};
-use byleave::tool::Site;
-use byleave::trial::manifest;
+use byleave::policy_case::manifest;
+use byleave::schema::{JsonLimits, Validator};
+use byleave::tool::ToolContext;
 use serde_json::{Value, json};
 
 use super::case::{Case, PLACES, policy_of, rules_of};
@@ -23,24 +23,24 @@ use super::fixture::Fixture;
 
 /// What a case came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Score {
+pub(super) enum CaseScore {
     Held,
     FalseAllow,
     Softened,
     Elsewhere(&'static str),
 }
 
-pub(super) fn score(case: &Case) -> Score {
+pub(super) fn score(case: &Case) -> CaseScore {
     if let Some(part) = answered_by(case) {
-        return Score::Elsewhere(part);
+        return CaseScore::Elsewhere(part);
     }
     if case.tool == "config" {
-        return if is_without_effect(case) { Score::Held } else { Score::FalseAllow };
+        return if is_without_effect(case) { CaseScore::Held } else { CaseScore::FalseAllow };
     }
     match (case.must.as_str(), verdict(case)) {
-        (_, Verdict::Allow) => Score::FalseAllow,
-        ("deny", Verdict::Ask) => Score::Softened,
-        _ => Score::Held,
+        (_, Verdict::Allow) => CaseScore::FalseAllow,
+        ("deny", Verdict::Ask) => CaseScore::Softened,
+        _ => CaseScore::Held,
     }
 }
 
@@ -84,7 +84,7 @@ fn is_without_effect(case: &Case) -> bool {
     let content = case.input["content"].as_str().unwrap();
     let layer = if case.input["file"] == "policy" { Layer::User } else { Layer::Project };
     let is_refused =
-        read(&RuleFile { name: "policy.toml", layer, text: content }, &PLACES, &NotRead).is_err();
+        read(&RuleFile { name: "policy.toml", layer, text: content }, &PLACES, &SkipExamples).is_err();
     let file = case.input["file"].as_str().unwrap();
     if !file.starts_with("/ws/") {
         return is_refused;
@@ -105,8 +105,8 @@ pub(super) fn mode(case: &Case) -> Mode {
 }
 
 /// Whose sub-agent makes the call, where its case tells of one.
-fn lineage(case: &Case) -> Vec<Opening> {
-    let opening = |session: &str, parent: Option<&str>, mode| Opening {
+fn lineage(case: &Case) -> Vec<SessionNode> {
+    let opening = |session: &str, parent: Option<&str>, mode| SessionNode {
         session: SessionId::new(session).unwrap(),
         parent: parent.map(|parent| SessionId::new(parent).unwrap()),
         agent: AgentId::new(session).unwrap(),
@@ -132,16 +132,16 @@ fn judge_in(
     plan: &Plan,
     agent: &str,
     mode: Mode,
-    lineage: &[Opening],
+    lineage: &[SessionNode],
 ) -> Verdict {
     let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new(agent).unwrap());
-    let request = Request { mode, ..Request::plain(manifest, plan, &session, &agent) };
+    let request = PolicyRequest { mode, ..PolicyRequest::plain(manifest, plan, &session, &agent) };
     policy.rule_in(&request, lineage).verdict
 }
 
 /// What a call would do in the fixture; `None` where its arguments are wrong or it cannot be planned, which refuses it.
 pub(super) fn planned(manifest: &Manifest, input: &Value, fixture: &Fixture) -> Option<Plan> {
-    Validator::new(&manifest.input_schema).unwrap().check(input, &Limits::default()).ok()?;
+    Validator::new(&manifest.input_schema).unwrap().check(input, &JsonLimits::default()).ok()?;
     if manifest.name == "bash" {
         let mut plan = Plan::default();
         plan::command(&mut plan, input.get("command")?.as_str()?, fixture);
@@ -158,7 +158,7 @@ pub(super) fn planned(manifest: &Manifest, input: &Value, fixture: &Fixture) -> 
         *patch = json!(fixture.inside(patch.as_str()?));
     }
     let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
-    let site = Site { tenant: "t".parse().unwrap(), session, agent, cwd: fixture.real("/ws") };
+    let site = ToolContext { tenant: "t".parse().unwrap(), session, agent, cwd: fixture.real("/ws") };
     let plan = plan::by_class(manifest, &input, &site).ok()?;
     let text = serde_json::to_string(&plan).unwrap();
     serde_json::from_str(&text.replace(fixture.real("/").to_str()?.trim_end_matches('/'), "")).ok()

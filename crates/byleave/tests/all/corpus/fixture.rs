@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use byleave::core::policy::{NotRead, Places, Rule};
+use byleave::core::policy::{PathVariables, Rule, SkipExamples};
+use byleave::policy_case::CaseEnvironment;
 use byleave::policy_files;
-use byleave::trial::World;
-use byleave_shell::scene::Scene;
+use byleave_shell::shell_env::ShellEnv;
 use regex::{Captures, Regex};
 
 use super::case::Case;
@@ -79,7 +79,7 @@ impl Fixture {
     pub(super) fn loaded(&self) -> Vec<Rule> {
         let (workspace, home) = (self.real("/ws"), self.real("/home/u"));
         let config = home.join(".config/byleave");
-        let places = Places {
+        let places = PathVariables {
             workspace: workspace.to_str(),
             home: home.to_str(),
             state: None,
@@ -87,7 +87,7 @@ impl Fixture {
         };
         let mut files = policy_files::files(&places, None);
         files.retain(|file| file.path.starts_with(self.root.path()));
-        policy_files::load(&files, &places, &NotRead).unwrap().policy.rules().cloned().collect()
+        policy_files::load(&files, &places, &SkipExamples).unwrap().policy.rules().cloned().collect()
     }
 
     /// Brings it into the state that a case needs, as far as that is written as commands.
@@ -125,8 +125,8 @@ impl Fixture {
     }
 
     /// The world of the fixture, without what the cases need beside it.
-    fn world(&self) -> World {
-        World::new(self.root.path(), &self.cwd, Some("/home/u"))
+    fn world(&self) -> CaseEnvironment {
+        CaseEnvironment::new(self.root.path(), &self.cwd, Some("/home/u"))
     }
 
     /// Follows every link, as the kernel would. What is not there is taken as it is written.
@@ -135,7 +135,7 @@ impl Fixture {
     }
 }
 
-impl Scene for Fixture {
+impl ShellEnv for Fixture {
     fn cwd(&self) -> &str {
         &self.cwd
     }

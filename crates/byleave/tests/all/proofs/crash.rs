@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use byleave::book::{Book as _, CallState};
-use byleave::core::entry::Fact;
+use byleave::audit_log::{AuditLog as _, CallState};
+use byleave::core::entry::RecordEvent;
 use byleave::core::record::Record;
 use byleave::ledger::Ledger as _;
 
@@ -56,7 +56,8 @@ async fn crash() {
     for item in &calls {
         let id = item.call.to_string();
         let record: Record = book.load(item.call).await.unwrap().unwrap().record;
-        let settled = record.entries().iter().filter(|entry| matches!(entry.fact, Fact::Settled(_))).count();
+        let settled =
+            record.entries().iter().filter(|entry| matches!(entry.fact, RecordEvent::Settled(_))).count();
         assert_eq!((settled, item.state), (1, CallState::Settled), "{id}: {item:?}");
         let outcome = record.settled().unwrap().word();
         *outcomes.entry(outcome.into()).or_default() += 1;
@@ -74,7 +75,10 @@ async fn crash() {
         }
         if answered.contains_key(&id) {
             answers_kept += 1;
-            assert!(record.entries().iter().any(|entry| matches!(entry.fact, Fact::Answered(_))), "{id}");
+            assert!(
+                record.entries().iter().any(|entry| matches!(entry.fact, RecordEvent::Answered(_))),
+                "{id}"
+            );
             assert_ne!(outcome, "refused", "{id} was answered yes: {:?}", record.settled());
         }
         known += 1;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use byleave::book::CallState;
+use byleave::audit_log::CallState;
 
 use super::worker::{all_calls, calls_of_a_session, lines_of, open, start};
 

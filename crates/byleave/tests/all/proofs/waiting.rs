@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use byleave::book::{Book as _, Page, QuestionFilter};
+use byleave::audit_log::{AuditLog as _, PageRequest, QuestionFilter};
 use byleave::core::call::Mode;
-use byleave::result::Standing;
+use byleave::result::CallStatus;
 
 use super::worker::{append, call, lines_of, open, start, yes};
 
@@ -30,7 +30,7 @@ async fn waiting() {
                 let file = format!("d{}/f{number}", number % 100);
                 let asked = call(&path, &session, "append_line", &file, &line, Mode::ConfirmSensitive);
                 let standing = gate.advance(asked).await;
-                assert!(matches!(standing, Standing::Waiting { .. }), "{standing:?}");
+                assert!(matches!(standing, CallStatus::Waiting { .. }), "{standing:?}");
             }
         })
     });
@@ -60,7 +60,7 @@ pub(super) async fn look(folder: &Path) {
     let mut lists = Vec::new();
     for _ in 0..5 {
         let started = Instant::now();
-        let newest = book.questions(QuestionFilter::default(), Page::first(50)).await.unwrap();
+        let newest = book.questions(QuestionFilter::default(), PageRequest::first(50)).await.unwrap();
         lists.push(started.elapsed());
         assert_eq!(newest.len(), 50);
         assert!(newest.is_sorted_by(|a, b| a.cursor > b.cursor), "newest first");
@@ -70,7 +70,7 @@ pub(super) async fn look(folder: &Path) {
     assert!(gate.resume_all().await.unwrap().is_empty(), "nothing but an answer moves them");
     let resident_mb = resident_kb() / 1_024;
 
-    let newest = book.questions(QuestionFilter::default(), Page::first(50)).await.unwrap();
+    let newest = book.questions(QuestionFilter::default(), PageRequest::first(50)).await.unwrap();
     let chosen = &newest[17];
     std::fs::create_dir_all(folder.join("d0")).unwrap();
     for folder_of in 0..100 {
@@ -81,7 +81,7 @@ pub(super) async fn look(folder: &Path) {
     let call = gate.answer(yes(&sheet.question)).await.unwrap();
     let standing = gate.resume(call).await;
     let answered = started.elapsed();
-    let Standing::Settled(result) = standing else { panic!("{standing:?}") };
+    let CallStatus::Settled(result) = standing else { panic!("{standing:?}") };
     assert_eq!(result.ending.word(), "completed", "{result:?}");
     let mut ran = 0;
     for folder_of in 0..100 {

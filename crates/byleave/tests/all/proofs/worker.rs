@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use byleave::approve::Reply;
-use byleave::book::sqlite::{Options, SqliteBook};
-use byleave::book::{Book as _, CallFilter, CallItem, Page, QuestionFilter};
+use byleave::approver::Reply;
+use byleave::audit_log::sqlite::{SqliteLedger, SqliteOptions};
+use byleave::audit_log::{AuditLog as _, CallFilter, CallItem, PageRequest, QuestionFilter};
 use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
 use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
-use byleave::core::manifest::{Class, Role};
+use byleave::core::manifest::{ArgumentRole, PermissionClass};
 use byleave::core::outcome::Output;
-use byleave::core::question::{Approver, Grade, Question};
-use byleave::gate::{Gate, GivenAnswer};
-use byleave::result::Standing;
-use byleave::settings::Settings;
-use byleave::typed::Typed;
+use byleave::core::question::{ApproverIdentity, Assurance, Question};
+use byleave::gate::{Gate, SubmittedAnswer};
+use byleave::result::CallStatus;
+use byleave::settings::GateSettings;
+use byleave::typed_tool::TypedTool;
 use serde_json::{Value, json};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -34,21 +34,21 @@ pub(crate) fn append(path: &Path, line: &str) {
     file.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-fn appender(name: &str) -> Typed<AppendLine> {
-    Typed::new(name, "appends a line to a file", |args: AppendLine, _run| async move {
+fn appender(name: &str) -> TypedTool<AppendLine> {
+    TypedTool::new(name, "appends a line to a file", |args: AppendLine, _run| async move {
         append(&args.path, &args.line);
         // Wide enough for a kill to come between the effect and its end.
         tokio::time::sleep(std::time::Duration::from_micros(300)).await;
         Output::text("appended")
     })
-    .class(Class::File)
-    .role("/path", Role::WritePath)
+    .class(PermissionClass::File)
+    .role("/path", ArgumentRole::WritePath)
 }
 
 /// A book and a gate on it, as every process of these proofs opens them.
-pub(crate) fn open(folder: &Path) -> (Arc<SqliteBook>, Gate) {
-    let book = Arc::new(SqliteBook::open(&folder.join("state"), &Options::default()).unwrap());
-    let settings = Settings { inbox: true, questions_per_minute: u32::MAX, ..Settings::default() };
+pub(crate) fn open(folder: &Path) -> (Arc<SqliteLedger>, Gate) {
+    let book = Arc::new(SqliteLedger::open(&folder.join("state"), &SqliteOptions::default()).unwrap());
+    let settings = GateSettings { inbox: true, questions_per_minute: u32::MAX, ..GateSettings::default() };
     let gate = Gate::builder()
         .ledger(book.clone())
         .tool(appender("append_line"))
@@ -74,19 +74,19 @@ pub(crate) fn call(folder: &Path, session: &str, tool: &str, file: &str, line: &
     }
 }
 
-pub(crate) fn yes(question: &Question) -> GivenAnswer {
-    GivenAnswer {
+pub(crate) fn yes(question: &Question) -> SubmittedAnswer {
+    SubmittedAnswer {
         question: question.id,
         digest: question.digest(),
         reply: Reply::Yes { note: None },
-        by: Approver { name: "person".into(), grade: Grade::Terminal },
+        by: ApproverIdentity { name: "person".into(), grade: Assurance::Terminal },
     }
 }
 
 /// All calls of a book.
-pub(crate) async fn all_calls(book: &SqliteBook) -> Vec<CallItem> {
+pub(crate) async fn all_calls(book: &SqliteLedger) -> Vec<CallItem> {
     let mut all = Vec::new();
-    let mut page = Page::first(1_000);
+    let mut page = PageRequest::first(1_000);
     loop {
         let calls = book.calls(CallFilter::default(), page).await.unwrap();
         let Some(last) = calls.last() else { return all };
@@ -148,7 +148,7 @@ async fn run_until_killed(folder: &Path) {
                 let mut call = call(&folder, &format!("s{session}"), tool, &format!("f{session}"), "", mode);
                 call.arguments["line"] = Value::from(call.id.to_string());
                 append(&folder.join("submitted"), &call.id.to_string());
-                if let Standing::Waiting { call, question } = gate.advance(call).await {
+                if let CallStatus::Waiting { call, question } = gate.advance(call).await {
                     gate.answer(yes(&question)).await.unwrap();
                     // Written down here only once it was accepted: from now on it must not be lost.
                     append(&folder.join("answered"), &call.to_string());
@@ -161,10 +161,10 @@ async fn run_until_killed(folder: &Path) {
 }
 
 /// Does what a person and a fresh process do: answers what is open, and drives on what can be driven.
-pub(crate) async fn take_up(book: &SqliteBook, gate: &Gate, folder: &Path) {
+pub(crate) async fn take_up(book: &SqliteLedger, gate: &Gate, folder: &Path) {
     loop {
         gate.resume_all().await.unwrap();
-        let open = book.questions(QuestionFilter::default(), Page::first(1_000)).await.unwrap();
+        let open = book.questions(QuestionFilter::default(), PageRequest::first(1_000)).await.unwrap();
         if open.is_empty() {
             return;
         }

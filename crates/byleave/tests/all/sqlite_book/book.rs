@@ -4,29 +4,34 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use byleave::approve::Reply;
-use byleave::book::export::{self, Contents};
-use byleave::book::sqlite::{Options, SqliteBook};
-use byleave::book::{Book, CallFilter, Page, Place};
+use byleave::approver::Reply;
+use byleave::audit_log::export::{self, IncludeContents};
+use byleave::audit_log::sqlite::{SqliteLedger, SqliteOptions};
+use byleave::audit_log::{AuditLog, CallFilter, LogPosition, PageRequest};
 use byleave::clock::fresh_id;
 use byleave::core::call::{Call, Mode};
+use byleave::core::decision::Verdict;
 use byleave::core::id::{AgentId, CallId, QuestionId};
-use byleave::core::question::{Answer, Approver, Grade, Question};
-use byleave::core::ruling::Verdict;
-use byleave::gate::{AnswerFault, Gate, GivenAnswer};
-use byleave::ledger::{ContentFault, Ledger};
-use byleave::result::Standing;
-use byleave::settings::Settings;
+use byleave::core::question::{Answer, ApproverIdentity, Assurance, Question};
+use byleave::gate::{AnswerError, Gate, SubmittedAnswer};
+use byleave::ledger::{ContentError, Ledger};
+use byleave::result::CallStatus;
+use byleave::settings::GateSettings;
 use futures::StreamExt;
 
-use super::scribe::{Scribe, gives_leave, now, open, session, stepwise, tenant, waiting, whole, write_to};
-use crate::support::Plain;
+use super::scribe::{
+    RecordWriter, gives_leave, now, open, session, stepwise, tenant, waiting, whole, write_to,
+};
+use crate::support::ManifestOnlyTool;
 
 /// A gate on the book, with an inbox.
-fn gate(dir: &Path) -> (Arc<SqliteBook>, Gate) {
+fn gate(dir: &Path) -> (Arc<SqliteLedger>, Gate) {
     let book = Arc::new(open(dir));
-    let settings = Settings { inbox: true, ..Settings::default() };
-    let gate = Gate::builder().ledger(Arc::clone(&book) as Arc<_>).settings(settings).tool(Plain::named("t"));
+    let settings = GateSettings { inbox: true, ..GateSettings::default() };
+    let gate = Gate::builder()
+        .ledger(Arc::clone(&book) as Arc<_>)
+        .settings(settings)
+        .tool(ManifestOnlyTool::named("t"));
     (book, gate.build().unwrap())
 }
 
@@ -50,18 +55,18 @@ fn asking_call() -> Call {
 async fn a_call_that_another_process_goes_on_with_is_still_listed_with_what_it_does() {
     let dir = tempfile::tempdir().unwrap();
     let (book, first) = gate(dir.path());
-    let Standing::Waiting { question, .. } = first.advance(asking_call()).await else {
+    let CallStatus::Waiting { question, .. } = first.advance(asking_call()).await else {
         panic!("nobody was asked")
     };
     drop((book, first));
 
     let (book, second) = gate(dir.path());
-    let by = Approver { name: "ann".into(), grade: Grade::Terminal };
+    let by = ApproverIdentity { name: "ann".into(), grade: Assurance::Terminal };
     let reply = Reply::Yes { note: None };
-    let given = GivenAnswer { question: question.id, digest: question.digest(), reply, by };
+    let given = SubmittedAnswer { question: question.id, digest: question.digest(), reply, by };
     let call = second.answer(given).await.unwrap();
-    assert!(matches!(second.resume(call).await, Standing::Settled(_)));
-    let item = &book.calls(CallFilter::default(), Page::first(1)).await.unwrap()[0];
+    assert!(matches!(second.resume(call).await, CallStatus::Settled(_)));
+    let item = &book.calls(CallFilter::default(), PageRequest::first(1)).await.unwrap()[0];
     assert_eq!((item.outcome.as_deref(), item.listing.summary.as_str()), (Some("completed"), "invoke t"));
 }
 
@@ -72,18 +77,18 @@ async fn a_question_or_an_answer_written_into_a_projection_counts_for_nothing() 
     let (book, gate) = gate(dir.path());
     let call = asking_call();
     let id = call.id;
-    let Standing::Waiting { question, .. } = gate.advance(call).await else { panic!("nobody was asked") };
+    let CallStatus::Waiting { question, .. } = gate.advance(call).await else { panic!("nobody was asked") };
     let other = Call { session: session("other"), ..asking_call() };
-    let Standing::Waiting { .. } = gate.advance(other).await else { panic!("nobody was asked") };
-    let given = |question: &Question, id: QuestionId| GivenAnswer {
+    let CallStatus::Waiting { .. } = gate.advance(other).await else { panic!("nobody was asked") };
+    let given = |question: &Question, id: QuestionId| SubmittedAnswer {
         question: id,
         digest: question.digest(),
         reply: Reply::Yes { note: None },
-        by: Approver { name: "ann".into(), grade: Grade::Terminal },
+        by: ApproverIdentity { name: "ann".into(), grade: Assurance::Terminal },
     };
     let peer = rusqlite::Connection::open(dir.path().join("book.sqlite")).unwrap();
     let waits = async || match gate.resume(id).await {
-        Standing::Waiting { question: open, .. } => assert_eq!(open, question),
+        CallStatus::Waiting { question: open, .. } => assert_eq!(open, question),
         standing => panic!("it went on without an answer: {standing:?}"),
     };
 
@@ -92,7 +97,7 @@ async fn a_question_or_an_answer_written_into_a_projection_counts_for_nothing() 
     waits().await;
     peer.execute_batch("DELETE FROM question; DELETE FROM hold;").unwrap();
     waits().await;
-    assert!(matches!(gate.answer(given(&question, question.id)).await, Err(AnswerFault::NoSuchQuestion(_))));
+    assert!(matches!(gate.answer(given(&question, question.id)).await, Err(AnswerError::NoSuchQuestion(_))));
     book.rebuild().await.unwrap();
 
     // A question that nobody asked, and one that is made out to be of another call.
@@ -101,15 +106,15 @@ async fn a_question_or_an_answer_written_into_a_projection_counts_for_nothing() 
         "INSERT INTO question SELECT pos + 1000, ?1, call, tenant, session, kind, asked_at, expires_at, 1
          FROM question WHERE id = ?2";
     peer.execute(forge, [forged.as_bytes(), question.id.as_bytes()]).unwrap();
-    assert!(matches!(gate.answer(given(&question, forged)).await, Err(AnswerFault::NoSuchQuestion(_))));
+    assert!(matches!(gate.answer(given(&question, forged)).await, Err(AnswerError::NoSuchQuestion(_))));
     let swap = "UPDATE question SET call = (SELECT max(call) FROM question) WHERE id = ?1";
     peer.execute(swap, [question.id.as_bytes()]).unwrap();
-    assert!(matches!(gate.answer(given(&question, question.id)).await, Err(AnswerFault::NoSuchQuestion(_))));
+    assert!(matches!(gate.answer(given(&question, question.id)).await, Err(AnswerError::NoSuchQuestion(_))));
     waits().await;
 
     book.rebuild().await.unwrap();
     gate.answer(given(&question, question.id)).await.unwrap();
-    assert!(matches!(gate.resume(id).await, Standing::Settled(_)));
+    assert!(matches!(gate.resume(id).await, CallStatus::Settled(_)));
 }
 
 fn files_hold(dir: &Path, needle: &[u8]) -> bool {
@@ -125,7 +130,7 @@ async fn forgetting_leaves_the_chain_and_takes_the_contents() {
     let book = open(dir.path());
     let mut calls = Vec::new();
     for number in 0..40 {
-        let mut scribe = Scribe::new("s", write_to("/w/a"));
+        let mut scribe = RecordWriter::new("s", write_to("/w/a"));
         scribe.summary = format!("summary-number-{number:03}");
         scribe.ruled(Verdict::Allow, None);
         let attempt = scribe.begin(book.owner());
@@ -145,7 +150,7 @@ async fn forgetting_leaves_the_chain_and_takes_the_contents() {
     assert!(!files_hold(dir.path(), &wrapped), "the wrapped key is still in a file");
     assert!(!files_hold(dir.path(), b"summary-number-020"), "the summary is still in a file");
     let held = forgotten.record.heading().unwrap().arguments;
-    assert!(matches!(book.content(forgotten.call, held).await, Err(ContentFault::Forgotten)));
+    assert!(matches!(book.content(forgotten.call, held).await, Err(ContentError::Forgotten)));
     let loaded = book.load(forgotten.call).await.unwrap().unwrap();
     assert_eq!((loaded.record, loaded.key.is_none()), (forgotten.record.clone(), true));
     assert!(book.content(calls[19].call, calls[19].record.heading().unwrap().arguments).await.is_ok());
@@ -153,7 +158,9 @@ async fn forgetting_leaves_the_chain_and_takes_the_contents() {
     let verification = book.verify().await.unwrap();
     assert_eq!((verification.flaw, verification.acts, verification.records), (None, 1, 40));
     assert_eq!(book.acts().await.unwrap(), [done.act]);
-    assert!(book.forget(Scribe::new("s", Vec::new()).call, "ada".into(), now()).await.unwrap().is_none());
+    assert!(
+        book.forget(RecordWriter::new("s", Vec::new()).call, "ada".into(), now()).await.unwrap().is_none()
+    );
 
     // A key that is destroyed behind the book's back is no forgetting.
     peer.execute(
@@ -162,7 +169,7 @@ async fn forgetting_leaves_the_chain_and_takes_the_contents() {
     )
     .unwrap();
     let flaw = book.verify().await.unwrap().flaw.unwrap();
-    assert_eq!(flaw.place, Place::Key { call: calls[5].call });
+    assert_eq!(flaw.place, LogPosition::Key { call: calls[5].call });
 }
 
 fn projections(dir: &Path) -> Vec<String> {
@@ -189,7 +196,7 @@ async fn projections_can_be_made_again() {
     stepwise(&book, "s").await;
     gives_leave(&book, Some(3)).await;
     let unlimited = gives_leave(&book, None).await;
-    let mut uses = Scribe::new("u", write_to("/w/a"));
+    let mut uses = RecordWriter::new("u", write_to("/w/a"));
     uses.ruled(Verdict::Allow, Some(unlimited));
     uses.begin(book.owner());
     uses.append(&book).await.unwrap();
@@ -197,7 +204,7 @@ async fn projections_can_be_made_again() {
     let (mut declined, question) = waiting(&book, "s", write_to("/w/c")).await;
     declined.answer(&question, Answer::No { feedback: None }).settle();
     declined.append(&book).await.unwrap();
-    let mut halfway = Scribe::new("h", write_to("/w/a"));
+    let mut halfway = RecordWriter::new("h", write_to("/w/a"));
     halfway.ruled(Verdict::Allow, None).append(&book).await.unwrap();
     let forgotten = whole(&book, "s").await;
     book.forget(forgotten.call, "ada".into(), now()).await.unwrap().unwrap();
@@ -224,12 +231,12 @@ async fn records_go_out_as_json_and_markdown() {
     for _ in 0..70 {
         whole(&book, "many").await;
     }
-    let mut scribe = Scribe::new("one", write_to("/w/a"));
+    let mut scribe = RecordWriter::new("one", write_to("/w/a"));
     scribe.summary = "a | b ` c".into();
     scribe.ruled(Verdict::Deny, None).settle();
     scribe.append(&book).await.unwrap();
 
-    let all: Vec<_> = export::records(&book, CallFilter::default(), Contents::LeftOut).collect().await;
+    let all: Vec<_> = export::records(&book, CallFilter::default(), IncludeContents::LeftOut).collect().await;
     assert_eq!(all.len(), 71);
     let newest = all[0].as_ref().unwrap();
     assert_eq!(newest.call, scribe.call);
@@ -238,18 +245,21 @@ async fn records_go_out_as_json_and_markdown() {
     let markdown = newest.markdown();
     assert!(markdown.contains("| 7 |") || markdown.contains("| settled | refused"), "{markdown}");
     assert!(markdown.contains(r"a \| b \` c") && !markdown.contains("secret-path"), "{markdown}");
-    let with = export::one(&book, scribe.call, Contents::Included).await.unwrap().unwrap();
+    let with = export::one(&book, scribe.call, IncludeContents::Included).await.unwrap().unwrap();
     assert!(with.json().to_string().contains("secret-path") && with.markdown().contains("secret-path"));
     assert!(
-        export::one(&book, Scribe::new("s", Vec::new()).call, Contents::LeftOut).await.unwrap().is_none()
+        export::one(&book, RecordWriter::new("s", Vec::new()).call, IncludeContents::LeftOut)
+            .await
+            .unwrap()
+            .is_none()
     );
 }
 
 #[tokio::test]
 async fn the_keeper_seals_by_itself_and_once_more_at_the_end() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { seal_every: Some(Duration::from_millis(20)), ..Options::default() };
-    let book = SqliteBook::open(dir.path(), &options).unwrap();
+    let options = SqliteOptions { seal_every: Some(Duration::from_millis(20)), ..SqliteOptions::default() };
+    let book = SqliteLedger::open(dir.path(), &options).unwrap();
     whole(&book, "s").await;
     let deadline = Instant::now() + Duration::from_secs(120);
     while book.verify().await.unwrap().unsealed > 0 {
@@ -257,8 +267,8 @@ async fn the_keeper_seals_by_itself_and_once_more_at_the_end() {
         tokio::task::yield_now().await;
     }
     drop(book);
-    let slow = Options { seal_every: Some(Duration::from_secs(3_600)), ..Options::default() };
-    let book = SqliteBook::open(dir.path(), &slow).unwrap();
+    let slow = SqliteOptions { seal_every: Some(Duration::from_secs(3_600)), ..SqliteOptions::default() };
+    let book = SqliteLedger::open(dir.path(), &slow).unwrap();
     whole(&book, "s").await;
     drop(book);
     let book = open(dir.path());

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use byleave::book::{Book as _, CallFilter, Page};
+use byleave::audit_log::{AuditLog as _, CallFilter, PageRequest};
+use byleave::core::decision::Verdict;
 use byleave::core::question::Answer;
-use byleave::core::ruling::Verdict;
 use byleave::ledger::Ledger as _;
-use byleave::stats::{self, Wanted};
+use byleave::stats::{self, StatsFilter};
 
-use super::scribe::{Scribe, open, write_to};
+use super::scribe::{RecordWriter, open, write_to};
 
 /// How many calls. For figures: `BYLEAVE_LARGE_BOOK=20000 cargo nextest run -p byleave --no-capture -E 'test(counting)'`
 fn size() -> u64 {
@@ -25,7 +25,7 @@ async fn a_large_book_is_counted_and_looked_through() {
         let many = (first..calls.min(first + 250)).map(|number| {
             let book = &book;
             async move {
-                let mut scribe = Scribe::new(&format!("s{}", number % 7), write_to("/w/a"));
+                let mut scribe = RecordWriter::new(&format!("s{}", number % 7), write_to("/w/a"));
                 scribe.concurrency_safe = true;
                 if number % 10 == 0 {
                     scribe.ruled(Verdict::Ask, None);
@@ -45,7 +45,7 @@ async fn a_large_book_is_counted_and_looked_through() {
 
     let begun = Instant::now();
     let mut told = 0;
-    let stats = stats::of(&book, Wanted::default(), |read| told = read).await.unwrap();
+    let stats = stats::of(&book, StatsFilter::default(), |read| told = read).await.unwrap();
     let counted = begun.elapsed();
     assert_eq!((stats.calls, told, stats.outcomes.completed), (calls, calls, calls));
     assert_eq!(stats.questions.answers.yes, calls.div_ceil(10));
@@ -53,11 +53,11 @@ async fn a_large_book_is_counted_and_looked_through() {
     // What fits nowhere is looked for in the whole list: the worst that a filter can cost.
     let begun = Instant::now();
     let nowhere = CallFilter { text: Some("nowhere to be found".into()), ..CallFilter::default() };
-    assert_eq!(book.calls(nowhere, Page::first(50)).await.unwrap(), []);
+    assert_eq!(book.calls(nowhere, PageRequest::first(50)).await.unwrap(), []);
     let listed = begun.elapsed();
     let begun = Instant::now();
     let asked = CallFilter { asked: true, ..CallFilter::default() };
-    assert_eq!(book.calls(asked, Page::first(50)).await.unwrap().len(), 50);
+    assert_eq!(book.calls(asked, PageRequest::first(50)).await.unwrap().len(), 50);
     let looked_up = begun.elapsed();
     let figures = format!(
         "{calls} calls: counted in {counted:?}, all of the list in {listed:?}, those asked about in {looked_up:?}"

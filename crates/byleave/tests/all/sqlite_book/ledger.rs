@@ -2,19 +2,19 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use byleave::book::Book;
-use byleave::book::sqlite::SqliteBook;
-use byleave::core::act::Deed;
+use byleave::audit_log::AuditLog;
+use byleave::audit_log::sqlite::SqliteLedger;
+use byleave::core::admin_action::AdminActionKind;
+use byleave::core::decision::Verdict;
 use byleave::core::effect::{Effect, Plan};
-use byleave::core::id::LeaveId;
+use byleave::core::id::StandingApprovalId;
 use byleave::core::question::Answer;
-use byleave::core::ruling::Verdict;
-use byleave::ledger::{AppendFault, ContentFault, Hindrance, Ledger};
+use byleave::ledger::{AppendError, ContentError, Ledger, StartBlocked};
 use futures::future::join_all;
 use uuid::Uuid;
 
 use super::scribe::{
-    Scribe, act, gives_leave, now, open, session, stepwise, tenant, unsealed, waiting, whole, write_to,
+    RecordWriter, act, gives_leave, now, open, session, stepwise, tenant, unsealed, waiting, whole, write_to,
 };
 
 // req: A1
@@ -34,9 +34,9 @@ async fn what_was_appended_is_there_after_reopening() {
         let held = scribe.record.heading().unwrap().arguments;
         assert_eq!(book.content(scribe.call, held).await.unwrap(), br#"{"path":"/w/secret-path"}"#);
         let unknown = scribe.key.hold(b"never kept");
-        assert!(matches!(book.content(scribe.call, unknown).await, Err(ContentFault::Missing)));
+        assert!(matches!(book.content(scribe.call, unknown).await, Err(ContentError::Missing)));
     }
-    assert!(book.load(Scribe::new("s", Vec::new()).call).await.unwrap().is_none());
+    assert!(book.load(RecordWriter::new("s", Vec::new()).call).await.unwrap().is_none());
     let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&state), 0o700);
     for file in std::fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path()) {
@@ -62,20 +62,20 @@ async fn true_contents_are_nowhere_in_the_clear() {
 async fn one_place_is_taken_once() {
     let dir = tempfile::tempdir().unwrap();
     let book = open(dir.path());
-    let mut scribe = Scribe::new("s", write_to("/w/a"));
+    let mut scribe = RecordWriter::new("s", write_to("/w/a"));
     scribe.ruled(Verdict::Allow, None);
     let first = scribe.batch();
     let attempt = scribe.begin(book.owner());
     scribe.end(attempt);
     let second = scribe.batch();
-    assert!(matches!(book.append(second.clone()).await, Err(AppendFault::Stale)), "nothing is there yet");
+    assert!(matches!(book.append(second.clone()).await, Err(AppendError::Stale)), "nothing is there yet");
     book.append(first.clone()).await.unwrap();
-    assert!(matches!(book.append(first).await, Err(AppendFault::Stale)));
+    assert!(matches!(book.append(first).await, Err(AppendError::Stale)));
     let mut forked = second.clone();
     forked.before = scribe.record.head();
     assert!(book.append(forked).await.is_err(), "the same length, another end");
     // Of many at once just one gets in, and the others that came with them are not spoilt.
-    let mut others: Vec<Scribe> = (0..8).map(|_| Scribe::new("s", Vec::new())).collect();
+    let mut others: Vec<RecordWriter> = (0..8).map(|_| RecordWriter::new("s", Vec::new())).collect();
     let fresh = others.iter_mut().map(|other| {
         other.ruled(Verdict::Allow, None);
         book.append(other.batch())
@@ -90,18 +90,18 @@ async fn one_place_is_taken_once() {
 async fn a_halt_holds_until_it_is_lifted() {
     let dir = tempfile::tempdir().unwrap();
     let (book, other) = (open(dir.path()), open(dir.path()));
-    let mut scribe = Scribe::new("s", write_to("/w/a"));
+    let mut scribe = RecordWriter::new("s", write_to("/w/a"));
     scribe.ruled(Verdict::Allow, None).append(&book).await.unwrap();
     scribe.begin(book.owner());
     let begin = scribe.batch();
-    other.act(act(Deed::Halt { why: "fire".into() })).await.unwrap();
+    other.act(act(AdminActionKind::Halt { why: "fire".into() })).await.unwrap();
     assert_eq!(book.halted(&tenant()).await.unwrap().unwrap().by, "ada");
-    let Err(AppendFault::Hindered(Hindrance::Halted { why })) = book.append(begin.clone()).await else {
+    let Err(AppendError::Hindered(StartBlocked::Halted { why })) = book.append(begin.clone()).await else {
         panic!("began while halted")
     };
     assert_eq!(why, "fire");
     whole(&book, "other").await;
-    other.act(act(Deed::Lift)).await.unwrap();
+    other.act(act(AdminActionKind::Lift)).await.unwrap();
     assert!(book.halted(&tenant()).await.unwrap().is_none());
     book.append(begin).await.unwrap();
 }
@@ -110,19 +110,19 @@ async fn a_halt_holds_until_it_is_lifted() {
 async fn who_runs_alone_runs_alone_in_its_session() {
     let dir = tempfile::tempdir().unwrap();
     let book = open(dir.path());
-    let mut first = Scribe::new("s", write_to("/w/a"));
+    let mut first = RecordWriter::new("s", write_to("/w/a"));
     first.ruled(Verdict::Allow, None);
     let attempt = first.begin(book.owner());
     first.append(&book).await.unwrap();
     let beside = |in_session: &str, safe: bool| {
-        let mut scribe = Scribe::new(in_session, write_to("/w/a"));
+        let mut scribe = RecordWriter::new(in_session, write_to("/w/a"));
         scribe.concurrency_safe = safe;
         scribe.ruled(Verdict::Allow, None);
         scribe.begin(book.owner());
         scribe.batch()
     };
     let busy = beside("s", false);
-    let Err(AppendFault::Hindered(Hindrance::SessionBusy { call, attempt: by })) =
+    let Err(AppendError::Hindered(StartBlocked::SessionBusy { call, attempt: by })) =
         book.append(busy.clone()).await
     else {
         panic!("two ran alone")
@@ -146,7 +146,7 @@ async fn a_leave_counts_while_it_has_uses_and_is_not_revoked() {
     assert_eq!(standing().await, [id]);
     assert!(book.leaves(&tenant(), "other", now()).await.unwrap().is_empty());
     for left in [1, 0] {
-        let mut scribe = Scribe::new("s", write_to("/w/a"));
+        let mut scribe = RecordWriter::new("s", write_to("/w/a"));
         scribe.uses_max = Some(2);
         scribe.ruled(Verdict::Allow, Some(id));
         let attempt = scribe.begin(book.owner());
@@ -154,22 +154,22 @@ async fn a_leave_counts_while_it_has_uses_and_is_not_revoked() {
         scribe.end(attempt).append(&book).await.unwrap();
         assert_eq!(standing().await.len(), usize::from(left > 0), "{left} uses left");
     }
-    let mut scribe = Scribe::new("s", write_to("/w/a"));
+    let mut scribe = RecordWriter::new("s", write_to("/w/a"));
     scribe.uses_max = Some(2);
     scribe.ruled(Verdict::Allow, Some(id)).append(&book).await.unwrap();
     scribe.begin(book.owner());
     let spent = book.append(scribe.batch()).await;
-    assert!(matches!(spent, Err(AppendFault::Hindered(Hindrance::LeaveSpent))));
+    assert!(matches!(spent, Err(AppendError::Hindered(StartBlocked::LeaveSpent))));
 
     let id = gives_leave(&book, None).await;
     assert_eq!(standing().await, [id]);
-    book.act(act(Deed::Revoke { leave: id })).await.unwrap();
+    book.act(act(AdminActionKind::Revoke { leave: id })).await.unwrap();
     assert!(standing().await.is_empty());
-    let mut scribe = Scribe::new("s", write_to("/w/a"));
+    let mut scribe = RecordWriter::new("s", write_to("/w/a"));
     scribe.ruled(Verdict::Allow, Some(id)).append(&book).await.unwrap();
     scribe.begin(book.owner());
     let revoked = book.append(scribe.batch()).await;
-    assert!(matches!(revoked, Err(AppendFault::Hindered(Hindrance::LeaveSpent))));
+    assert!(matches!(revoked, Err(AppendError::Hindered(StartBlocked::LeaveSpent))));
 }
 
 #[tokio::test]
@@ -177,7 +177,7 @@ async fn what_is_written_into_a_projection_counts_for_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let book = open(dir.path());
     let given = gives_leave(&book, None).await;
-    let (call, forged) = (whole(&book, "s").await.call, LeaveId::new(Uuid::now_v7()));
+    let (call, forged) = (whole(&book, "s").await.call, StandingApprovalId::new(Uuid::now_v7()));
     let other = rusqlite::Connection::open(dir.path().join("book.sqlite")).unwrap();
     let insert = "INSERT INTO leave(tenant, tool, id, call) VALUES('local', ?1, ?2, ?3)";
     for tool in ["append_line", "other"] {
@@ -246,7 +246,7 @@ async fn a_waiting_call_holds_up_what_conflicts_with_it() {
         unknown(),
         Effect::Unconfined { guarantee: "network".into() },
     ];
-    let before = Scribe::new("s", Vec::new());
+    let before = RecordWriter::new("s", Vec::new());
     for (number, held) in all.iter().enumerate() {
         let name = format!("s{number}");
         let (mut scribe, question) = waiting(&book, &name, vec![held.clone()]).await;
@@ -271,12 +271,12 @@ async fn a_waiting_call_holds_up_what_conflicts_with_it() {
 async fn a_later_call_holds_up_no_earlier_one() {
     let dir = tempfile::tempdir().unwrap();
     let book = open(dir.path());
-    let mut early = Scribe::new("s", write_to("/w/a"));
+    let mut early = RecordWriter::new("s", write_to("/w/a"));
     early.ruled(Verdict::Allow, None).append(&book).await.unwrap();
     let (late, _) = waiting(&book, "s", write_to("/w/a")).await;
     let plan = Plan { effects: write_to("/w/a"), ..Plan::default() };
     assert_eq!(book.held_up_by(&tenant(), &session("s"), early.call, &plan).await.unwrap(), None);
-    let fresh = Scribe::new("s", Vec::new()).call;
+    let fresh = RecordWriter::new("s", Vec::new()).call;
     assert_eq!(book.held_up_by(&tenant(), &session("s"), fresh, &plan).await.unwrap(), Some(late.call));
 }
 
@@ -285,7 +285,7 @@ async fn drivable_is_what_no_person_is_still_thinking_about() {
     let dir = tempfile::tempdir().unwrap();
     let book = open(dir.path());
     whole(&book, "s").await;
-    let mut open_call = Scribe::new("s", write_to("/w/a"));
+    let mut open_call = RecordWriter::new("s", write_to("/w/a"));
     open_call.ruled(Verdict::Allow, None).append(&book).await.unwrap();
     let (waits, question) = waiting(&book, "s", write_to("/w/a")).await;
     assert_eq!(book.drivable(now(), 10).await.unwrap(), [open_call.call]);
@@ -308,10 +308,10 @@ async fn a_full_disk_is_a_fault_and_nothing_is_half_written() {
             "CREATE TRIGGER full BEFORE INSERT ON call BEGIN SELECT RAISE(ABORT, 'disk is full'); END;",
         )
         .unwrap();
-    let mut scribe = Scribe::new("s", write_to("/w/a"));
+    let mut scribe = RecordWriter::new("s", write_to("/w/a"));
     scribe.ruled(Verdict::Allow, None);
     let batch = scribe.batch();
-    let Err(AppendFault::Fault(fault)) = book.append(batch.clone()).await else { panic!("it was written") };
+    let Err(AppendError::Fault(fault)) = book.append(batch.clone()).await else { panic!("it was written") };
     assert!(fault.to_string().contains("disk is full"), "{fault}");
     assert!(book.load(scribe.call).await.unwrap().is_none());
     other.execute_batch("DROP TRIGGER full;").unwrap();
@@ -325,10 +325,10 @@ async fn a_lost_key_is_not_replaced_in_silence() {
         drop(open(dir.path()));
         let key = std::fs::read(dir.path().join(file)).unwrap();
         std::fs::remove_file(dir.path().join(file)).unwrap();
-        assert!(SqliteBook::open(dir.path(), &unsealed()).is_err(), "{file} is missing");
+        assert!(SqliteLedger::open(dir.path(), &unsealed()).is_err(), "{file} is missing");
         std::fs::write(dir.path().join(file), [7; 32]).unwrap();
-        assert!(SqliteBook::open(dir.path(), &unsealed()).is_err(), "{file} is another's");
+        assert!(SqliteLedger::open(dir.path(), &unsealed()).is_err(), "{file} is another's");
         std::fs::write(dir.path().join(file), key).unwrap();
-        assert!(SqliteBook::open(dir.path(), &unsealed()).is_ok());
+        assert!(SqliteLedger::open(dir.path(), &unsealed()).is_ok());
     }
 }

@@ -3,25 +3,27 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use byleave::book::sqlite::{Options, SqliteBook};
-use byleave::core::act::{Act, Deed};
+use byleave::audit_log::sqlite::{SqliteLedger, SqliteOptions};
+use byleave::core::admin_action::{AdminAction, AdminActionKind};
 use byleave::core::call::Mode;
-use byleave::core::chain::Line;
-use byleave::core::digest::{Digest, Held, RecordKey};
+use byleave::core::decision::{AskCause, DecisionReason, PolicyDecision, Verdict};
+use byleave::core::digest::{ContentRef, Digest, RecordKey};
 use byleave::core::effect::{Effect, Plan};
-use byleave::core::entry::{Entry, Fact, Heading, Limits, Terms, Valid};
+use byleave::core::entry::{CallHeader, Entry, Limits, RecordEvent, ResolvedTool, ValidDraft};
+use byleave::core::hash_chain::ChainedEntry;
 use byleave::core::id::{
-    ActId, AgentId, AttemptId, CallId, LeaveId, OwnerId, QuestionId, SessionId, TenantId,
+    AdminActionId, AgentId, AttemptId, CallId, OwnerId, QuestionId, SessionId, StandingApprovalId, TenantId,
 };
-use byleave::core::leave::Leave;
-use byleave::core::outcome::{End, EndStatus};
+use byleave::core::outcome::{ExecutionEnd, ExecutionStatus};
 use byleave::core::pattern::Pattern;
-use byleave::core::question::{Answer, Answered, Approver, Grade, Question};
+use byleave::core::pipeline::{NextStep, Task, WALK, next};
+use byleave::core::question::{Answer, ApproverIdentity, Assurance, Question, RecordedAnswer};
 use byleave::core::record::{Attempt, Record};
 use byleave::core::review::Review;
-use byleave::core::ruling::{Cause, Reason, Ruling, Verdict};
-use byleave::core::walk::{Next, Task, WALK, next};
-use byleave::ledger::{AppendFault, Batch, Begins, Content, Ledger, Listing, Waits};
+use byleave::core::standing_approval::StandingApproval;
+use byleave::ledger::{
+    AppendError, AttemptStart, Batch, CallSummary, Ledger, PendingQuestion, RecordContent,
+};
 use uuid::Uuid;
 
 /// A clock that only these tests wind.
@@ -31,12 +33,12 @@ pub(crate) fn now() -> u64 {
     CLOCK.fetch_add(1, Ordering::Relaxed)
 }
 
-pub(crate) fn unsealed() -> Options {
-    Options { seal_every: None, ..Options::default() }
+pub(crate) fn unsealed() -> SqliteOptions {
+    SqliteOptions { seal_every: None, ..SqliteOptions::default() }
 }
 
-pub(crate) fn open(dir: &Path) -> SqliteBook {
-    SqliteBook::open(dir, &unsealed()).unwrap()
+pub(crate) fn open(dir: &Path) -> SqliteLedger {
+    SqliteLedger::open(dir, &unsealed()).unwrap()
 }
 
 pub(crate) fn tenant() -> TenantId {
@@ -47,8 +49,14 @@ pub(crate) fn session(name: &str) -> SessionId {
     SessionId::new(name).unwrap()
 }
 
-pub(crate) fn act(deed: Deed) -> Act {
-    Act { id: ActId::new(Uuid::now_v7()), at: now(), tenant: tenant(), by: "ada".into(), deed }
+pub(crate) fn act(deed: AdminActionKind) -> AdminAction {
+    AdminAction {
+        id: AdminActionId::new(Uuid::now_v7()),
+        at: now(),
+        tenant: tenant(),
+        by: "ada".into(),
+        deed,
+    }
 }
 
 pub(crate) fn write_to(path: &str) -> Vec<Effect> {
@@ -56,7 +64,7 @@ pub(crate) fn write_to(path: &str) -> Vec<Effect> {
 }
 
 /// One call and what has been written of it.
-pub(crate) struct Scribe {
+pub(crate) struct RecordWriter {
     pub(crate) call: CallId,
     pub(crate) record: Record,
     pub(crate) key: RecordKey,
@@ -67,12 +75,12 @@ pub(crate) struct Scribe {
     pub(crate) uses_max: Option<u32>,
     plan: Plan,
     written: (u32, Digest),
-    lines: Vec<Line>,
+    lines: Vec<ChainedEntry>,
     entries: Vec<Entry>,
-    contents: Vec<Content>,
+    contents: Vec<RecordContent>,
 }
 
-impl Scribe {
+impl RecordWriter {
     pub(crate) fn new(in_session: &str, effects: Vec<Effect>) -> Self {
         let call = CallId::new(Uuid::now_v7());
         let mut key = [0; 32];
@@ -87,20 +95,20 @@ impl Scribe {
             question_ms: 60_000,
             uses_max: None,
             plan: Plan { effects, ..Plan::default() },
-            written: (0, byleave::core::chain::GENESIS),
+            written: (0, byleave::core::hash_chain::GENESIS),
             lines: Vec::new(),
             entries: Vec::new(),
             contents: Vec::new(),
         }
     }
 
-    pub(crate) fn hold(&mut self, bytes: &[u8]) -> Held {
+    pub(crate) fn hold(&mut self, bytes: &[u8]) -> ContentRef {
         let held = self.key.hold(bytes);
-        self.contents.push(Content { held, bytes: bytes.to_vec() });
+        self.contents.push(RecordContent { held, bytes: bytes.to_vec() });
         held
     }
 
-    pub(crate) fn put(&mut self, fact: Fact) -> &mut Self {
+    pub(crate) fn put(&mut self, fact: RecordEvent) -> &mut Self {
         let entry = Entry { at: now(), fact };
         self.lines.push(self.record.push(entry.clone()).unwrap());
         self.entries.push(entry);
@@ -108,12 +116,12 @@ impl Scribe {
     }
 
     /// From the top to the question or the claim.
-    pub(crate) fn ruled(&mut self, verdict: Verdict, leave: Option<LeaveId>) -> &mut Self {
+    pub(crate) fn ruled(&mut self, verdict: Verdict, leave: Option<StandingApprovalId>) -> &mut Self {
         let arguments = self.hold(br#"{"path":"/w/secret-path"}"#);
         let plan = serde_json::to_vec(&self.plan).unwrap();
         let held = self.hold(&plan);
         let head = self.plan.head(&self.key, held);
-        self.put(Fact::Received(Heading {
+        self.put(RecordEvent::Received(CallHeader {
             walk: WALK,
             tenant: tenant(),
             session: self.session.clone(),
@@ -126,7 +134,7 @@ impl Scribe {
             mode: Mode::default(),
             dry_run: false,
         }));
-        self.put(Fact::Resolved(Ok(Terms {
+        self.put(RecordEvent::Resolved(Ok(ResolvedTool {
             tool: "append_line".into(),
             manifest: Digest::of(b"manifest"),
             operation: "write".into(),
@@ -139,13 +147,13 @@ impl Scribe {
             challenge: None,
             limits: Limits::default(),
         })));
-        self.put(Fact::Validated(Ok(Valid {})));
-        self.put(Fact::Planned(Ok(head)));
-        self.put(Fact::Permitted(Ok(Ruling {
+        self.put(RecordEvent::Validated(Ok(ValidDraft {})));
+        self.put(RecordEvent::Planned(Ok(head)));
+        self.put(RecordEvent::Permitted(Ok(PolicyDecision {
             verdict,
-            reasons: vec![Reason {
+            reasons: vec![DecisionReason {
                 verdict,
-                cause: (verdict == Verdict::Ask).then_some(Cause::Default),
+                cause: (verdict == Verdict::Ask).then_some(AskCause::Default),
                 rule: None,
                 origin: None,
                 effects: Vec::new(),
@@ -159,48 +167,54 @@ impl Scribe {
         if verdict == Verdict::Deny {
             return self;
         }
-        self.put(Fact::Reviewed(Ok(Review::default())))
+        self.put(RecordEvent::Reviewed(Ok(Review::default())))
     }
 
     pub(crate) fn ask(&mut self) -> Question {
-        let Next::Do(Task::Ask(asking)) = next(&self.record) else { panic!("no question is due") };
+        let NextStep::Do(Task::Ask(asking)) = next(&self.record) else { panic!("no question is due") };
         let question = Question {
             id: QuestionId::new(Uuid::now_v7()),
             kind: asking.kind,
             binding: asking.binding,
             expires_at: now() + self.question_ms,
         };
-        self.put(Fact::Asked(Ok(question.clone())));
+        self.put(RecordEvent::Asked(Ok(question.clone())));
         question
     }
 
     pub(crate) fn answer(&mut self, question: &Question, answer: Answer) -> &mut Self {
-        self.put(Fact::Answered(Answered {
+        self.put(RecordEvent::Answered(RecordedAnswer {
             question: question.id,
             digest: question.digest(),
             answer,
-            by: Approver { name: "ada".into(), grade: Grade::Terminal },
+            by: ApproverIdentity { name: "ada".into(), grade: Assurance::Terminal },
         }))
     }
 
     pub(crate) fn begin(&mut self, owner: OwnerId) -> AttemptId {
-        let Next::Do(Task::Begin(grant)) = next(&self.record) else { panic!("{:?}", next(&self.record)) };
+        let NextStep::Do(Task::Begin(grant)) = next(&self.record) else { panic!("{:?}", next(&self.record)) };
         let attempt = AttemptId::new(Uuid::now_v7());
-        self.put(Fact::Begun(Ok(grant.claim(attempt, owner))));
+        self.put(RecordEvent::Begun(Ok(grant.claim(attempt, owner))));
         attempt
     }
 
     pub(crate) fn end(&mut self, attempt: AttemptId) -> &mut Self {
         let output = self.hold(b"{\"text\":\"the true output\"}");
-        let end = End { status: EndStatus::Done, output, ran_ms: 3, truncated: false, undoable: false };
-        self.put(Fact::Ended { attempt, end });
-        self.put(Fact::OutputReviewed(Ok(Review::default())));
+        let end = ExecutionEnd {
+            status: ExecutionStatus::Done,
+            output,
+            ran_ms: 3,
+            truncated: false,
+            undoable: false,
+        };
+        self.put(RecordEvent::Ended { attempt, end });
+        self.put(RecordEvent::OutputReviewed(Ok(Review::default())));
         self.settle()
     }
 
     pub(crate) fn settle(&mut self) -> &mut Self {
-        let Next::Settle(outcome) = next(&self.record) else { panic!("{:?}", next(&self.record)) };
-        self.put(Fact::Settled(outcome))
+        let NextStep::Settle(outcome) = next(&self.record) else { panic!("{:?}", next(&self.record)) };
+        self.put(RecordEvent::Settled(outcome))
     }
 
     /// What has been written since the last batch.
@@ -208,12 +222,14 @@ impl Scribe {
         let (at_len, before) = self.written;
         self.written = (self.record.len(), self.record.head());
         let waits = match next(&self.record) {
-            Next::Wait(question) => Some(Waits { question, effects: self.plan.effects.clone() }),
+            NextStep::Wait(question) => {
+                Some(PendingQuestion { question, effects: self.plan.effects.clone() })
+            }
             _ => None,
         };
-        let begun = self.entries.iter().any(|entry| matches!(entry.fact, Fact::Begun(Ok(_))));
+        let begun = self.entries.iter().any(|entry| matches!(entry.fact, RecordEvent::Begun(Ok(_))));
         let begins = match self.record.attempt() {
-            Some(Attempt::Open(claim)) if begun => Some(Begins {
+            Some(Attempt::Open(claim)) if begun => Some(AttemptStart {
                 attempt: claim.attempt,
                 exclusive: !self.concurrency_safe,
                 leave: match claim.by {
@@ -231,7 +247,7 @@ impl Scribe {
             entries: std::mem::take(&mut self.entries),
             contents: std::mem::take(&mut self.contents),
             key: (at_len == 0).then(|| self.key.clone()),
-            listing: Listing {
+            listing: CallSummary {
                 tenant: tenant(),
                 session: self.session.clone(),
                 agent: "agent".into(),
@@ -245,14 +261,14 @@ impl Scribe {
         }
     }
 
-    pub(crate) async fn append(&mut self, book: &SqliteBook) -> Result<(), AppendFault> {
+    pub(crate) async fn append(&mut self, book: &SqliteLedger) -> Result<(), AppendError> {
         book.append(self.batch()).await
     }
 }
 
 /// A call that is allowed, run and settled in one batch.
-pub(crate) async fn whole(book: &SqliteBook, in_session: &str) -> Scribe {
-    let mut scribe = Scribe::new(in_session, write_to("/w/a"));
+pub(crate) async fn whole(book: &SqliteLedger, in_session: &str) -> RecordWriter {
+    let mut scribe = RecordWriter::new(in_session, write_to("/w/a"));
     scribe.ruled(Verdict::Allow, None);
     let attempt = scribe.begin(book.owner());
     scribe.end(attempt);
@@ -261,8 +277,8 @@ pub(crate) async fn whole(book: &SqliteBook, in_session: &str) -> Scribe {
 }
 
 /// A call in three batches: begun, ended.
-pub(crate) async fn stepwise(book: &SqliteBook, in_session: &str) -> Scribe {
-    let mut scribe = Scribe::new(in_session, write_to("/w/a"));
+pub(crate) async fn stepwise(book: &SqliteLedger, in_session: &str) -> RecordWriter {
+    let mut scribe = RecordWriter::new(in_session, write_to("/w/a"));
     scribe.ruled(Verdict::Allow, None);
     let attempt = scribe.begin(book.owner());
     scribe.append(book).await.unwrap();
@@ -272,8 +288,12 @@ pub(crate) async fn stepwise(book: &SqliteBook, in_session: &str) -> Scribe {
 }
 
 /// A call that waits for a person.
-pub(crate) async fn waiting(book: &SqliteBook, in_session: &str, effects: Vec<Effect>) -> (Scribe, Question) {
-    let mut scribe = Scribe::new(in_session, effects);
+pub(crate) async fn waiting(
+    book: &SqliteLedger,
+    in_session: &str,
+    effects: Vec<Effect>,
+) -> (RecordWriter, Question) {
+    let mut scribe = RecordWriter::new(in_session, effects);
     scribe.ruled(Verdict::Ask, None);
     let question = scribe.ask();
     scribe.append(book).await.unwrap();
@@ -281,10 +301,10 @@ pub(crate) async fn waiting(book: &SqliteBook, in_session: &str, effects: Vec<Ef
 }
 
 /// A call that was answered with a leave, and settled.
-pub(crate) async fn gives_leave(book: &SqliteBook, uses_max: Option<u32>) -> LeaveId {
+pub(crate) async fn gives_leave(book: &SqliteLedger, uses_max: Option<u32>) -> StandingApprovalId {
     let (mut scribe, question) = waiting(book, "leaves", write_to("/w/a")).await;
-    let id = LeaveId::new(Uuid::now_v7());
-    let leave = Leave {
+    let id = StandingApprovalId::new(Uuid::now_v7());
+    let leave = StandingApproval {
         id,
         tool: "append_line".into(),
         scope: vec![Pattern::Write("/w/**".into())],

@@ -1,16 +1,16 @@
 //! Several owners on one book.
 
-use byleave::core::ruling::Verdict;
+use byleave::core::decision::Verdict;
 use byleave::ledger::{Interruption, Ledger};
 use futures::future::join_all;
 
-use super::scribe::{Scribe, now, open, stepwise, write_to};
+use super::scribe::{RecordWriter, now, open, stepwise, write_to};
 
 #[tokio::test]
 async fn only_an_owner_that_is_gone_is_interrupted() {
     let dir = tempfile::tempdir().unwrap();
     let (living, other) = (open(dir.path()), open(dir.path()));
-    let mut scribe = Scribe::new("s", write_to("/w/a"));
+    let mut scribe = RecordWriter::new("s", write_to("/w/a"));
     scribe.ruled(Verdict::Allow, None);
     let attempt = scribe.begin(living.owner());
     scribe.append(&living).await.unwrap();
@@ -29,7 +29,7 @@ async fn an_attempt_of_ones_own_or_of_nobody_can_be_interrupted() {
     let dir = tempfile::tempdir().unwrap();
     let book = open(dir.path());
     for gone in [None, Some(open(dir.path()))] {
-        let mut scribe = Scribe::new("s", write_to("/w/a"));
+        let mut scribe = RecordWriter::new("s", write_to("/w/a"));
         scribe.ruled(Verdict::Allow, None);
         let writes = gone.as_ref().unwrap_or(&book);
         let attempt = scribe.begin(writes.owner());

@@ -2,28 +2,30 @@
 
 use std::path::Path;
 
-use byleave::book::sqlite::{Options, SqliteBook};
-use byleave::book::{Book, Flaw, Place};
-use byleave::core::act::Deed;
-use byleave::core::id::{CallId, LeaveId};
-use byleave::core::ruling::Verdict;
-use byleave::ledger::{AppendFault, Ledger};
+use byleave::audit_log::sqlite::{SqliteLedger, SqliteOptions};
+use byleave::audit_log::{AuditLog, IntegrityError, LogPosition};
+use byleave::core::admin_action::AdminActionKind;
+use byleave::core::decision::Verdict;
+use byleave::core::id::{CallId, StandingApprovalId};
+use byleave::ledger::{AppendError, Ledger};
 use proptest::prelude::*;
 use rusqlite::{Connection, params};
 
-use super::scribe::{Scribe, act, gives_leave, now, open, stepwise, unsealed, waiting, whole, write_to};
+use super::scribe::{
+    RecordWriter, act, gives_leave, now, open, stepwise, unsealed, waiting, whole, write_to,
+};
 
 /// A sealed book with some of everything.
-struct Sealed {
+struct SealedLog {
     dir: tempfile::TempDir,
-    book: SqliteBook,
+    book: SqliteLedger,
 }
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().build().unwrap()
 }
 
-async fn sealed() -> Sealed {
+async fn sealed() -> SealedLog {
     let dir = tempfile::tempdir().unwrap();
     let book = open(dir.path());
     whole(&book, "s").await;
@@ -31,23 +33,23 @@ async fn sealed() -> Sealed {
     book.seal().await.unwrap();
     gives_leave(&book, None).await;
     waiting(&book, "s", write_to("/w/b")).await;
-    book.act(act(Deed::Halt { why: "fire".into() })).await.unwrap();
-    book.act(act(Deed::Lift)).await.unwrap();
+    book.act(act(AdminActionKind::Halt { why: "fire".into() })).await.unwrap();
+    book.act(act(AdminActionKind::Lift)).await.unwrap();
     book.seal().await.unwrap();
     let forgotten = whole(&book, "s").await;
     book.forget(forgotten.call, "ada".into(), now()).await.unwrap().unwrap();
     book.seal().await.unwrap();
     let verification = book.verify().await.unwrap();
     assert_eq!((verification.flaw, verification.unsealed, verification.segments), (None, 0, 3));
-    Sealed { dir, book }
+    SealedLog { dir, book }
 }
 
-impl Sealed {
+impl SealedLog {
     fn peer(&self) -> Connection {
         Connection::open(self.dir.path().join("book.sqlite")).unwrap()
     }
 
-    async fn flaw(&self) -> Option<Flaw> {
+    async fn flaw(&self) -> Option<IntegrityError> {
         self.book.verify().await.unwrap().flaw
     }
 }
@@ -65,7 +67,14 @@ fn rows(peer: &Connection) -> Vec<(i64, CallId, u32, u32)> {
 }
 
 /// Flips one bit of one byte of one column, has the book checked, and flips it back.
-async fn flip(sealed: &Sealed, table: &str, column: &str, id: i64, at: usize, bit: u8) -> Option<Flaw> {
+async fn flip(
+    sealed: &SealedLog,
+    table: &str,
+    column: &str,
+    id: i64,
+    at: usize,
+    bit: u8,
+) -> Option<IntegrityError> {
     let peer = sealed.peer();
     let key = if table == "line" { "pos" } else { "number" };
     let sql = format!("SELECT {column} FROM {table} WHERE {key} = ?1");
@@ -113,17 +122,17 @@ fn any_flipped_byte_shows() {
         };
         let flaw = flaw.ok_or_else(|| TestCaseError::fail(format!("{column} of row {pos} was flipped unseen")))?;
         match (column, flaw.place) {
-            ("signature" | "segment", Place::Segment { number }) => {
+            ("signature" | "segment", LogPosition::Segment { number }) => {
                 prop_assert_eq!(i64::try_from(number).unwrap(), segment);
             }
-            ("body" | "head", Place::Line { call: named, seq: line }) => {
+            ("body" | "head", LogPosition::Line { call: named, seq: line }) => {
                 prop_assert_eq!(named, call);
                 prop_assert!((seq..seq + count).contains(&line), "line {} of {}..+{}", line, seq, count);
             }
-            ("body" | "head", Place::Act { act }) => prop_assert_eq!(act.uuid(), call.uuid()),
+            ("body" | "head", LogPosition::Act { act }) => prop_assert_eq!(act.uuid(), call.uuid()),
             ("call", _) => {}
-            ("key", Place::Key { call: named }) => prop_assert_eq!(named, call),
-            ("contents", Place::Content { call: named, .. }) => prop_assert_eq!(named, call),
+            ("key", LogPosition::Key { call: named }) => prop_assert_eq!(named, call),
+            ("contents", LogPosition::Content { call: named, .. }) => prop_assert_eq!(named, call),
             (_, place) => prop_assert!(false, "{} was flipped, {:?} was named", column, place),
         }
     });
@@ -194,12 +203,12 @@ async fn lines_reordered_or_removed_within_a_row_show_even_with_fresh_links() {
     let (pos, call, ..) = rows(&sealed.peer())[0];
     let kept = sealed.book.record(call).await.unwrap().unwrap();
     let relink = |bodies: &[&str]| {
-        let mut before = byleave::core::chain::GENESIS;
+        let mut before = byleave::core::hash_chain::GENESIS;
         let mut framed = Vec::new();
         for (seq, body) in (0..).zip(bodies) {
             framed.extend_from_slice(&u32::try_from(body.len()).unwrap().to_le_bytes());
             framed.extend_from_slice(body.as_bytes());
-            before = byleave::core::chain::link(call, &before, seq, body);
+            before = byleave::core::hash_chain::link(call, &before, seq, body);
             if seq as usize + 1 < bodies.len() {
                 framed.extend_from_slice(before.as_bytes());
             }
@@ -218,7 +227,10 @@ async fn lines_reordered_or_removed_within_a_row_show_even_with_fresh_links() {
         let sql = "UPDATE line SET body = ?2, head = ?3, count = ?4 WHERE pos = ?1";
         sealed.peer().execute(sql, params![pos, body, head.as_bytes(), count as i64]).unwrap();
         let flaw = sealed.flaw().await.unwrap_or_else(|| panic!("{name} unseen"));
-        assert!(matches!(flaw.place, Place::Line { call: named, .. } if named == call), "{name}: {flaw}");
+        assert!(
+            matches!(flaw.place, LogPosition::Line { call: named, .. } if named == call),
+            "{name}: {flaw}"
+        );
     }
     let (body, head, count) = relink(&bodies);
     let sql = "UPDATE line SET body = ?2, head = ?3, count = ?4 WHERE pos = ?1";
@@ -234,18 +246,18 @@ async fn what_is_removed_or_cut_off_shows() {
         let (_, call, seq, _) = rows(&sealed.peer())[pos - 1];
         sealed.peer().execute("DELETE FROM line WHERE pos = ?1", [pos as i64]).unwrap();
         let flaw = sealed.flaw().await.unwrap();
-        assert_eq!(flaw.place, Place::Line { call, seq }, "row {pos}: {flaw}");
+        assert_eq!(flaw.place, LogPosition::Line { call, seq }, "row {pos}: {flaw}");
         // Not sealed over, and so still seen, when the book goes on.
         whole(&sealed.book, "later").await;
         drop(sealed.book.seal().await);
         assert!(sealed.flaw().await.is_some(), "row {pos}");
     }
     for (cut, place) in [
-        ("DELETE FROM segment WHERE number = 2", Place::Segment { number: 2 }),
-        ("DELETE FROM segment WHERE number = 3", Place::Anchor),
-        ("DELETE FROM segment", Place::Anchor),
-        ("DELETE FROM line; DELETE FROM segment", Place::Anchor),
-        ("DELETE FROM line WHERE pos > 4; DELETE FROM segment WHERE number > 1", Place::Anchor),
+        ("DELETE FROM segment WHERE number = 2", LogPosition::Segment { number: 2 }),
+        ("DELETE FROM segment WHERE number = 3", LogPosition::Anchor),
+        ("DELETE FROM segment", LogPosition::Anchor),
+        ("DELETE FROM line; DELETE FROM segment", LogPosition::Anchor),
+        ("DELETE FROM line WHERE pos > 4; DELETE FROM segment WHERE number > 1", LogPosition::Anchor),
     ] {
         let sealed = sealed().await;
         sealed.peer().execute_batch(cut).unwrap();
@@ -266,28 +278,28 @@ fn copy(from: &Path, to: &Path) {
 #[tokio::test]
 async fn an_old_copy_put_back_shows_against_the_anchor() {
     let outside = tempfile::tempdir().unwrap();
-    let options = Options { anchor: Some(outside.path().join("anchor.json")), ..unsealed() };
+    let options = SqliteOptions { anchor: Some(outside.path().join("anchor.json")), ..unsealed() };
     let (state, old) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let book = SqliteBook::open(state.path(), &options).unwrap();
+    let book = SqliteLedger::open(state.path(), &options).unwrap();
     whole(&book, "s").await;
     book.seal().await.unwrap();
     drop(book);
     copy(state.path(), old.path());
-    let book = SqliteBook::open(state.path(), &options).unwrap();
+    let book = SqliteLedger::open(state.path(), &options).unwrap();
     whole(&book, "s").await;
     book.seal().await.unwrap();
     assert_eq!(book.verify().await.unwrap().flaw, None);
     drop(book);
     copy(old.path(), state.path());
-    let book = SqliteBook::open(state.path(), &options).unwrap();
+    let book = SqliteLedger::open(state.path(), &options).unwrap();
     let flaw = book.verify().await.unwrap().flaw.unwrap();
-    assert_eq!(flaw.place, Place::Anchor);
+    assert_eq!(flaw.place, LogPosition::Anchor);
     assert!(flaw.why.starts_with("the book is older than its anchor"), "{flaw}");
     // Going on does not hide it: nothing is sealed over an old copy, and the anchor stays.
     whole(&book, "s").await;
     assert!(book.seal().await.is_err());
     assert_eq!(book.anchor().await.unwrap().unwrap().number, 2);
-    assert_eq!(book.verify().await.unwrap().flaw.unwrap().place, Place::Anchor);
+    assert_eq!(book.verify().await.unwrap().flaw.unwrap().place, LogPosition::Anchor);
 }
 
 #[tokio::test]
@@ -302,14 +314,14 @@ async fn a_damaged_act_stops_everything() {
 }
 
 /// Begins a call on a leave that may be used once, and says where that stands.
-async fn use_once(book: &SqliteBook, leave: LeaveId) -> Result<Place, AppendFault> {
-    let mut scribe = Scribe::new("s", write_to("/w/a"));
+async fn use_once(book: &SqliteLedger, leave: StandingApprovalId) -> Result<LogPosition, AppendError> {
+    let mut scribe = RecordWriter::new("s", write_to("/w/a"));
     scribe.concurrency_safe = true;
     scribe.uses_max = Some(1);
     scribe.ruled(Verdict::Allow, Some(leave));
     scribe.begin(book.owner());
     let seq = scribe.record.len() - 1;
-    scribe.append(book).await.map(|()| Place::Line { call: scribe.call, seq })
+    scribe.append(book).await.map(|()| LogPosition::Line { call: scribe.call, seq })
 }
 
 // req: R5

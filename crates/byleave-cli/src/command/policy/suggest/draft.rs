@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use byleave::core::approval_scopes::{exact_run, wide_run};
+use byleave::core::decision::{AskCause, PolicyDecision, Verdict};
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::CallId;
-use byleave::core::leave::keys;
-use byleave::core::offer::{exact_run, wide_run};
 use byleave::core::pattern::{Pattern, literal};
-use byleave::core::ruling::{Cause, Ruling, Verdict};
-use byleave::replay::Replayable;
+use byleave::core::standing_approval::keys;
+use byleave::replay::ReplayableCall;
 
 /// So many approved calls make a habit.
 pub(super) const APPROVED_MIN: usize = 2;
@@ -17,7 +17,7 @@ pub(super) const APPROVED_MIN: usize = 2;
 const FILES_MIN: usize = 3;
 
 /// A rule that might be suggested.
-pub(super) struct Draft {
+pub(super) struct RuleDraft {
     pub(super) id: String,
     pub(super) patterns: Vec<Pattern>,
     /// The calls that it is made from.
@@ -28,7 +28,7 @@ pub(super) struct Draft {
 
 /// Which paths are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Alike {
+pub(super) enum PathGrouping {
     /// Those that are the same.
     Path,
     /// Those in the same directory.
@@ -36,11 +36,11 @@ pub(super) enum Alike {
 }
 
 /// What makes two effects alike: the kind, and the program with its sub-command, the directory, the host or the tool.
-type Likeness = (&'static str, String);
+type EffectGroupKey = (&'static str, String);
 
 /// The effects that someone was asked about: those that no rule covers, or all of them where the tool is sensitive.
-pub(super) fn needed<'a>(plan: &'a Plan, ruling: &Ruling) -> Vec<&'a Effect> {
-    if !ruling.causes().into_iter().all(Cause::is_uncovered) {
+pub(super) fn needed<'a>(plan: &'a Plan, ruling: &PolicyDecision) -> Vec<&'a Effect> {
+    if !ruling.causes().into_iter().all(AskCause::is_uncovered) {
         return plan.effects.iter().collect();
     }
     let asks = ruling.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
@@ -49,11 +49,15 @@ pub(super) fn needed<'a>(plan: &'a Plan, ruling: &Ruling) -> Vec<&'a Effect> {
 }
 
 /// One draft for every likeness of calls that were approved often enough.
-pub(super) fn drafts(approved: &[&Replayable], alike: Alike, taken: &mut HashSet<String>) -> Vec<Draft> {
-    let mut groups: BTreeMap<BTreeSet<Likeness>, Vec<&Replayable>> = BTreeMap::new();
+pub(super) fn drafts(
+    approved: &[&ReplayableCall],
+    alike: PathGrouping,
+    taken: &mut HashSet<String>,
+) -> Vec<RuleDraft> {
+    let mut groups: BTreeMap<BTreeSet<EffectGroupKey>, Vec<&ReplayableCall>> = BTreeMap::new();
     for past in approved {
         let asked = past.questions.iter().flat_map(|asked| needed(&asked.plan, &asked.ruling));
-        let same: BTreeSet<Likeness> = asked.map(|effect| likeness(effect, alike)).collect();
+        let same: BTreeSet<EffectGroupKey> = asked.map(|effect| likeness(effect, alike)).collect();
         groups.entry(same).or_default().push(past);
     }
     let often = groups.into_iter().filter(|(_, calls)| calls.len() >= APPROVED_MIN);
@@ -63,20 +67,20 @@ pub(super) fn drafts(approved: &[&Replayable], alike: Alike, taken: &mut HashSet
             let id = name(&patterns, taken);
             let asked = calls.iter().flat_map(|past| &past.questions);
             let effects = asked.flat_map(|asked| needed(&asked.plan, &asked.ruling)).cloned().collect();
-            Some(Draft { id, patterns, calls: calls.iter().map(|past| past.call).collect(), effects })
+            Some(RuleDraft { id, patterns, calls: calls.iter().map(|past| past.call).collect(), effects })
         })
         .collect()
 }
 
-fn likeness(effect: &Effect, alike: Alike) -> Likeness {
+fn likeness(effect: &Effect, alike: PathGrouping) -> EffectGroupKey {
     let what = match effect {
         Effect::Run { program, argv } => {
             let sub = argv.get(1).filter(|word| is_sub_command(word)).map_or("", String::as_str);
             format!("{program} {sub}")
         }
         Effect::Read { path } | Effect::Write { path } | Effect::Delete { path } => match alike {
-            Alike::Path => path.clone(),
-            Alike::Directory => folder(path).to_owned(),
+            PathGrouping::Path => path.clone(),
+            PathGrouping::Directory => folder(path).to_owned(),
         },
         Effect::Reach { host, .. } => host.clone(),
         Effect::Invoke { tool } => tool.clone(),
@@ -92,8 +96,8 @@ fn is_sub_command(word: &str) -> bool {
 }
 
 /// What all of these have in common; none where something about them cannot be said in a rule.
-fn patterns(calls: &[&Replayable], alike: Alike) -> Option<Vec<Pattern>> {
-    let mut groups: BTreeMap<Likeness, Vec<&Effect>> = BTreeMap::new();
+fn patterns(calls: &[&ReplayableCall], alike: PathGrouping) -> Option<Vec<Pattern>> {
+    let mut groups: BTreeMap<EffectGroupKey, Vec<&Effect>> = BTreeMap::new();
     for past in calls {
         for asked in &past.questions {
             for effect in needed(&asked.plan, &asked.ruling) {
@@ -182,7 +186,7 @@ fn name(patterns: &[Pattern], taken: &mut HashSet<String>) -> String {
     id
 }
 
-impl Draft {
+impl RuleDraft {
     /// Whether each of these effects was approved, exactly as it is.
     pub(super) fn has_all_of(&self, effects: &[&Effect]) -> bool {
         effects.iter().all(|effect| self.effects.contains(*effect))

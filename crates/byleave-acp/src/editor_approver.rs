@@ -1,0 +1,135 @@
+//! The editor as who is asked, where the operator wants that: the agent's own request is passed on to it, without the answers that
+//! would last. Whether a person answered is the editor's word, and stands in the book as such.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use byleave::approver::{Approver, ApproverError, Reply};
+use byleave::boxed::BoxFuture;
+use byleave::core::id::CallId;
+use byleave::core::question::Assurance;
+use byleave::core::question_view::QuestionView;
+use byleave::core::render::Rendering;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::intercepted::PermissionRequest;
+use crate::jsonrpc::{self, OutgoingMessage, RequestId};
+
+/// The editor, as an approver.
+#[derive(Default)]
+pub struct EditorApprover {
+    inner: Mutex<EditorApproverState>,
+}
+
+#[derive(Default)]
+struct EditorApproverState {
+    to_client: Option<mpsc::Sender<OutgoingMessage>>,
+    requests: HashMap<CallId, PendingRequest>,
+    awaited: HashMap<RequestId, oneshot::Sender<Value>>,
+}
+
+/// What the editor is asked about a call.
+struct PendingRequest {
+    id: RequestId,
+    params: Value,
+}
+
+impl EditorApprover {
+    /// Whoever is written to from now on.
+    pub(crate) fn attach(&self, to_client: mpsc::Sender<OutgoingMessage>) {
+        self.inner().to_client = Some(to_client);
+    }
+
+    /// Nobody is written to any more.
+    pub(crate) fn detach(&self) {
+        *self.inner() = EditorApproverState::default();
+    }
+
+    /// Remembers how the editor would be asked about a call.
+    pub(crate) fn about(&self, call: CallId, id: RequestId, mut params: Value) {
+        let lasts = |option: &Value| {
+            option.get("kind").and_then(Value::as_str).is_none_or(|kind| kind.ends_with("_always"))
+        };
+        if let Some(options) = params.get_mut("options").and_then(Value::as_array_mut) {
+            options.retain(|option| !lasts(option));
+        }
+        self.inner().requests.insert(call, PendingRequest { id, params });
+    }
+
+    /// Forgets a call; an answer that still comes is nobody's.
+    pub(crate) fn over(&self, call: CallId) {
+        let mut inner = self.inner();
+        if let Some(request) = inner.requests.remove(&call) {
+            inner.awaited.remove(&request.id);
+        }
+    }
+
+    /// Takes an answer of the editor that is for us; false, if it is for the agent.
+    pub(crate) fn answered(&self, id: &RequestId, result: Option<&str>) -> bool {
+        let Some(waiting) = self.inner().awaited.remove(id) else { return false };
+        let result = result.and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
+        // Who asked may have given up.
+        waiting.send(result).unwrap_or_default();
+        true
+    }
+
+    /// What the editor is to be asked, by whom it is passed on, what waits for the answer, and what was asked.
+    fn put(
+        &self,
+        call: CallId,
+    ) -> Option<(OutgoingMessage, mpsc::Sender<OutgoingMessage>, oneshot::Receiver<Value>, Value)> {
+        let mut inner = self.inner();
+        let request = inner.requests.get(&call)?;
+        let (id, params) = (request.id.clone(), request.params.clone());
+        let (answer, waiting) = oneshot::channel();
+        let asked = jsonrpc::request(&id, PermissionRequest::METHOD, &params);
+        inner.awaited.insert(id, answer);
+        let to_client = inner.to_client.clone()?;
+        Some((asked, to_client, waiting, params))
+    }
+
+    fn inner(&self) -> std::sync::MutexGuard<'_, EditorApproverState> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Approver for EditorApprover {
+    fn name(&self) -> &'static str {
+        "the editor"
+    }
+
+    fn grade(&self) -> Assurance {
+        Assurance::ClientAttested
+    }
+
+    fn ask<'a>(
+        &'a self,
+        sheet: &'a QuestionView,
+        _rendering: &'a Rendering,
+    ) -> BoxFuture<'a, Result<Reply, ApproverError>> {
+        let put = self.put(sheet.call);
+        Box::pin(async move {
+            let nobody = || ApproverError::Failed("the editor cannot be asked".to_owned());
+            let (asked, to_client, waiting, params) = put.ok_or_else(nobody)?;
+            to_client.send(asked).await.map_err(|_| nobody())?;
+            let answer = waiting.await.map_err(|_| nobody())?;
+            Ok(reply(&answer, &params))
+        })
+    }
+}
+
+/// Only an option that was offered, for once, is a yes.
+fn reply(answer: &Value, params: &Value) -> Reply {
+    let outcome = answer.get("outcome");
+    let chosen = outcome.filter(|outcome| outcome.get("outcome").and_then(Value::as_str) == Some("selected"));
+    let chosen = chosen.and_then(|outcome| outcome.get("optionId"));
+    let options = params.get("options").and_then(Value::as_array).into_iter().flatten();
+    let mut kinds = options.filter(|option| option.get("optionId") == chosen && chosen.is_some());
+    let kind = kinds.next().and_then(|option| option.get("kind")).and_then(Value::as_str);
+    match kind {
+        // An id that stands for two things stands for neither.
+        Some("allow_once") if kinds.next().is_none() => Reply::Yes { note: None },
+        _ => Reply::No { feedback: None },
+    }
+}

@@ -1,0 +1,124 @@
+//! The two things that are judged, as tools of the gate: a call that an agent asks leave for, and a file that it writes through
+//! its editor. Executing one is being allowed to go ahead: who does it is the agent, or the editor, outside of our sandbox.
+
+use byleave::boxed::BoxFuture;
+use byleave::catalog::RegisterError;
+use byleave::core::effect::{Effect, Plan};
+use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
+use byleave::core::outcome::Output;
+use byleave::gate::Gate;
+use byleave::plan::by_class;
+use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
+use serde_json::{Value, json};
+
+use crate::tool_call_effects::{ToolCallEffects, told};
+
+/// The tool that stands for a call of the agent's own.
+pub(crate) const CALL: &str = "acp_call";
+/// The tool that stands for a file that the editor writes for the agent.
+pub(crate) const WRITE: &str = "acp_write";
+
+/// Puts both into a gate: who answers questions about them must know them.
+pub fn equip(gate: &Gate) -> Result<(), RegisterError> {
+    for which in [AcpToolKind::Call, AcpToolKind::Write] {
+        if !gate.catalog().has(which.name()) {
+            gate.catalog().replace(AcpTool::new(which))?;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+enum AcpToolKind {
+    Call,
+    Write,
+}
+
+impl AcpToolKind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Call => CALL,
+            Self::Write => WRITE,
+        }
+    }
+}
+
+struct AcpTool {
+    which: AcpToolKind,
+    manifest: Manifest,
+}
+
+impl AcpTool {
+    fn new(which: AcpToolKind) -> Self {
+        let (description, operation) = match which {
+            AcpToolKind::Call => (
+                "A tool call of the agent's own: judged and recorded, and done by the agent, unconfined.",
+                "invoke",
+            ),
+            AcpToolKind::Write => (
+                "A file that the editor writes for the agent: judged and recorded, and done by the editor.",
+                "write",
+            ),
+        };
+        let schema = match which {
+            AcpToolKind::Call => json!({ "type": "object" }),
+            AcpToolKind::Write => json!({
+                "type": "object",
+                "properties": { "path": { "type": "string" }, "content": { "type": "string" } },
+                "required": ["path", "content"],
+            }),
+        };
+        let mut manifest = Manifest::new(which.name(), description, schema);
+        manifest.audit_operation = Some(format!("{operation}, by the agent: judged, not enforced"));
+        // What it does is told by its effects; a call whose effects are not known asks.
+        manifest.sensitive = Some(false);
+        manifest.permission_class = PermissionClass::File;
+        if matches!(which, AcpToolKind::Write) {
+            manifest.roles.insert("/path".to_owned(), ArgumentRole::WritePath);
+        }
+        Self { which, manifest }
+    }
+}
+
+impl Tool for AcpTool {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn plan<'a>(
+        &'a self,
+        arguments: &'a Value,
+        site: &'a ToolContext,
+    ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
+        match self.which {
+            AcpToolKind::Write => None,
+            AcpToolKind::Call => Some(Box::pin(async move { plan(arguments, site) })),
+        }
+    }
+
+    fn execute(&self, _arguments: Value, _run: RunContext) -> BoxFuture<'_, Output> {
+        let said = match self.which {
+            AcpToolKind::Call => "the agent may go ahead; what it does is not confined by us",
+            AcpToolKind::Write => "the editor is told to write it",
+        };
+        Box::pin(async move { Output::text(said) })
+    }
+}
+
+fn plan(arguments: &Value, site: &ToolContext) -> Result<Plan, ToolError> {
+    let ToolCallEffects { targets, unknown } = told(arguments);
+    // Of the class of commands: effects are what its roles say, and nothing is added for being called.
+    let mut manifest = Manifest::of_commands(CALL);
+    for (pointer, role) in [
+        ("/commands", ArgumentRole::Command),
+        ("/edits", ArgumentRole::EditPath),
+        ("/deletes", ArgumentRole::DeletePath),
+        ("/urls", ArgumentRole::Url),
+        ("/patches", ArgumentRole::Patch),
+    ] {
+        manifest.roles.insert(pointer.to_owned(), role);
+    }
+    let mut plan = by_class(&manifest, &targets, site)?;
+    plan.effects.extend(unknown.into_iter().map(|why| Effect::Unknown { why }));
+    Ok(plan)
+}

@@ -1,0 +1,139 @@
+//! Lines of JSON-RPC: read within a limit, looked at no further than needed, passed on as they came.
+//!
+//! A line of an agent that two readers could read differently (a field twice, a batch, no object at all) is not passed on: who
+//! judges must read what who obeys reads.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+
+/// No message is longer.
+const LINE_BYTES_MAX: u64 = 64 << 20;
+
+/// What a line is about. Unknown fields are nobody's business; a known one that stands there twice is an error.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Envelope<'a> {
+    #[serde(borrow, default)]
+    pub(crate) method: Option<Cow<'a, str>>,
+    #[serde(default)]
+    id: Option<Value>,
+    #[serde(borrow, default)]
+    pub(crate) params: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(crate) result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+impl<'a> Envelope<'a> {
+    /// Reads a line; nothing, if it is not one message that everybody reads in the same way.
+    pub(crate) fn read(line: &'a [u8]) -> Option<Self> {
+        let envelope: Self = serde_json::from_slice(line).ok()?;
+        let is_answer = envelope.result.is_some() || envelope.error.is_some();
+        (envelope.method.is_some() != is_answer).then_some(envelope)
+    }
+
+    /// The id of a request, or of what is answered.
+    pub(crate) fn id(&self) -> Option<RequestId> {
+        self.id.clone().filter(|id| !id.is_null()).map(RequestId)
+    }
+
+    /// Whether it answers something.
+    pub(crate) const fn is_answer(&self) -> bool {
+        self.method.is_none()
+    }
+}
+
+/// The id of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RequestId(Value);
+
+/// Something to be written.
+#[derive(Debug)]
+pub(crate) enum OutgoingMessage {
+    /// A line; it is given an end where it has none.
+    Line(Vec<u8>),
+    /// Nothing more comes.
+    End,
+}
+
+/// An answer to a request.
+pub(crate) fn result(id: &RequestId, result: &Value) -> OutgoingMessage {
+    line(&json!({ "jsonrpc": "2.0", "id": id.0, "result": result }))
+}
+
+/// An answer that says no.
+pub(crate) fn error(id: &RequestId, code: i32, message: &str) -> OutgoingMessage {
+    line(&json!({ "jsonrpc": "2.0", "id": id.0, "error": { "code": code, "message": message } }))
+}
+
+/// A request.
+pub(crate) fn request(id: &RequestId, method: &str, params: &Value) -> OutgoingMessage {
+    line(&json!({ "jsonrpc": "2.0", "id": id.0, "method": method, "params": params }))
+}
+
+fn line(value: &Value) -> OutgoingMessage {
+    OutgoingMessage::Line(format!("{value}\n").into_bytes())
+}
+
+/// The next line, with its end; nothing at the end. One that is too long is an error.
+pub(crate) async fn next(from: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Option<Vec<u8>>> {
+    loop {
+        let mut line = Vec::new();
+        (&mut *from).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        if line.len() as u64 >= LINE_BYTES_MAX {
+            return Err(std::io::Error::other("a message is longer than any should be"));
+        }
+        if !line.trim_ascii().is_empty() {
+            return Ok(Some(line));
+        }
+    }
+}
+
+/// Writes what comes, until nothing more does.
+pub(crate) async fn write(
+    mut to: impl AsyncWrite + Unpin,
+    mut from: mpsc::Receiver<OutgoingMessage>,
+) -> std::io::Result<()> {
+    while let Some(OutgoingMessage::Line(line)) = from.recv().await {
+        to.write_all(&line).await?;
+        if !line.ends_with(b"\n") {
+            to.write_all(b"\n").await?;
+        }
+        to.flush().await?;
+    }
+    to.shutdown().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_readers_could_read_differently_is_not_read() {
+        for bad in [
+            r#"{"method":"a","method":"fs/write_text_file","id":1}"#,
+            r#"{"id":1,"method":"a","id":2}"#,
+            r#"{"method":"a","params":{},"params":{}}"#,
+            r#"[{"method":"fs/write_text_file","id":1}]"#,
+            r#"{"id":1}"#,
+            r#"{"id":1,"method":"a","result":{}}"#,
+            r#"{"id":1,"method":"a"} {"id":2,"method":"b"}"#,
+            "null",
+            "{",
+        ] {
+            assert!(Envelope::read(bad.as_bytes()).is_none(), "{bad}");
+        }
+        let escaped =
+            Envelope::read(br#"{"method":"fs\/write_text_\u0066ile","id":"x","params":{"a":1}}"#).unwrap();
+        assert_eq!(escaped.method.as_deref(), Some("fs/write_text_file"));
+        assert!(Envelope::read(br#"{"id":1,"result":null}"#).is_none_or(|answer| answer.is_answer()));
+    }
+}

@@ -1,0 +1,487 @@
+//! The loop: a turn, its calls, what came of them, the next turn.
+//!
+//! Thin on purpose. A turn and every call that is asked for in it go through the gate, under ids that are worked out from the session;
+//! what comes next is read off the conversation. So nothing here need survive: who goes on after a crash, or when a question was
+//! answered tomorrow, does what would have come next, and nothing twice.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use byleave::catalog::RegisterError;
+use byleave::core::call::{Call as Made, Mode};
+use byleave::core::digest::{Digest, canonical};
+use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave::core::question::Question;
+use byleave::core::refusal::Code;
+use byleave::gate::Gate;
+use byleave::ledger::{ContentError, Ledger};
+use byleave::result::{CallResult, CallStatus};
+use byleave::tool::ToolContext;
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::conversation::{self, Conversation, ConversationError, ConversationStep, RecordedTurn};
+use crate::limits::{LimitReached, TaskLimits};
+use crate::model::{Model, ModelResponse, StreamEvent, ToolCall, ToolSpec};
+use crate::model_turn::{MODEL_TURN, ModelTurnTool, TurnArguments, TurnInput, TurnSlot, call_id, turn_id};
+use crate::persona::{LoadedPersona, Persona, ToolCallFormat, ToolDescription};
+
+/// How soon a call is called off again that had not been taken up yet.
+const CALL_OFF_AGAIN: Duration = Duration::from_millis(50);
+
+/// Whose conversation it is, and where it works.
+#[derive(Clone, Debug)]
+pub struct ConversationContext {
+    /// Whose book.
+    pub tenant: TenantId,
+    /// The session that the conversation is.
+    pub session: SessionId,
+    /// Who makes the calls.
+    pub agent: AgentId,
+    /// The directory that calls work in.
+    pub cwd: String,
+    /// How much is asked about the model's calls.
+    pub mode: Mode,
+}
+
+/// The model that speaks.
+#[derive(Clone)]
+pub struct ModelHandle {
+    /// Provider and model, as the book names it.
+    pub name: String,
+    /// Where it is asked, for the book.
+    pub endpoint: String,
+    /// Where it is, to be judged as an effect; none where reaching it is not to be judged, as for one within this process or on
+    /// this machine.
+    pub host: Option<(String, u16)>,
+    /// The model.
+    pub model: Arc<dyn Model>,
+}
+
+/// Something that happens in a conversation, for who watches.
+#[derive(Clone, Copy, Debug)]
+pub enum AgentEvent<'a> {
+    /// A turn begins.
+    Turn(CallId),
+    /// The model speaks.
+    Heard(StreamEvent<'a>),
+    /// The model has spoken.
+    Said(&'a ModelResponse),
+    /// A call that it asked for is about to be made.
+    Calling(CallId, &'a ToolCall),
+    /// What came of one.
+    Called(CallId, &'a ToolCall, &'a CallResult),
+}
+
+/// Sees what happens.
+pub type EventListener = Arc<dyn Fn(AgentEvent<'_>) + Send + Sync>;
+
+/// How far the loop went.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunOutcome {
+    /// The model has said what it had to say.
+    Done,
+    /// Questions wait for a person; once they are answered it goes on.
+    Waiting(Vec<Question>),
+    /// A limit was reached.
+    Stopped(LimitReached),
+    /// The model could not be heard.
+    Failed(String),
+    /// It was called off.
+    CalledOff,
+}
+
+/// What a loop does where a question stays open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnQuestion {
+    /// It waits for the answer, however long that takes.
+    Stays,
+    /// It ends, to be taken up again.
+    Leaves,
+}
+
+/// Why the loop could not go on at all.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The conversation cannot be read.
+    #[error(transparent)]
+    Unread(#[from] ConversationError),
+    /// Its tool cannot be registered.
+    #[error(transparent)]
+    NotRegistered(#[from] RegisterError),
+    /// A turn could not be written down.
+    #[error("the turn was not taken in: {0}")]
+    NotTaken(String),
+    /// A turn waits for another that works on the same conversation.
+    #[error("another program works on this conversation")]
+    Elsewhere,
+}
+
+/// A conversation at work.
+pub struct Agent {
+    gate: Gate,
+    ledger: Arc<dyn Ledger>,
+    seat: ConversationContext,
+    key: String,
+    persona: Persona,
+    speaker: String,
+    endpoint: String,
+    limits: TaskLimits,
+    watcher: EventListener,
+    desk: TurnSlot,
+}
+
+/// What became of a turn.
+enum TurnOutcome {
+    /// It was taken, whatever came of it.
+    Taken,
+    /// It was called off for another that is given what is there now.
+    Replaced,
+    /// The loop goes no further.
+    Went(RunOutcome),
+}
+
+impl Agent {
+    /// A conversation on a gate of its own. The turns of its model are calls of the gate, by a tool that it registers; tools that the
+    /// persona does not have it takes away.
+    pub fn new(
+        gate: Gate,
+        ledger: Arc<dyn Ledger>,
+        seat: ConversationContext,
+        found: LoadedPersona,
+        speaker: ModelHandle,
+        limits: TaskLimits,
+        watcher: EventListener,
+    ) -> Result<Self, AgentError> {
+        let LoadedPersona { key, persona, .. } = found;
+        let desk = TurnSlot::default();
+        let hears = Arc::clone(&watcher);
+        let ear = Arc::new(move |heard: StreamEvent<'_>| hears(AgentEvent::Heard(heard)));
+        let beyond = gate.catalog().list().into_iter().filter(|entry| !persona.has(entry.name()));
+        for entry in beyond.collect::<Vec<_>>() {
+            // Gone already is gone, too.
+            drop(gate.catalog().unregister(entry.name()));
+        }
+        let tool = ModelTurnTool::new(speaker.model, speaker.host, desk.clone(), ear);
+        gate.catalog().replace(tool)?;
+        Ok(Self {
+            gate,
+            ledger,
+            seat,
+            key,
+            persona,
+            speaker: speaker.name,
+            endpoint: speaker.endpoint,
+            limits,
+            watcher,
+            desk,
+        })
+    }
+
+    /// Who the model is to be, and which model it is.
+    pub fn names(&self) -> (&str, &str) {
+        (&self.key, &self.speaker)
+    }
+
+    /// The conversation as it stands.
+    pub async fn conversation(&self) -> Result<Conversation, ConversationError> {
+        Conversation::read(&self.gate, &*self.ledger, &self.seat.tenant, &self.seat.session).await
+    }
+
+    /// Takes a person's word in. Durable when it returns; [`Agent::go`] has it answered.
+    ///
+    /// Whatever of the conversation is still open stays so: who wants it ended goes first.
+    pub async fn say(&self, text: &str) -> Result<(), AgentError> {
+        let turns = self.conversation().await?.turns.len();
+        self.take_in(turns, Some(text.to_owned())).await.map(drop)
+    }
+
+    /// Goes as far as it goes.
+    pub async fn go(&self, patience: OnQuestion, stop: &CancellationToken) -> Result<RunOutcome, AgentError> {
+        let begun = Instant::now();
+        let mut conversation = self.conversation().await?;
+        // What came to nothing is tried anew by who comes to it, once.
+        let mut may_try_anew = true;
+        loop {
+            if stop.is_cancelled() {
+                return Ok(RunOutcome::CalledOff);
+            }
+            let over = self.limits.time.filter(|most| begun.elapsed() >= *most);
+            if let Some(most) = over {
+                return Ok(RunOutcome::Stopped(LimitReached::Time(most.as_secs())));
+            }
+            let next = match conversation.next() {
+                ConversationStep::Anew if may_try_anew => ConversationStep::Another,
+                next => next,
+            };
+            may_try_anew = false;
+            match next {
+                ConversationStep::Rest => {
+                    return Ok(conversation.unfinished().map_or(RunOutcome::Done, RunOutcome::Failed));
+                }
+                ConversationStep::Anew => {
+                    let why = match conversation.turns.last().and_then(|taken| taken.came.as_ref()) {
+                        Some(conversation::TurnResult::Nothing { why, .. }) => why.clone(),
+                        _ => String::new(),
+                    };
+                    return Ok(RunOutcome::Failed(why));
+                }
+                ConversationStep::Another => {
+                    if let Some(reached) = self.limits.before_a_turn(conversation.task()) {
+                        return Ok(RunOutcome::Stopped(reached));
+                    }
+                    let taken = self.take_in(conversation.turns.len(), None).await?;
+                    conversation.turns.push(taken);
+                }
+                ConversationStep::Turn => match self.turn(&mut conversation, patience, begun, stop).await? {
+                    TurnOutcome::Taken => {}
+                    TurnOutcome::Replaced => may_try_anew = true,
+                    TurnOutcome::Went(went) => return Ok(went),
+                },
+                ConversationStep::Calls => {
+                    if let Some(reached) = self.limits.before_the_calls(conversation.task()) {
+                        return Ok(RunOutcome::Stopped(reached));
+                    }
+                    if let Some(went) = self.calls(&mut conversation, patience, begun, stop).await? {
+                        return Ok(went);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes a turn down, before anybody is asked.
+    async fn take_in(&self, turn: usize, user: Option<String>) -> Result<RecordedTurn, AgentError> {
+        let turn = u32::try_from(turn).map_err(|_| AgentError::NotTaken("there are too many".into()))?;
+        let (_, _, prompt) = self.brief();
+        let (model, endpoint) = (self.speaker.clone(), self.endpoint.clone());
+        let asked = TurnArguments { turn, user, model, endpoint, persona: self.key.clone(), prompt };
+        let id = turn_id(&self.seat.tenant, &self.seat.session, turn);
+        let arguments =
+            serde_json::to_value(&asked).map_err(|error| AgentError::NotTaken(error.to_string()))?;
+        // The loop takes it, not the model, and whoever started the loop wanted that. What is denied stays denied.
+        let call = self.made(id, MODEL_TURN.into(), arguments, None, Mode::Yolo);
+        match self.gate.take_in(&call).await {
+            Ok(()) => {
+                let cwd = self.seat.cwd.clone();
+                Ok(RecordedTurn { call: id, at: 0, cwd, asked, came: None, made: Vec::new() })
+            }
+            Err(result) => Err(AgentError::NotTaken(result.error().unwrap_or_default())),
+        }
+    }
+
+    fn made(&self, id: CallId, tool: String, arguments: Value, reason: Option<String>, mode: Mode) -> Made {
+        let ConversationContext { tenant, session, agent, cwd, .. } = self.seat.clone();
+        Made { id, tenant, session, agent, tool, arguments, reason, cwd, mode, dry_run: false }
+    }
+
+    /// The system prompt, the tools, and the digest of both: as they are now (L9).
+    fn brief(&self) -> (String, Vec<ToolSpec>, Digest) {
+        let ConversationContext { tenant, session, agent, cwd, .. } = self.seat.clone();
+        let site = ToolContext { tenant, session, agent, cwd: cwd.into() };
+        let entries = self.gate.catalog().list().into_iter();
+        let described: Vec<ToolDescription> = entries
+            .filter(|entry| entry.name() != MODEL_TURN && self.persona.has(entry.name()))
+            .map(|entry| {
+                let description = entry.describe(&site).into_owned();
+                ToolDescription { description, ..ToolDescription::from(entry.manifest()) }
+            })
+            .collect();
+        // How to ask for them, the model's provider says, or what stands in for one.
+        let system = self.persona.prompt(&described, ToolCallFormat::Native);
+        let tools = described.into_iter();
+        let tools = tools.map(|ToolDescription { name, description, schema, .. }| ToolSpec {
+            name,
+            description,
+            schema,
+        });
+        let tools: Vec<ToolSpec> = tools.collect();
+        let digest = Digest::of(canonical(&json!([system, tools])).as_bytes());
+        (system, tools, digest)
+    }
+
+    /// Has the open turn taken.
+    async fn turn(
+        &self,
+        conversation: &mut Conversation,
+        patience: OnQuestion,
+        begun: Instant,
+        stop: &CancellationToken,
+    ) -> Result<TurnOutcome, AgentError> {
+        let messages = conversation.messages();
+        let Some(taken) = conversation.turns.last_mut() else { return Ok(TurnOutcome::Taken) };
+        let (call, asked) = (taken.call, taken.asked.clone());
+        let (system, tools, prompt) = self.brief();
+        // What the record says it was given would not be so: then another is taken in its place.
+        let replaced = prompt != asked.prompt;
+        if replaced {
+            self.call_off([call]).await;
+        }
+        (self.watcher)(AgentEvent::Turn(call));
+        let off = CancellationToken::new();
+        let given = TurnInput { call, asked, system, messages, tools };
+        let work = self.take(given, patience, &off);
+        let (standing, over) = self.unless_called_off(vec![call], begun, stop, &off, work).await;
+        let result = match standing {
+            CallStatus::Settled(result) => result,
+            CallStatus::Waiting { question, .. } => {
+                return Ok(TurnOutcome::Went(over.unwrap_or(RunOutcome::Waiting(vec![question]))));
+            }
+            CallStatus::RunningElsewhere { .. } => {
+                return over.map(TurnOutcome::Went).ok_or(AgentError::Elsewhere);
+            }
+            CallStatus::HeldUp { .. } | CallStatus::Ready { .. } => {
+                return Ok(TurnOutcome::Went(over.unwrap_or(RunOutcome::Waiting(Vec::new()))));
+            }
+        };
+        let came = conversation::TurnResult::read(&self.gate, &*self.ledger, call).await;
+        let came =
+            came.map_err(|why: ContentError| ConversationError::Content { turn: taken.asked.turn, why })?;
+        if let conversation::TurnResult::Said(said) = &came {
+            (self.watcher)(AgentEvent::Said(said));
+            let places = 0..said.calls.len();
+            taken.made = places
+                .map(|place| conversation::RecordedCall {
+                    call: call_id(call, place),
+                    at: None,
+                    result: None,
+                })
+                .collect();
+        }
+        taken.came = Some(came);
+        Ok(match over {
+            Some(went) => TurnOutcome::Went(went),
+            None if is_aborted(&result) => TurnOutcome::Went(RunOutcome::CalledOff),
+            None if replaced => TurnOutcome::Replaced,
+            None => TurnOutcome::Taken,
+        })
+    }
+
+    /// Drives a turn to its end, or to where who does not stay leaves.
+    async fn take(&self, given: TurnInput, patience: OnQuestion, off: &CancellationToken) -> CallStatus {
+        let call = given.call;
+        loop {
+            self.desk.lay(given.clone());
+            let standing = self.gate.resume(call).await;
+            match &standing {
+                CallStatus::Settled(_) => return standing,
+                CallStatus::RunningElsewhere { .. } if off.is_cancelled() => return standing,
+                // Nothing of ours may stand at it then: who calls it off must find it as it lies in the book.
+                _ if off.is_cancelled() => tokio::time::sleep(CALL_OFF_AGAIN.saturating_mul(3)).await,
+                _ if patience == OnQuestion::Leaves => return standing,
+                _ => tokio::select! {
+                    () = self.gate.until_it_moves(&standing) => {}
+                    () = off.cancelled() => {}
+                },
+            }
+        }
+    }
+
+    /// Has the calls of the last turn made that have no result yet.
+    async fn calls(
+        &self,
+        conversation: &mut Conversation,
+        patience: OnQuestion,
+        begun: Instant,
+        stop: &CancellationToken,
+    ) -> Result<Option<RunOutcome>, AgentError> {
+        let Some(taken) = conversation.turns.last_mut() else { return Ok(None) };
+        let (turn, number) = (taken.call, taken.asked.turn);
+        let open: Vec<(usize, ToolCall)> = taken.open().map(|(place, call)| (place, call.clone())).collect();
+        let mut made = Vec::new();
+        for (place, call) in &open {
+            let id = call_id(turn, *place);
+            let before = conversation::received(&*self.ledger, id).await;
+            let before = before.map_err(|why| ConversationError::Content { turn: number, why })?;
+            made.push(before.unwrap_or_else(|| {
+                let arguments = Value::Object(call.args.clone());
+                self.made(id, call.name.clone(), arguments, call.reason.clone(), self.seat.mode)
+            }));
+        }
+        let ids: Vec<CallId> = made.iter().map(|call| call.id).collect();
+        ids.iter().zip(&open).for_each(|(id, (_, call))| (self.watcher)(AgentEvent::Calling(*id, call)));
+        let work = async {
+            match patience {
+                OnQuestion::Stays => {
+                    self.gate.settle_all(made).await.into_iter().map(CallStatus::Settled).collect()
+                }
+                OnQuestion::Leaves => join_all(made.into_iter().map(|call| self.gate.advance(call))).await,
+            }
+        };
+        let off = CancellationToken::new();
+        let (standings, over) = self.unless_called_off(ids, begun, stop, &off, work).await;
+        let (mut waiting, mut aborted) = (Vec::new(), false);
+        for ((place, call), standing) in open.iter().zip(standings) {
+            match standing {
+                CallStatus::Settled(result) => {
+                    (self.watcher)(AgentEvent::Called(result.call, call, &result));
+                    aborted |= is_aborted(&result);
+                    if let Some(made) = taken.made.get_mut(*place) {
+                        made.result = Some(result);
+                    }
+                }
+                CallStatus::Waiting { question, .. } => waiting.push(question),
+                // Behind one that waits, or with another program.
+                CallStatus::HeldUp { .. }
+                | CallStatus::RunningElsewhere { .. }
+                | CallStatus::Ready { .. } => {}
+            }
+        }
+        if over.is_some() || aborted {
+            return Ok(over.or(Some(RunOutcome::CalledOff)));
+        }
+        let is_open = taken.made.iter().any(|made| made.result.is_none());
+        Ok(is_open.then_some(RunOutcome::Waiting(waiting)))
+    }
+
+    /// Waits for work on these calls. Who stops it, or the time, calls them off; then they end, and the work with them.
+    async fn unless_called_off<T>(
+        &self,
+        calls: Vec<CallId>,
+        begun: Instant,
+        stop: &CancellationToken,
+        off: &CancellationToken,
+        work: impl Future<Output = T>,
+    ) -> (T, Option<RunOutcome>) {
+        let time = self.limits.time;
+        let late = async {
+            match time {
+                Some(most) => tokio::time::sleep(most.saturating_sub(begun.elapsed())).await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut work = std::pin::pin!(work);
+        let went = tokio::select! {
+            biased;
+            done = &mut work => return (done, None),
+            () = stop.cancelled() => RunOutcome::CalledOff,
+            () = late => RunOutcome::Stopped(LimitReached::Time(time.map_or(0, |most| most.as_secs()))),
+        };
+        off.cancel();
+        let calling_off = async {
+            // One that nobody had taken up when it was called off is called off when it is.
+            loop {
+                self.call_off(calls.iter().copied()).await;
+                tokio::time::sleep(CALL_OFF_AGAIN).await;
+            }
+        };
+        tokio::select! {
+            done = &mut work => (done, Some(went)),
+            () = calling_off => unreachable!("it goes on until the work is done"),
+        }
+    }
+
+    async fn call_off(&self, calls: impl IntoIterator<Item = CallId>) {
+        for call in calls {
+            if let Err(fault) = self.gate.cancel(call, self.seat.agent.as_str()).await {
+                tracing::warn!(%call, %fault, "a call could not be called off");
+            }
+        }
+    }
+}
+
+/// A person stopped everything.
+fn is_aborted(result: &CallResult) -> bool {
+    result.ending.refusal().is_some_and(|refusal| refusal.code == Code::Aborted)
+}

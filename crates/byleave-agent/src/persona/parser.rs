@@ -1,0 +1,201 @@
+//! A persona as TOML, read by hand so that every key and every type is looked at.
+//!
+//! Pure. A file that is not right in full gives no persona, and everything that is wrong with it is told at once, each with its place
+//! and what was expected. What a person cannot see, a model must not be told: invisible characters are flaws.
+
+use std::fmt;
+use std::ops::Range;
+
+use byleave_core::escape::is_printable;
+use byleave_core::policy::Diagnostic;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{ModelName, Persona};
+
+const NAME_CHARS_MAX: usize = 64;
+const DESCRIPTION_CHARS_MAX: usize = 300;
+const MODEL_CHARS_MAX: usize = 200;
+const TOOLS_MAX: usize = 256;
+const TOOL_CHARS_MAX: usize = 128;
+const GUIDELINES_MAX: usize = 64;
+const GUIDELINE_CHARS_MAX: usize = 1_000;
+const PROMPT_CHARS_MAX: usize = 32_768;
+
+const KEYS: &str = "`name`, `description`, `model`, `tools`, `guidelines` and `prompt`";
+
+/// A text is no persona: everything that is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct PersonaParseError {
+    /// What the text is called.
+    pub file: String,
+    /// The text, so that the places can be shown.
+    pub text: String,
+    /// What is wrong; never empty.
+    pub flaws: Vec<Diagnostic>,
+}
+
+impl fmt::Display for PersonaParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot use persona `{}`", self.file.escape_debug())?;
+        let mut separator = ": ";
+        for Diagnostic { line, column, what, todo, .. } in &self.flaws {
+            write!(f, "{separator}line {line}, column {column}: {what}; {todo}")?;
+            separator = " — ";
+        }
+        Ok(())
+    }
+}
+
+impl Persona {
+    /// Reads a persona; `file` is what the text is called where something is said about it.
+    pub fn parse(file: &str, text: &str) -> Result<Self, PersonaParseError> {
+        let mut reader = PersonaParser { text, flaws: Vec::new() };
+        let (table, errors) = DeTable::parse_recoverable(text);
+        for error in &errors {
+            let what = error.message().trim().replace('\n', ", ");
+            reader.flaw(error.span().unwrap_or_default(), what, "write it as TOML says: https://toml.io");
+        }
+        let persona = if errors.is_empty() { reader.persona(table.get_ref()) } else { None };
+        match persona {
+            Some(persona) if reader.flaws.is_empty() => Ok(persona),
+            _ => {
+                reader.flaws.sort_by_key(|flaw| flaw.span.start);
+                Err(PersonaParseError { file: file.to_owned(), text: text.to_owned(), flaws: reader.flaws })
+            }
+        }
+    }
+}
+
+type PersonaTomlValue<'i> = Spanned<DeValue<'i>>;
+
+struct PersonaParser<'a> {
+    text: &'a str,
+    flaws: Vec<Diagnostic>,
+}
+
+impl PersonaParser<'_> {
+    /// The persona; `None` where a flaw was noted for what is missing.
+    fn persona(&mut self, table: &DeTable<'_>) -> Option<Persona> {
+        let (mut name, mut description, mut model, mut tools) = (None, None, None, None);
+        let (mut guidelines, mut prompt) = (Vec::new(), String::new());
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "name" => name = self.line(value, NAME_CHARS_MAX),
+                "description" => description = self.line(value, DESCRIPTION_CHARS_MAX),
+                "model" => model = self.model(value),
+                "tools" => tools = Some(self.list(value, TOOLS_MAX, Self::tool)),
+                "guidelines" => {
+                    guidelines = self
+                        .list(value, GUIDELINES_MAX, |reader, entry| reader.line(entry, GUIDELINE_CHARS_MAX));
+                }
+                "prompt" => prompt = self.prose(value).unwrap_or_default(),
+                other => {
+                    let what = format!("there is no field `{}`", other.escape_debug());
+                    self.flaw(key.span(), what, &format!("a persona has {KEYS}"));
+                }
+            }
+        }
+        for needed in ["name", "description"] {
+            if !table.iter().any(|(key, _)| key.get_ref() == needed) {
+                let todo = format!("add `{needed} = \"…\"`");
+                self.flaw(0..0, format!("the persona has no `{needed}`"), &todo);
+            }
+        }
+        Some(Persona { name: name?, description: description?, model, tools, guidelines, prompt })
+    }
+
+    fn model(&mut self, value: &PersonaTomlValue<'_>) -> Option<ModelName> {
+        let text = self.line(value, MODEL_CHARS_MAX)?;
+        let model = ModelName::parse(&text);
+        if model.is_none() {
+            let what = format!("`{}` is no model", text.escape_debug());
+            self.flaw(value.span(), what, "write provider and model, like `anthropic/claude-sonnet-4-5`");
+        }
+        model
+    }
+
+    fn tool(&mut self, value: &PersonaTomlValue<'_>) -> Option<String> {
+        let tool = self.line(value, TOOL_CHARS_MAX)?;
+        let name = tool.strip_suffix('*').unwrap_or(&tool);
+        if !name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:/".contains(c)) {
+            let what = format!("`{}` names no tool", tool.escape_debug());
+            self.flaw(value.span(), what, "write a tool's name, or how names begin with `*` behind it");
+        }
+        Some(tool)
+    }
+
+    /// A list, whose entries are read one by one.
+    fn list(
+        &mut self,
+        value: &PersonaTomlValue<'_>,
+        count_max: usize,
+        read: impl Fn(&mut Self, &PersonaTomlValue<'_>) -> Option<String>,
+    ) -> Vec<String> {
+        let Some(list) = value.get_ref().as_array() else {
+            self.flaw(value.span(), "this is no list".to_owned(), "write it as [\"…\", \"…\"]");
+            return Vec::new();
+        };
+        if list.len() > count_max {
+            let what = format!("the list has {} entries", list.len());
+            self.flaw(value.span(), what, &format!("at most {count_max} are taken"));
+            return Vec::new();
+        }
+        list.iter().filter_map(|entry| read(self, entry)).collect()
+    }
+
+    /// A text on one line, with something in it.
+    fn line(&mut self, value: &PersonaTomlValue<'_>, chars_max: usize) -> Option<String> {
+        let text = self.text(value, chars_max, "")?;
+        if text.trim().is_empty() {
+            self.flaw(
+                value.span(),
+                "there is nothing in this text".to_owned(),
+                "write something, or leave it out",
+            );
+            return None;
+        }
+        Some(text.trim().to_owned())
+    }
+
+    /// A text of several lines; what ends them is one thing for all.
+    fn prose(&mut self, value: &PersonaTomlValue<'_>) -> Option<String> {
+        let text = self.text(value, PROMPT_CHARS_MAX, "\n\r\t")?.replace("\r\n", "\n");
+        Some(text.trim().to_owned())
+    }
+
+    /// A text in which everything can be seen, but for these.
+    fn text(&mut self, value: &PersonaTomlValue<'_>, chars_max: usize, unseen: &str) -> Option<String> {
+        let Some(text) = value.get_ref().as_str() else {
+            self.flaw(value.span(), "this is no text".to_owned(), "write it in quotes");
+            return None;
+        };
+        let chars = text.chars().count();
+        if chars > chars_max {
+            let what = format!("this text has {chars} characters");
+            self.flaw(value.span(), what, &format!("at most {chars_max} are taken"));
+            return None;
+        }
+        if let Some(hidden) = text.chars().find(|c| !is_printable(*c) && !unseen.contains(*c)) {
+            let what = format!("there is a character in it that nobody sees, U+{:04X}", u32::from(hidden));
+            let todo =
+                if unseen.is_empty() { "write visible characters, on one line" } else { "take it out" };
+            self.flaw(value.span(), what, todo);
+            return None;
+        }
+        Some(text.to_owned())
+    }
+
+    fn flaw(&mut self, span: Range<usize>, what: String, todo: &str) {
+        let (line, column) = place(self.text, span.start);
+        self.flaws.push(Diagnostic { span, line, column, what, todo: todo.to_owned() });
+    }
+}
+
+/// Line and column, from one.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count().saturating_add(1);
+    let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count());
+    (line, column.saturating_add(1))
+}

@@ -1,0 +1,223 @@
+//! What a model says, gathered from the events of any dialect. What is not exactly a call is a flaw.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::retry::TransportError;
+use crate::model::{
+    InvalidToolCall, ModelResponse, Reasoning, StopReason, StreamEvent, StreamEventSink, TokenUsage, ToolCall,
+};
+use crate::tool_blocks;
+
+/// A model says at most so many bytes in a turn, thoughts and arguments included.
+const SAID_BYTES_MAX: usize = 16 << 20;
+/// The arguments of a call have at most so many bytes, as those of a block.
+const ARGS_BYTES_MAX: usize = tool_blocks::BLOCK_BYTES_MAX;
+/// What a call, a thought or a flaw counts beside its text, so that there are not endlessly many without any.
+const PIECE_BYTES: usize = 256;
+/// Characters shown of a word of the provider's.
+const WORD_CHARS: usize = 40;
+
+/// What was said so far.
+pub(super) struct ResponseBuilder<'a> {
+    heard: StreamEventSink<'a>,
+    text: String,
+    thoughts: Vec<Reasoning>,
+    calls: Vec<PartialCall>,
+    flaws: Vec<InvalidToolCall>,
+    bytes: usize,
+    pub(super) usage: TokenUsage,
+    /// Why it stopped, once the provider has said so.
+    pub(super) stop: Option<StopReason>,
+}
+
+/// A call that takes shape.
+#[derive(Default)]
+pub(super) struct PartialCall {
+    /// Empty where the provider gives none.
+    pub(super) id: String,
+    pub(super) name: String,
+    /// The arguments, as they were written.
+    pub(super) args: String,
+    pub(super) seal: Option<String>,
+    /// What is wrong with it whatever its arguments are.
+    pub(super) wrong: Option<String>,
+}
+
+impl<'a> ResponseBuilder<'a> {
+    pub(super) fn new(heard: StreamEventSink<'a>) -> Self {
+        Self {
+            heard,
+            text: String::new(),
+            thoughts: Vec::new(),
+            calls: Vec::new(),
+            flaws: Vec::new(),
+            bytes: 0,
+            usage: TokenUsage::default(),
+            stop: None,
+        }
+    }
+
+    /// More text.
+    pub(super) fn text(&mut self, text: &str) -> Result<(), TransportError> {
+        if !text.is_empty() {
+            self.count(text.len())?;
+            self.text.push_str(text);
+            (self.heard)(StreamEvent::Text(text));
+        }
+        Ok(())
+    }
+
+    /// More of the thought that is not sealed yet, or of a new one.
+    pub(super) fn thought(&mut self, text: &str) -> Result<(), TransportError> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.count(text.len())?;
+        match self.thoughts.last_mut() {
+            Some(thought) if thought.seal.is_null() => thought.text.push_str(text),
+            _ => self.push(text.to_owned(), Value::Null)?,
+        }
+        (self.heard)(StreamEvent::Thought(text));
+        Ok(())
+    }
+
+    /// The signature of the thought before, or of one that is not shown.
+    pub(super) fn sign(&mut self, signature: &str) -> Result<(), TransportError> {
+        self.count(signature.len())?;
+        match self.thoughts.last_mut() {
+            Some(thought) if thought.seal.is_null() => thought.seal = signature.into(),
+            _ => self.push(String::new(), signature.into())?,
+        }
+        Ok(())
+    }
+
+    /// A block that only the provider can read.
+    pub(super) fn sealed(&mut self, block: Value) -> Result<(), TransportError> {
+        self.count(block.to_string().len())?;
+        self.push(String::new(), block)
+    }
+
+    /// A call, of which more may come. By its place more is added.
+    pub(super) fn call(&mut self, call: PartialCall) -> Result<usize, TransportError> {
+        let PartialCall { id, name, args, seal, .. } = &call;
+        let seal_bytes = seal.as_ref().map_or(0, String::len);
+        self.count(PIECE_BYTES + id.len() + name.len() + args.len() + seal_bytes)?;
+        if !name.is_empty() {
+            (self.heard)(StreamEvent::Call(name));
+        }
+        self.calls.push(call);
+        Ok(self.calls.len() - 1)
+    }
+
+    /// More of the arguments of a call.
+    pub(super) fn args(&mut self, place: usize, more: &str) -> Result<(), TransportError> {
+        self.count(more.len())?;
+        if let Some(call) = self.calls.get_mut(place) {
+            call.args.push_str(more);
+        }
+        Ok(())
+    }
+
+    /// A call so far.
+    pub(super) fn asked(&mut self, place: usize) -> Option<&mut PartialCall> {
+        self.calls.get_mut(place)
+    }
+
+    /// Something that may have been meant as a call.
+    pub(super) fn flaw(&mut self, what: String) -> Result<(), TransportError> {
+        self.count(PIECE_BYTES + what.len())?;
+        self.flaws.push(InvalidToolCall { what });
+        Ok(())
+    }
+
+    /// A part of a kind that is not known.
+    pub(super) fn unknown(&mut self, kind: &str) -> Result<(), TransportError> {
+        self.flaw(format!("a part of the kind `{}` is not known here, and nothing of it was run", word(kind)))
+    }
+
+    /// Counts what is kept.
+    pub(super) fn count(&mut self, bytes: usize) -> Result<(), TransportError> {
+        self.bytes += bytes;
+        if self.bytes > SAID_BYTES_MAX { Err(TransportError::Endless) } else { Ok(()) }
+    }
+
+    fn push(&mut self, text: String, seal: Value) -> Result<(), TransportError> {
+        self.count(PIECE_BYTES)?;
+        self.thoughts.push(Reasoning { text, seal });
+        Ok(())
+    }
+
+    /// All that was said. Calls without an id are numbered, on from those that the conversation has before.
+    pub(super) fn said(mut self, by: String, before: usize) -> ModelResponse {
+        let stop = self.stop.unwrap_or_default();
+        if self.calls.is_empty() && self.flaws.is_empty() && stop == StopReason::Calls {
+            let what = "no tool was called: a call was announced, but none could be read";
+            self.flaws.push(InvalidToolCall { what: what.to_owned() });
+        }
+        let mut ids = HashMap::<String, usize>::new();
+        for call in self.calls.iter().filter(|call| !call.id.is_empty()) {
+            *ids.entry(call.id.clone()).or_default() += 1;
+        }
+        let mut numbers = before + 1..;
+        let mut made_up = || {
+            let mut free = numbers.by_ref().map(|number| format!("call-{number}"));
+            free.find(|id| !ids.contains_key(id)).unwrap_or_default()
+        };
+        let mut calls = Vec::new();
+        for PartialCall { id, name, args, seal, wrong } in self.calls {
+            let args = match wrong {
+                Some(wrong) => Err(wrong),
+                None if name.trim().is_empty() => {
+                    Err("it has no name, expected the name of a tool".to_owned())
+                }
+                None if ids.get(&id).is_some_and(|calls| *calls > 1) => {
+                    Err(format!("the id `{id}` stands for several calls, expected one"))
+                }
+                None => read(&args, &stop),
+            };
+            match args {
+                Ok(args) => {
+                    let id = if id.is_empty() { made_up() } else { id };
+                    calls.push(ToolCall { id, name, args, reason: None, seal });
+                }
+                Err(why) => {
+                    self.flaws
+                        .push(InvalidToolCall { what: format!("the call of `{name}` was not run: {why}") });
+                }
+            }
+        }
+        let stop = match stop {
+            // Gemini and Ollama say that they are done where they called something.
+            StopReason::Done if !calls.is_empty() => StopReason::Calls,
+            stop => stop,
+        };
+        let Self { text, thoughts, flaws, usage, .. } = self;
+        ModelResponse { by, text, thoughts, calls, flaws, usage, stop }
+    }
+}
+
+/// The arguments of a call, as they were written.
+fn read(args: &str, stop: &StopReason) -> Result<Map<String, Value>, String> {
+    let args = args.trim();
+    if args.len() > ARGS_BYTES_MAX {
+        return Err(format!("its arguments are too long, expected at most {ARGS_BYTES_MAX} bytes"));
+    }
+    if args.is_empty() && *stop != StopReason::Length {
+        // How it is said that there are none; or it was cut off before the first.
+        return Ok(Map::new());
+    }
+    if !args.starts_with('{') {
+        return Err("its arguments are no JSON object".to_owned());
+    }
+    tool_blocks::read_args(args).map_err(|tool_blocks::ErrorLocation { line, column, what, near }| {
+        let what = what.replace("the block ends", "they end");
+        format!("its arguments, line {line}, column {column}: {what}; near: {near}")
+    })
+}
+
+/// A word of the provider's, as it can be shown.
+pub(super) fn word(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(WORD_CHARS).collect()
+}

@@ -1,0 +1,199 @@
+//! What was in the way of a try: which fault it is, whether it may pass, and how long to wait.
+//!
+//! Of what a provider said only its message is kept, bounded and without the key. Nothing is taken from a request.
+
+use std::error::Error as _;
+use std::time::SystemTime;
+
+use reqwest::header::HeaderMap;
+use serde_json::{Value, json};
+
+use crate::model::ModelError;
+
+/// Characters kept of what a provider said.
+const SAID_CHARS: usize = 500;
+
+/// Why a request came to no answer.
+#[derive(Debug)]
+pub(super) enum TransportError {
+    /// It ended before its end.
+    Off,
+    /// Nothing came for too long.
+    Silent,
+    /// It is too long.
+    Endless,
+    /// It is not what it should be.
+    Unreadable(&'static str),
+    /// The provider says no.
+    No { status: u16, wait_ms: Option<u64>, body: String },
+    /// On the way there or back.
+    Http(reqwest::Error),
+}
+
+impl TransportError {
+    /// An error within a stream, where it has no status of its own.
+    pub(super) fn error(error: &Value) -> Self {
+        Self::No { status: status_of(error), wait_ms: None, body: json!({"error": error}).to_string() }
+    }
+}
+
+impl From<reqwest::Error> for TransportError {
+    fn from(error: reqwest::Error) -> Self {
+        Self::Http(error)
+    }
+}
+
+/// What was in the way of a try.
+pub(super) struct AttemptFailure {
+    pub(super) fault: ModelError,
+    /// Another try may go well.
+    pub(super) may_pass: bool,
+    /// How long the provider says to wait.
+    pub(super) wait_ms: Option<u64>,
+}
+
+impl AttemptFailure {
+    pub(super) fn of(broken: TransportError, key: &str, with_tools: bool) -> Self {
+        match broken {
+            TransportError::Off => Self::passing(ModelError::CutOff),
+            TransportError::Silent => {
+                Self::passing(ModelError::Unreached { why: "nothing came for too long".to_owned() })
+            }
+            TransportError::Endless => {
+                Self::lasting(ModelError::Unreadable { why: "it is too long".to_owned() })
+            }
+            TransportError::Unreadable(why) => Self::lasting(ModelError::Unreadable { why: why.to_owned() }),
+            TransportError::No { status, wait_ms, body } => {
+                let trouble = ErrorResponse { status, body: &body, key, with_tools }.trouble();
+                let fault = match trouble.fault {
+                    ModelError::TooMany { .. } => ModelError::TooMany { wait_ms },
+                    fault => fault,
+                };
+                Self { fault, wait_ms, ..trouble }
+            }
+            TransportError::Http(error) => Self::on_the_way(&error),
+        }
+    }
+
+    fn on_the_way(error: &reqwest::Error) -> Self {
+        if error.is_connect() || error.is_request() {
+            // The innermost has no address in it.
+            let mut cause = error.source();
+            while let Some(deeper) = cause.and_then(|cause| cause.source()) {
+                cause = Some(deeper);
+            }
+            let why = cause.map_or_else(|| "no connection".to_owned(), ToString::to_string);
+            return Self::passing(ModelError::Unreached { why });
+        }
+        if error.is_builder() {
+            return Self::lasting(ModelError::Unfit { why: "no request can be made of them".to_owned() });
+        }
+        Self::passing(ModelError::CutOff)
+    }
+
+    fn passing(fault: ModelError) -> Self {
+        Self { fault, may_pass: true, wait_ms: None }
+    }
+
+    pub(super) fn lasting(fault: ModelError) -> Self {
+        Self { fault, may_pass: false, wait_ms: None }
+    }
+}
+
+/// An answer that says no.
+struct ErrorResponse<'a> {
+    status: u16,
+    body: &'a str,
+    key: &'a str,
+    with_tools: bool,
+}
+
+impl ErrorResponse<'_> {
+    fn trouble(&self) -> AttemptFailure {
+        let status = self.status;
+        let words = self.body.to_lowercase();
+        let says = |any: &[&str]| any.iter().any(|words_of_it| words.contains(words_of_it));
+        match status {
+            401 | 403 => AttemptFailure::lasting(ModelError::KeyRefused { status }),
+            429 => AttemptFailure::passing(ModelError::TooMany { wait_ms: None }),
+            408 | 500.. => AttemptFailure::passing(ModelError::Failed { status, said: self.said() }),
+            413 => AttemptFailure::lasting(ModelError::TooLong),
+            _ if says(&KEY_REFUSED) => AttemptFailure::lasting(ModelError::KeyRefused { status }),
+            _ if says(&TOO_LONG) => AttemptFailure::lasting(ModelError::TooLong),
+            _ if self.with_tools && says(&NO_TOOLS) => AttemptFailure::lasting(ModelError::NoTools),
+            _ => AttemptFailure::lasting(ModelError::Refused { status, said: self.said() }),
+        }
+    }
+
+    /// The message in an answer, or its beginning, without the key.
+    fn said(&self) -> String {
+        let body: Value = serde_json::from_str(self.body).unwrap_or(Value::Null);
+        let places = ["/error/message", "/message", "/error"];
+        let message = places.iter().find_map(|place| body.pointer(place).and_then(Value::as_str));
+        let mut said = message.unwrap_or(self.body).to_owned();
+        if !self.key.is_empty() {
+            said = said.replace(self.key, "…");
+        }
+        said.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SAID_CHARS).collect()
+    }
+}
+
+// No provider has a code for all of these, so they are told by their words; a word that is not known is a refusal.
+const KEY_REFUSED: [&str; 2] = ["api_key_invalid", "invalid_api_key"];
+const TOO_LONG: [&str; 6] = [
+    "context_length_exceeded",
+    "maximum context length",
+    "prompt is too long",
+    "exceeds the maximum number of tokens",
+    "exceeds the context window",
+    "exceeds the available context size",
+];
+const NO_TOOLS: [&str; 6] = [
+    "does not support tool",
+    "support tool use",
+    "does not support function",
+    "function calling is not",
+    "tools are not supported",
+    "--enable-auto-tool-choice",
+];
+
+/// The status that an error within a stream stands for.
+fn status_of(error: &Value) -> u16 {
+    if let Some(code) = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok()) {
+        return code;
+    }
+    let words =
+        ["type", "code", "status"].map(|field| error.get(field).and_then(Value::as_str).unwrap_or_default());
+    let is = |any: &[&str]| words.iter().any(|word| any.contains(word));
+    if is(&["rate_limit_error", "rate_limit_exceeded", "RESOURCE_EXHAUSTED"]) {
+        429
+    } else if is(&["overloaded_error", "api_error", "server_error", "internal_server_error", "timeout_error"])
+        // Ollama's: all that it can know before, it says with a status.
+        || error.is_string()
+    {
+        500
+    } else if is(&["authentication_error", "permission_error", "invalid_api_key"]) {
+        401
+    } else {
+        400
+    }
+}
+
+/// How long to wait, by the headers: a number of milliseconds, of seconds, or a date.
+pub(super) fn wait_ms(headers: &HeaderMap, now: SystemTime) -> Option<u64> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let number = |name: &str| text(name)?.parse::<f64>().ok();
+    if let Some(wait_ms) = number("retry-after-ms").or_else(|| Some(number("retry-after")? * 1000.0)) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "bounded, and `as` saturates"
+        )]
+        let whole = wait_ms.ceil() as u64;
+        return wait_ms.is_finite().then_some(whole);
+    }
+    let date = httpdate::parse_http_date(text("retry-after")?).ok()?;
+    // A date that is past is now.
+    let wait = date.duration_since(now).unwrap_or_default();
+    u64::try_from(wait.as_millis()).ok()
+}

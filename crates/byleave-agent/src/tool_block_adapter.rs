@@ -1,0 +1,203 @@
+//! Tool calls for a model that has none, by [tool blocks](crate::tool_blocks): tools are told in the system prompt, calls are read from
+//! what the model writes, and results go back as JSON in a user's message.
+//!
+//! Nothing but blocks is a call here: what the model's provider takes for one is a flaw.
+
+mod prompt;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{
+    InvalidToolCall, Model, ModelError, ModelResponse, StopReason, StreamEvent, StreamEventSink, ToolCall,
+    TurnRequest,
+};
+use crate::provider::{ProviderKind, ProviderSettings, calls_so_far};
+use crate::tool_blocks::{ToolBlockEvent, ToolBlockParser};
+
+/// Which way a model asks for tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolCallStyle {
+    /// By blocks where the model is known to have no calls, or its provider says so; else by calls of its own.
+    #[default]
+    Auto,
+    /// By calls of its own, always.
+    Native,
+    /// By blocks, always.
+    Blocks,
+}
+
+/// Models by Ollama that have no tool calls, by the beginnings of their names; the provider says it of others.
+const WITHOUT_CALLS: [&str; 12] = [
+    "codegemma",
+    "codellama",
+    "deepseek-coder",
+    "gemma:",
+    "gemma2",
+    "gemma3",
+    "llama2",
+    "llava",
+    "phi:",
+    "phi3",
+    "starcoder",
+    "tinyllama",
+];
+
+impl ToolCallStyle {
+    /// Whether this model is spoken to by blocks from the start.
+    fn begins_by_blocks(self, settings: &ProviderSettings) -> bool {
+        match self {
+            Self::Blocks => true,
+            Self::Native => false,
+            Self::Auto => match settings.kind {
+                ProviderKind::Ollama => {
+                    // Without whose it is, and as if a version were named: `someone/gemma` is `gemma:latest`.
+                    let name = format!("{}:", settings.model.rsplit('/').next().unwrap_or_default());
+                    WITHOUT_CALLS.iter().any(|begin| name.starts_with(begin))
+                }
+                ProviderKind::Gemini => settings.model.starts_with("gemma"),
+                ProviderKind::OpenAi | ProviderKind::Anthropic => false,
+            },
+        }
+    }
+}
+
+/// A model that asks for tools in one of both ways.
+#[derive(Debug)]
+pub struct ToolBlockModel<M> {
+    model: M,
+    calling: ToolCallStyle,
+    /// Whether it is by blocks now. Once it is, it stays so.
+    is_on: AtomicBool,
+}
+
+impl<M: Model> ToolBlockModel<M> {
+    /// A model with these settings.
+    pub fn new(model: M, settings: &ProviderSettings, calling: ToolCallStyle) -> Self {
+        Self { model, calling, is_on: AtomicBool::new(calling.begins_by_blocks(settings)) }
+    }
+
+    /// Whether it is spoken to by blocks now.
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// The model itself.
+    pub fn inner(&self) -> &M {
+        &self.model
+    }
+
+    async fn by_blocks(
+        &self,
+        turn: TurnRequest<'_>,
+        heard: StreamEventSink<'_>,
+    ) -> Result<ModelResponse, ModelError> {
+        let system = prompt::system(turn.system, turn.tools);
+        let messages = prompt::messages(turn.messages);
+        let mut reading = ReplyParser::default();
+        let inner = TurnRequest { system: &system, messages: &messages, tools: &[] };
+        let said = self.model.turn(inner, &mut |piece| reading.hear(piece, heard)).await?;
+        reading.finish(said, calls_so_far(turn.messages), heard)
+    }
+}
+
+#[async_trait]
+impl<M: Model> Model for ToolBlockModel<M> {
+    async fn turn(
+        &self,
+        turn: TurnRequest<'_>,
+        heard: StreamEventSink<'_>,
+    ) -> Result<ModelResponse, ModelError> {
+        if self.is_on() {
+            return self.by_blocks(turn, heard).await;
+        }
+        match self.model.turn(turn, &mut *heard).await {
+            Err(ModelError::NoTools) if self.calling == ToolCallStyle::Auto => {
+                self.is_on.store(true, Ordering::Relaxed);
+                heard(StreamEvent::Anew);
+                self.by_blocks(turn, heard).await
+            }
+            said => said,
+        }
+    }
+}
+
+/// What is read from one reply.
+#[derive(Default)]
+struct ReplyParser {
+    blocks: ToolBlockParser,
+    heard_bytes: usize,
+    text: String,
+    calls: Vec<crate::tool_blocks::BlockCall>,
+    flaws: Vec<InvalidToolCall>,
+}
+
+impl ReplyParser {
+    fn hear(&mut self, piece: StreamEvent<'_>, heard: StreamEventSink<'_>) {
+        match piece {
+            StreamEvent::Text(text) => {
+                self.heard_bytes += text.len();
+                let mut blocks = std::mem::take(&mut self.blocks);
+                blocks.push(text, &mut |piece| self.take(piece, heard));
+                self.blocks = blocks;
+            }
+            StreamEvent::Anew => {
+                *self = Self::default();
+                heard(StreamEvent::Anew);
+            }
+            StreamEvent::Thought(_) => heard(piece),
+            // None that counts.
+            StreamEvent::Call(_) => {}
+        }
+    }
+
+    fn take(&mut self, piece: ToolBlockEvent<'_>, heard: StreamEventSink<'_>) {
+        match piece {
+            ToolBlockEvent::Text(text) => {
+                heard(StreamEvent::Text(text));
+                self.text.push_str(text);
+            }
+            ToolBlockEvent::Call(call) => {
+                heard(StreamEvent::Call(&call.name));
+                self.calls.push(call);
+            }
+            ToolBlockEvent::Flaw(flaw) => self.flaws.push(InvalidToolCall { what: flaw.to_string() }),
+        }
+    }
+
+    fn finish(
+        mut self,
+        said: ModelResponse,
+        before: usize,
+        heard: StreamEventSink<'_>,
+    ) -> Result<ModelResponse, ModelError> {
+        if self.heard_bytes != said.text.len() {
+            return Err(ModelError::Unreadable { why: "what was heard is not what was said".to_owned() });
+        }
+        std::mem::take(&mut self.blocks).finish(&mut |piece| self.take(piece, heard));
+        let strays = said.calls.iter().map(|call| InvalidToolCall {
+            what: format!("the call of `{}` was not run: expected a code block tagged `tool`", call.name),
+        });
+        self.flaws.extend(strays);
+        self.flaws.extend(said.flaws);
+        let calls: Vec<ToolCall> = (before + 1..)
+            .zip(self.calls)
+            .map(|(number, call)| ToolCall {
+                id: format!("block-{number}"),
+                name: call.name,
+                args: call.args,
+                reason: call.reason,
+                seal: None,
+            })
+            .collect();
+        let stop = match said.stop {
+            StopReason::Done if !calls.is_empty() => StopReason::Calls,
+            StopReason::Calls if calls.is_empty() => StopReason::Done,
+            stop => stop,
+        };
+        Ok(ModelResponse { text: self.text, calls, flaws: self.flaws, stop, ..said })
+    }
+}

@@ -1,0 +1,255 @@
+//! What a block holds: one JSON object that is a call as it stands, or a place where it is not.
+//!
+//! Strict where JSON parsers usually are not: a key that stands twice, at any depth, is read differently by different readers;
+//! a number that is not kept as it was written is another number. Neither is a call.
+
+use std::fmt;
+
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::error::{ErrorLocation, shown};
+
+/// Characters shown of a key.
+const KEY_CHARS: usize = 40;
+/// Integers of 64 bits are kept to the last digit. One of more bits is read as a float from here on, and is no longer what was written.
+const NUMBER_MAX: f64 = 9_223_372_036_854_775_808.0;
+
+/// A call as a model wrote it; all of it untrusted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockCall {
+    /// The tool's name. Not empty; whether there is such a tool is not known here.
+    pub name: String,
+    /// Its arguments.
+    pub args: Map<String, Value>,
+    /// The model's own words on why.
+    pub reason: Option<String>,
+}
+
+/// Reads what a block holds.
+pub(super) fn read(json: &str) -> Result<BlockCall, ErrorLocation> {
+    object(json, "one JSON object with `name`, `args` and `reason`")
+}
+
+/// Reads arguments that stand alone, as strictly.
+#[cfg(feature = "agent")]
+pub(crate) fn read_args(json: &str) -> Result<Map<String, Value>, ErrorLocation> {
+    object::<StrictArgs>(json, "a JSON object, the arguments").map(|StrictArgs(args)| args)
+}
+
+fn object<T: DeserializeOwned>(json: &str, expected: &str) -> Result<T, ErrorLocation> {
+    let begins = json.len() - json.trim_start_matches([' ', '\t', '\n', '\r']).len();
+    if json.as_bytes().get(begins) != Some(&b'{') {
+        return Err(ErrorLocation::at(json, begins, format!("expected `{{`, the beginning of {expected}")));
+    }
+    serde_json::from_str::<T>(json).map_err(|error| {
+        let message = error.to_string();
+        let place = format!(" at line {} column {}", error.line(), error.column());
+        let what = in_our_words(message.strip_suffix(&place).unwrap_or(&message));
+        ErrorLocation::at(json, byte_of(json, error.line(), error.column()), what)
+    })
+}
+
+/// The byte that `serde_json` means: it counts bytes, and lines by their line feeds.
+fn byte_of(json: &str, line: usize, column: usize) -> usize {
+    let begins = match line.checked_sub(2) {
+        Some(feeds) => memchr::memchr_iter(b'\n', json.as_bytes()).nth(feeds).map_or(0, |feed| feed + 1),
+        None => 0,
+    };
+    (begins + column).saturating_sub(1)
+}
+
+/// What is wrong and what was expected, where `serde_json` says only one of both.
+fn in_our_words(message: &str) -> String {
+    let what = match message {
+        "EOF while parsing a list" => "the block ends within a list, expected `,` or `]`",
+        "EOF while parsing an object" => "the block ends within an object, expected a key, `:`, `,` or `}`",
+        "EOF while parsing a string" => "the block ends within a string, expected `\"`",
+        "EOF while parsing a value" => "the block ends where a value was expected",
+        "expected ident" => "expected `true`, `false` or `null`",
+        "expected value" => "expected a value: `{`, `[`, `\"`, a number, `true`, `false` or `null`",
+        "invalid escape" => {
+            "expected an escape of JSON: `\\\"`, `\\\\`, `\\/`, `\\b`, `\\f`, `\\n`, `\\r`, `\\t` or `\\u` and four hex digits"
+        }
+        "invalid number" => "expected a number as JSON writes it: `-1`, `0.5`, `2e3`",
+        "number out of range" => "a number that cannot be kept, expected a smaller one, or a string",
+        "control character (\\u0000-\\u001F) found while parsing a string" => {
+            "a control character in a string, expected its escape: `\\n` for the end of a line, `\\t` for a tab"
+        }
+        "key must be a string" => "expected a key in double quotes",
+        "lone leading surrogate in hex escape" | "unexpected end of hex escape" => {
+            "half of a character, expected both `\\u` escapes of it"
+        }
+        "trailing comma" => "a comma before the end, expected another item or no comma",
+        "trailing characters" => "expected nothing after the object: one block, one call",
+        "recursion limit exceeded" => "nested too deeply, expected at most 127 levels",
+        ours if ours.contains("expected") => ours,
+        other => return format!("{other}, expected JSON"),
+    };
+    what.to_owned()
+}
+
+impl<'de> Deserialize<'de> for BlockCall {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // As a map: what is derived for a struct takes a list as well.
+        deserializer.deserialize_map(BlockCallVisitor)
+    }
+}
+
+struct BlockCallVisitor;
+
+impl<'de> Visitor<'de> for BlockCallVisitor {
+    type Value = BlockCall;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with `name`, `args` and `reason`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<BlockCall, A::Error> {
+        let (mut name, mut args, mut reason) = (None, None, None);
+        while let Some(key) = fields.next_key::<String>()? {
+            let is_new = match key.as_str() {
+                "name" => name.is_none(),
+                "args" => args.is_none(),
+                "reason" => reason.is_none(),
+                _ => {
+                    let what = format!("unknown field `{}`, expected `name`, `args` or `reason`", cut(&key));
+                    return Err(A::Error::custom(what));
+                }
+            };
+            if !is_new {
+                return Err(A::Error::custom(twice(&key)));
+            }
+            match (key.as_str(), fields.next_value::<StrictValue>()?.0) {
+                ("name", Value::String(text)) if text.trim().is_empty() => {
+                    return Err(A::Error::custom("`name` is empty, expected the name of a tool"));
+                }
+                ("name", Value::String(text)) => name = Some(text),
+                ("args", Value::Object(map)) => args = Some(map),
+                ("reason", Value::String(text)) => reason = Some(text),
+                (_, value) => {
+                    let expected = if key == "args" { "an object" } else { "a string" };
+                    return Err(A::Error::custom(format!(
+                        "`{key}` is {}, expected {expected}",
+                        kind(&value)
+                    )));
+                }
+            }
+        }
+        let missing =
+            |field: &str, form: &str| A::Error::custom(format!("`{field}` is missing, expected {form}"));
+        Ok(BlockCall {
+            name: name.ok_or_else(|| missing("name", "the name of a tool"))?,
+            args: args.ok_or_else(|| missing("args", "an object, `{}` where a tool takes nothing"))?,
+            reason,
+        })
+    }
+}
+
+/// Arguments that are what was written.
+#[cfg(feature = "agent")]
+struct StrictArgs(Map<String, Value>);
+
+#[cfg(feature = "agent")]
+impl<'de> Deserialize<'de> for StrictArgs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match StrictValue::deserialize(deserializer)?.0 {
+            Value::Object(map) => Ok(Self(map)),
+            other => Err(D::Error::custom(format!("{}, expected an object", kind(&other)))),
+        }
+    }
+}
+
+/// A value that is what was written, and the same for every reader.
+struct StrictValue(Value);
+
+impl<'de> Deserialize<'de> for StrictValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(StrictValueVisitor).map(Self)
+    }
+}
+
+struct StrictValueVisitor;
+
+impl<'de> Visitor<'de> for StrictValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        if value.abs() < NUMBER_MAX {
+            return Ok(value.into());
+        }
+        Err(E::custom("a number too large to be kept as it is written, expected a smaller one, or a string"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(StrictValue(item)) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(list.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = fields.next_key::<String>()? {
+            if map.contains_key(&key) {
+                return Err(A::Error::custom(twice(&key)));
+            }
+            let StrictValue(value) = fields.next_value()?;
+            map.insert(key, value);
+        }
+        Ok(map.into())
+    }
+}
+
+fn twice(key: &str) -> String {
+    format!("the key `{}` stands here a second time, expected every key once", cut(key))
+}
+
+/// The beginning of a key, with everything visible.
+fn cut(key: &str) -> String {
+    let mut begin = shown(key.chars().take(KEY_CHARS));
+    if key.chars().nth(KEY_CHARS).is_some() {
+        begin.push('…');
+    }
+    begin
+}
+
+const fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}

@@ -1,0 +1,61 @@
+//! The rules in force: the files of everyone who has a say.
+
+#[cfg(feature = "serve")]
+mod tried;
+
+use std::path::Path;
+
+use byleave::core::policy::{Layer, LoadedRules, PathVariables, Policy, Rule};
+use byleave::policy_files::{self, LoadedPolicy, PolicyFile, PolicyLoadError};
+use byleave::rule_examples::WorkspaceExampleChecker;
+
+use crate::resolved_options::ResolvedOptions;
+
+/// What the rules in force depend on.
+pub(crate) struct ActivePolicy<'a> {
+    pub(crate) options: &'a ResolvedOptions,
+    pub(crate) workspace: &'a str,
+    pub(crate) state: &'a str,
+}
+
+impl<'a> ActivePolicy<'a> {
+    /// The directories that rules may name.
+    pub(crate) fn places(&self) -> PathVariables<'a> {
+        PathVariables {
+            workspace: Some(self.workspace),
+            home: self.options.home.as_deref(),
+            state: Some(self.state),
+            config: self.options.config.as_deref(),
+        }
+    }
+
+    /// The files that may be there.
+    pub(crate) fn files(&self) -> Vec<PolicyFile> {
+        policy_files::files(&self.places(), self.options.policy.as_deref())
+    }
+
+    /// The policy of one file alone, without the built-in rules: for trying it out, never for a call.
+    pub(crate) fn only(&self, path: &Path) -> Result<Policy, PolicyLoadError> {
+        let file = PolicyFile { layer: Layer::Session, path: path.to_path_buf(), named: true };
+        Ok(Policy::new(self.read(&file)?.rules)?.within(Some(self.workspace)))
+    }
+
+    /// The rules of a file in the place of the person's own.
+    pub(crate) fn as_own(&self, path: &Path) -> Result<Vec<Rule>, PolicyLoadError> {
+        let file = PolicyFile { layer: Layer::User, path: path.to_path_buf(), named: true };
+        Ok(self.read(&file)?.rules)
+    }
+
+    /// One file, with its examples checked.
+    pub(crate) fn read(&self, file: &PolicyFile) -> Result<LoadedRules, PolicyLoadError> {
+        let places = self.places();
+        Ok(policy_files::read_one(file, &places, &WorkspaceExampleChecker { places: &places })?
+            .unwrap_or_default())
+    }
+
+    /// The policy of all of them.
+    pub(crate) fn load(&self) -> Result<LoadedPolicy, PolicyLoadError> {
+        let places = self.places();
+        policy_files::load(&self.files(), &places, &WorkspaceExampleChecker { places: &places })
+    }
+}

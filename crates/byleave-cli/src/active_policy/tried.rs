@@ -1,0 +1,21 @@
+//! Rules that a server tries out.
+
+use byleave::core::policy::{Layer, Policy, RuleFile, SkipExamples, read};
+use byleave::policy_files::{self, PolicyLoadError};
+use byleave::rule_examples::WorkspaceExampleChecker;
+
+use super::ActivePolicy;
+
+impl ActivePolicy<'_> {
+    /// The policy with these rules in the place of the person's own: for trying them out, never for a call.
+    pub(crate) fn with_own(&self, text: &str) -> Result<Policy, PolicyLoadError> {
+        let places = self.places();
+        let own = RuleFile { name: "policy", layer: Layer::User, text };
+        let own = read(&own, &places, &WorkspaceExampleChecker { places: &places })?;
+        let mut files = self.files();
+        files.retain(|file| file.layer != Layer::User);
+        let others = policy_files::load(&files, &places, &SkipExamples)?.policy;
+        let all = others.rules().cloned().chain(own.rules);
+        Ok(Policy::new(all.collect())?.within(places.workspace))
+    }
+}

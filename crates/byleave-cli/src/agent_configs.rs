@@ -1,0 +1,171 @@
+//! The agents that byleave can stand in front of: where their settings lie, and what belongs into them.
+//!
+//! Facts about other people's programs, as data: what is written here is read by nobody of ours. It changes nothing by itself.
+
+mod mcp_entries;
+mod our_entries;
+mod paths;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::config_edit::{self, EditOp, FileFormat};
+
+pub(crate) use self::mcp_entries::{MovableServer, NotMovable, foreign};
+pub(crate) use self::our_entries::{ProgramPaths, gateway_of, hook_of};
+pub(crate) use self::paths::{SettingsDirs, local_servers, targets, traces};
+
+/// An agent whose settings we know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum KnownAgent {
+    ClaudeCode,
+    Codex,
+    Gemini,
+    Cursor,
+    Goose,
+    Copilot,
+}
+
+impl KnownAgent {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::ClaudeCode, Self::Codex, Self::Gemini, Self::Cursor, Self::Goose, Self::Copilot];
+
+    /// As it is typed, and as its calls name it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::ClaudeCode => "claude-code",
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+            Self::Cursor => "cursor",
+            Self::Goose => "goose",
+            Self::Copilot => "copilot",
+        }
+    }
+
+    /// What the person must still do.
+    pub(crate) const fn still_to_do(self) -> &'static [&'static str] {
+        match self {
+            Self::ClaudeCode => {
+                &["end every Claude Code session and begin it again: settings are read at the start"]
+            }
+            Self::Codex => &[
+                "in Codex, type `/hooks` and trust both hooks of byleave: until then Codex passes them over, silently",
+                "end Codex and start it again",
+            ],
+            Self::Gemini => &[
+                "end Gemini CLI and start it again; hooks in a project's settings only run in a folder that you trust",
+            ],
+            Self::Cursor => {
+                &["quit Cursor and start it again, then see that `byleave` is on under Settings, MCP"]
+            }
+            Self::Goose => &["end Goose and start it again"],
+            Self::Copilot => &[
+                "end Copilot CLI and start it again; in a project, its hooks only run in a folder that you trust",
+            ],
+        }
+    }
+
+    /// What holds for the agent once it is set up, and what does not.
+    pub(crate) const fn enforced(self) -> &'static str {
+        match self {
+            Self::ClaudeCode | Self::Gemini | Self::Cursor => {
+                "enforced: MCP calls, and shell commands, which run in our sandbox; judged and recorded only: its other \
+                 built-in tools; a hook that fails blocks the call"
+            }
+            Self::Codex => {
+                "enforced: MCP calls, and shell commands, which run in our sandbox, once you trusted the hooks under \
+                 `/hooks`; judged and recorded only: apply_patch and the rest; a hook that fails blocks the call"
+            }
+            Self::Goose => {
+                "enforced: MCP calls; judged and recorded only: its built-in tools, shell commands included; a hook that \
+                 fails blocks the call"
+            }
+            Self::Copilot => {
+                "enforced: MCP calls, and shell commands, which run in our sandbox; judged and recorded only: its other \
+                 built-in tools; a hook that fails blocks the call; its built-in GitHub server is not \
+                 behind the gateway (start it with `--disable-builtin-mcps`)"
+            }
+        }
+    }
+}
+
+/// A file of an agent, and what belongs into it.
+pub(crate) struct AgentSettingsFile {
+    pub(crate) path: PathBuf,
+    pub(crate) format: FileFormat,
+    /// Where MCP servers stand in it.
+    pub(crate) servers: Option<Vec<String>>,
+    /// What is set there, whatever was before.
+    pub(crate) sets: Vec<(Vec<String>, Value)>,
+    /// What is in lists there, once.
+    pub(crate) items: Vec<(Vec<String>, Value)>,
+    /// What switches all of it off again.
+    pub(crate) switches: Vec<(Vec<String>, Value)>,
+}
+
+impl AgentSettingsFile {
+    /// What must be done to a file that stands so, so that it has what belongs into it.
+    pub(crate) fn ops(&self, value: &Value) -> Vec<EditOp> {
+        let mut ops = Vec::new();
+        for (at, wanted) in &self.sets {
+            if config_edit::find(value, at) != Some(wanted) {
+                ops.push(EditOp::Set { at: at.clone(), value: wanted.clone() });
+            }
+        }
+        for (at, wanted) in &self.items {
+            let there = config_edit::find(value, at).and_then(Value::as_array);
+            let there: Vec<&Value> = there.into_iter().flatten().collect();
+            if there.iter().filter(|item| **item == wanted).count() == 1
+                && there.iter().all(|item| *item == wanted || !our_entries::is_our_hook(item))
+            {
+                continue;
+            }
+            // One of an older program, or one too many.
+            let mut old: Vec<&Value> = Vec::new();
+            for item in there.into_iter().filter(|item| *item == wanted || our_entries::is_our_hook(item)) {
+                if !old.contains(&item) {
+                    old.push(item);
+                    ops.push(EditOp::Drop { at: at.clone(), value: item.clone() });
+                }
+            }
+            ops.push(EditOp::Append { at: at.clone(), value: wanted.clone() });
+        }
+        ops
+    }
+
+    /// What of it is switched off in a file that stands so.
+    pub(crate) fn switched_off(&self, value: &Value) -> Vec<String> {
+        let is_so = |(at, wrong): &&(Vec<String>, Value)| config_edit::find(value, at) == Some(wrong);
+        self.switches
+            .iter()
+            .filter(is_so)
+            .map(|(at, wrong)| format!("`{}` is {wrong}", at.join(".")))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use byleave_hook::Dialect;
+
+    use super::*;
+
+    // req: M2
+    #[test]
+    fn who_can_be_set_up_has_a_hook_of_the_same_name() {
+        assert_eq!(KnownAgent::value_variants(), KnownAgent::ALL, "one is not in `ALL`");
+        assert_eq!(
+            KnownAgent::ALL.map(KnownAgent::name).as_slice(),
+            Dialect::ALL.map(Dialect::name).as_slice()
+        );
+        for agent in KnownAgent::ALL {
+            // As it is typed, and as it is kept.
+            assert_eq!(agent.to_possible_value().unwrap().get_name(), agent.name());
+            assert_eq!(serde_json::to_value(agent).unwrap(), agent.name());
+        }
+    }
+}

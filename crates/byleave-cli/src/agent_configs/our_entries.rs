@@ -1,0 +1,153 @@
+//! What we write into agents' settings: the gateway and the hook, in the words of each.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::KnownAgent;
+
+/// The name that the gateway has in every agent's settings.
+pub(super) const NAME: &str = "byleave";
+/// An hour: people have lunch.
+const CALL_S: u32 = 3_600;
+/// The hook itself denies before that.
+const HOOK_S: u32 = 600;
+const AFTER_S: u32 = 60;
+/// Starts a hook so that the agent blocks the call whenever the hook did not answer: it is missing, it crashed, or it ended with
+/// another code than 0 and 2. Agents go ahead on other codes. The hook and its dialect follow as words.
+///
+/// A shell of its own, because some agents start hooks with the person's shell, which need not be a POSIX shell.
+const FAIL_CLOSED: &str = r#"/bin/sh -c '"$0" "$1" || { [ $? = 2 ] || echo "byleave: the hook failed, so the call is blocked" >&2; exit 2; }' "#;
+
+/// The programs that are named in the settings.
+#[derive(Clone, Debug)]
+pub(crate) struct ProgramPaths {
+    pub(crate) gateway: PathBuf,
+    pub(crate) hook: PathBuf,
+}
+
+/// The program that an entry starts as our gateway; nothing, if it is somebody else's.
+pub(crate) fn gateway_of(entry: &Value) -> Option<PathBuf> {
+    let command = entry.get("command").or_else(|| entry.get("cmd"))?.as_str()?;
+    let args = entry.get("args")?.as_array()?;
+    let is_serve = args.iter().map(Value::as_str).take(2).eq([Some("mcp"), Some("serve")]);
+    (is_serve && Path::new(command).file_name()? == NAME).then(|| PathBuf::from(command))
+}
+
+/// The program that an item of a list of hooks starts as our hook; nothing, if it is somebody else's.
+pub(crate) fn hook_of(item: &Value) -> Option<PathBuf> {
+    // A group that somebody added to is no longer only ours.
+    if let Some(handlers) = item.get("hooks").and_then(Value::as_array) {
+        return match handlers.as_slice() {
+            [only] => hook_of(only),
+            _ => None,
+        };
+    }
+    let command = item.get("command").or_else(|| item.get("bash"))?.as_str()?;
+    let program = unquoted(command.strip_prefix(FAIL_CLOSED).unwrap_or(command));
+    (Path::new(&program).file_name()? == "byleave-hook").then(|| PathBuf::from(program))
+}
+
+pub(super) fn is_our_hook(item: &Value) -> bool {
+    hook_of(item).is_some()
+}
+
+/// The gateway as an MCP server.
+pub(super) fn gateway(agent: KnownAgent, programs: &ProgramPaths) -> Value {
+    let command = programs.gateway.to_string_lossy();
+    let args = ["mcp", "serve", "--agent", agent.name()];
+    match agent {
+        KnownAgent::ClaudeCode => {
+            json!({ "type": "stdio", "command": command, "args": args, "env": {}, "timeout": CALL_S * 1_000 })
+        }
+        // `approve` and `trust`: what has to be asked, we ask.
+        KnownAgent::Codex => json!({
+            "command": command, "args": args, "startup_timeout_sec": 30, "tool_timeout_sec": CALL_S,
+            "default_tools_approval_mode": "approve",
+        }),
+        KnownAgent::Gemini => {
+            json!({ "command": command, "args": args, "timeout": CALL_S * 1_000, "trust": true })
+        }
+        KnownAgent::Cursor => json!({ "type": "stdio", "command": command, "args": args }),
+        KnownAgent::Goose => json!({
+            "name": NAME, "type": "stdio", "cmd": command, "args": args, "envs": {}, "env_keys": [], "enabled": true,
+            "timeout": CALL_S, "bundled": null, "description": "MCP servers and tools, by your leave",
+        }),
+        KnownAgent::Copilot => json!({ "type": "local", "command": command, "args": args, "tools": ["*"] }),
+    }
+}
+
+/// The hooks: the name of each list, and the item in it.
+pub(super) fn hooks(agent: KnownAgent, programs: &ProgramPaths) -> [(&'static str, Value); 2] {
+    let line = format!("{} {}", quoted(&programs.hook.to_string_lossy()), agent.name());
+    // Afterwards nothing can be blocked.
+    let before = format!("{FAIL_CLOSED}{line}");
+    match agent {
+        KnownAgent::ClaudeCode | KnownAgent::Codex | KnownAgent::Goose => {
+            // Goose reads a regular expression, and skips a hook whose matcher is not one.
+            let matcher = if agent == KnownAgent::Goose { ".*" } else { "*" };
+            let group = |line: &str, timeout: u32| json!({ "matcher": matcher, "hooks": [{ "type": "command", "command": line, "timeout": timeout }] });
+            [("PreToolUse", group(&before, HOOK_S)), ("PostToolUse", group(&line, AFTER_S))]
+        }
+        KnownAgent::Gemini => {
+            let group = |line: &str, timeout: u32| {
+                let handler =
+                    json!({ "type": "command", "name": NAME, "command": line, "timeout": timeout * 1_000 });
+                json!({ "matcher": ".*", "hooks": [handler] })
+            };
+            [("BeforeTool", group(&before, HOOK_S)), ("AfterTool", group(&line, AFTER_S))]
+        }
+        // These two block the call by themselves.
+        KnownAgent::Cursor => [
+            ("preToolUse", json!({ "command": line, "matcher": "*", "failClosed": true, "timeout": HOOK_S })),
+            ("postToolUse", json!({ "command": line, "matcher": "*", "timeout": AFTER_S })),
+        ],
+        KnownAgent::Copilot => {
+            let one = |timeout: u32| json!({ "type": "command", "bash": line, "timeoutSec": timeout });
+            [("preToolUse", one(HOOK_S)), ("postToolUse", one(AFTER_S))]
+        }
+    }
+}
+
+/// A path as a word of a shell.
+fn quoted(path: &str) -> String {
+    let is_plain = path.chars().all(|letter| letter.is_ascii_alphanumeric() || "/._-+,@".contains(letter));
+    if is_plain { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
+}
+
+/// The first word of a line that we wrote, or the whole of a line that is one path.
+fn unquoted(line: &str) -> String {
+    match line.strip_prefix('\'') {
+        Some(rest) => {
+            let end = rest.rfind('\'').unwrap_or(rest.len());
+            rest.get(..end).unwrap_or(rest).replace(r"'\''", "'")
+        }
+        None if line.ends_with("byleave-hook") => line.to_owned(),
+        None => line.split(' ').next().unwrap_or_default().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_we_wrote_is_known_again_wherever_the_program_lies() {
+        for dir in ["/usr/bin", "/home/ann/my programs/it's", "/ü"] {
+            let programs = ProgramPaths {
+                gateway: format!("{dir}/byleave").into(),
+                hook: format!("{dir}/byleave-hook").into(),
+            };
+            for agent in KnownAgent::ALL {
+                assert_eq!(gateway_of(&gateway(agent, &programs)), Some(programs.gateway.clone()));
+                for (_, item) in hooks(agent, &programs) {
+                    assert_eq!(hook_of(&item), Some(programs.hook.clone()), "{item}");
+                }
+            }
+        }
+        for theirs in [json!({ "command": "byleave", "args": ["x"] }), json!({ "command": "sh" }), json!(3)] {
+            assert_eq!(gateway_of(&theirs), None);
+            assert_eq!(hook_of(&theirs), None);
+        }
+    }
+}

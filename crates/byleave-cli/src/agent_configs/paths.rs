@@ -1,0 +1,208 @@
+//! Where the settings of each agent lie.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::our_entries::{self, ProgramPaths};
+use super::{AgentSettingsFile, KnownAgent};
+use crate::config_edit::FileFormat;
+
+/// The directories that settings are looked for in.
+#[derive(Clone, Debug)]
+pub(crate) struct SettingsDirs {
+    pub(crate) home: PathBuf,
+    /// The directory of the project, if its settings are meant and not the person's own.
+    pub(crate) project: Option<PathBuf>,
+    pub(crate) claude: Option<PathBuf>,
+    pub(crate) codex: Option<PathBuf>,
+    pub(crate) copilot: Option<PathBuf>,
+    pub(crate) xdg_config: Option<PathBuf>,
+}
+
+impl SettingsDirs {
+    fn own(&self, said: Option<&PathBuf>, name: &str) -> PathBuf {
+        said.cloned().unwrap_or_else(|| self.home.join(name))
+    }
+
+    fn goose(&self) -> PathBuf {
+        self.xdg_config.clone().unwrap_or_else(|| self.home.join(".config")).join("goose")
+    }
+
+    /// Claude Code keeps what it knows of the person beside its directory, or in the one that was named.
+    fn claude_json(&self) -> PathBuf {
+        self.claude.as_ref().map_or_else(|| self.home.join(".claude.json"), |dir| dir.join(".claude.json"))
+    }
+}
+
+/// What is there where somebody uses the agent.
+pub(crate) fn traces(agent: KnownAgent, places: &SettingsDirs) -> Vec<PathBuf> {
+    match agent {
+        KnownAgent::ClaudeCode => vec![places.claude_json(), places.own(places.claude.as_ref(), ".claude")],
+        KnownAgent::Codex => vec![places.own(places.codex.as_ref(), ".codex")],
+        KnownAgent::Gemini => vec![places.home.join(".gemini")],
+        KnownAgent::Cursor => vec![places.home.join(".cursor")],
+        KnownAgent::Goose => vec![places.goose()],
+        KnownAgent::Copilot => vec![places.own(places.copilot.as_ref(), ".copilot")],
+    }
+}
+
+/// The files that are changed, and what belongs into them; none, where the agent has no such settings.
+pub(crate) fn targets(
+    agent: KnownAgent,
+    places: &SettingsDirs,
+    programs: &ProgramPaths,
+) -> Vec<AgentSettingsFile> {
+    let dir = |name: &str, said: Option<&PathBuf>| match &places.project {
+        Some(project) => project.join(name),
+        None => places.own(said, name),
+    };
+    let json = |path: PathBuf| AgentSettingsFile {
+        path,
+        format: FileFormat::Json,
+        servers: None,
+        sets: Vec::new(),
+        items: Vec::new(),
+        switches: Vec::new(),
+    };
+    let with_gateway = |target: AgentSettingsFile, table: &str| AgentSettingsFile {
+        servers: Some(at(&[table])),
+        sets: vec![(at(&[table, our_entries::NAME]), our_entries::gateway(agent, programs))],
+        ..target
+    };
+    let with_hooks = |mut target: AgentSettingsFile| {
+        let lists = our_entries::hooks(agent, programs);
+        target.items.extend(lists.into_iter().map(|(list, item)| (at(&["hooks", list]), item)));
+        target
+    };
+    let off = |keys: &[&str], wrong: Value| (at(keys), wrong);
+    match agent {
+        KnownAgent::ClaudeCode => {
+            let servers = match &places.project {
+                Some(project) => project.join(".mcp.json"),
+                None => places.claude_json(),
+            };
+            let mut settings = with_hooks(json(dir(".claude", places.claude.as_ref()).join("settings.json")));
+            // Otherwise it would ask about each of our tools, before we do.
+            settings.items.push((at(&["permissions", "allow"]), json!("mcp__byleave")));
+            settings.switches = vec![off(&["disableAllHooks"], json!(true))];
+            vec![with_gateway(json(servers), "mcpServers"), settings]
+        }
+        KnownAgent::Codex => {
+            let dir = dir(".codex", places.codex.as_ref());
+            let mut config = with_gateway(json(dir.join("config.toml")), "mcp_servers");
+            config.format = FileFormat::Toml;
+            config.switches = vec![
+                off(&["features", "hooks"], json!(false)),
+                off(&["features", "codex_hooks"], json!(false)),
+            ];
+            vec![config, with_hooks(json(dir.join("hooks.json")))]
+        }
+        KnownAgent::Gemini => {
+            let mut settings =
+                with_hooks(with_gateway(json(dir(".gemini", None).join("settings.json")), "mcpServers"));
+            settings.switches = vec![
+                off(&["hooksConfig", "enabled"], json!(false)),
+                off(&["tools", "enableHooks"], json!(false)),
+            ];
+            vec![settings]
+        }
+        KnownAgent::Cursor => {
+            let dir = dir(".cursor", None);
+            let mut hooks = with_hooks(json(dir.join("hooks.json")));
+            hooks.sets.push((at(&["version"]), json!(1)));
+            vec![with_gateway(json(dir.join("mcp.json")), "mcpServers"), hooks]
+        }
+        KnownAgent::Goose => {
+            let mut config = with_gateway(json(places.goose().join("config.yaml")), "extensions");
+            config.format = FileFormat::Yaml;
+            let plugin = dir(".agents", None).join("plugins/byleave");
+            let mut manifest = json(plugin.join("plugin.json"));
+            let about = "Asks byleave before each tool call, and tells it afterwards";
+            for (key, value) in
+                [("name", our_entries::NAME), ("version", env!("CARGO_PKG_VERSION")), ("description", about)]
+            {
+                manifest.sets.push((at(&[key]), json!(value)));
+            }
+            let hooks = with_hooks(json(plugin.join("hooks/hooks.json")));
+            // Goose has no MCP servers of a project's own.
+            if places.project.is_some() { vec![manifest, hooks] } else { vec![config, manifest, hooks] }
+        }
+        KnownAgent::Copilot => {
+            let (servers, hooks) = match &places.project {
+                Some(project) => {
+                    (project.join(".github/mcp.json"), project.join(".github/hooks/byleave.json"))
+                }
+                None => {
+                    let dir = places.own(places.copilot.as_ref(), ".copilot");
+                    (dir.join("mcp-config.json"), dir.join("hooks/byleave.json"))
+                }
+            };
+            let mut hooks = with_hooks(json(hooks));
+            hooks.sets.push((at(&["version"]), json!(1)));
+            hooks.switches = vec![off(&["disableAllHooks"], json!(true))];
+            vec![with_gateway(json(servers), "mcpServers"), hooks]
+        }
+    }
+}
+
+/// Where Claude Code keeps servers of one directory within the person's own file.
+pub(crate) fn local_servers(
+    agent: KnownAgent,
+    places: &SettingsDirs,
+    directory: &Path,
+) -> Option<(PathBuf, Vec<String>)> {
+    let path = directory.to_str()?;
+    (agent == KnownAgent::ClaudeCode).then(|| (places.claude_json(), at(&["projects", path, "mcpServers"])))
+}
+
+fn at(keys: &[&str]) -> Vec<String> {
+    keys.iter().map(|key| (*key).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use byleave::core::decision::Verdict;
+    use byleave::core::effect::{Effect, Plan};
+    use byleave::core::id::{AgentId, SessionId};
+    use byleave::core::manifest::Manifest;
+    use byleave::core::policy::{PathVariables as RulePlaces, Policy, PolicyRequest};
+
+    use super::*;
+
+    // req: P4
+    #[test]
+    fn nobody_who_is_gated_writes_or_deletes_what_gates_them() {
+        let whose = |project: Option<&str>| SettingsDirs {
+            home: "/home/u".into(),
+            project: project.map(PathBuf::from),
+            claude: None,
+            codex: None,
+            copilot: None,
+            xdg_config: None,
+        };
+        let places = RulePlaces { workspace: Some("/w"), home: Some("/home/u"), ..RulePlaces::default() };
+        let policy = Policy::builtin(&places).unwrap();
+        let programs =
+            ProgramPaths { gateway: "/usr/bin/byleave".into(), hook: "/usr/bin/byleave-hook".into() };
+        let manifest = Manifest::new("write_file", "", json!({}));
+        let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
+        for agent_before in KnownAgent::ALL {
+            for places in [whose(None), whose(Some("/w"))] {
+                for target in targets(agent_before, &places, &programs) {
+                    let path = target.path.to_str().unwrap().to_owned();
+                    let mut effects = vec![Effect::Write { path: path.clone() }];
+                    // What Claude Code knows of the person is its own; it is not ours to say that nobody removes it.
+                    if !path.ends_with("/.claude.json") {
+                        effects.push(Effect::Delete { path });
+                    }
+                    for effect in effects {
+                        let plan = Plan { effects: vec![effect.clone()], ..Plan::default() };
+                        let ruling = policy.rule(&PolicyRequest::plain(&manifest, &plan, &session, &agent));
+                        assert_eq!(ruling.verdict, Verdict::Deny, "{}: {effect}", agent_before.name());
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! A conversation with a model, as the program sets one up: who speaks, on which gate, within which limits.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use byleave::audit_log::{AuditLog as _, CallFilter, PageRequest};
+use byleave::core::id::{AgentId, SessionId};
+use byleave::gate::Gate;
+use byleave_agent::agent_loop::{Agent, ConversationContext, EventListener, ModelHandle};
+use byleave_agent::conversation::Conversation;
+use byleave_agent::history::History;
+use byleave_agent::limits::{TaskLimits, TaskUsage};
+use byleave_agent::model::ModelError;
+use byleave_agent::model_turn::MODEL_TURN;
+use byleave_agent::persona::{LoadedPersona, ModelName, Persona};
+use byleave_agent::provider::{ProviderKind, ProviderModel, ProviderSettings};
+use byleave_agent::tool_block_adapter::{ToolBlockModel, ToolCallStyle};
+
+use crate::app_context::AppContext;
+use crate::args::{AskArg, ModelArgs};
+use crate::call_display::counted;
+use crate::error::CliError;
+use crate::resolved_options::{ResolvedOptions, variable};
+use crate::terminal_approver;
+use crate::time::{lasting, now, span};
+
+/// How many turns are looked at to find sessions.
+const TURNS_MAX: usize = 100_000;
+
+/// Where a person's own personas lie.
+pub(crate) fn personas(options: &ResolvedOptions) -> Option<PathBuf> {
+    options.config.as_ref().map(|dir| Path::new(dir).join("personas"))
+}
+
+/// The persona of a name.
+pub(crate) fn persona(name: &str, options: &ResolvedOptions) -> Result<LoadedPersona> {
+    let found = Persona::load(name, personas(options).as_deref());
+    Ok(found.map_err(|fault| CliError::new(fault.to_string()).hint("`byleave persona` lists them"))?)
+}
+
+/// A gate and a conversation on it.
+pub(crate) fn agent(
+    gate: &Gate,
+    house: &AppContext,
+    options: &ResolvedOptions,
+    session: SessionId,
+    typed: &ModelArgs,
+    before: &Conversation,
+    watcher: EventListener,
+) -> Result<Agent> {
+    let last = before.last_asked();
+    if let Some(last) = last.filter(|last| last.cwd != options.cwd) {
+        let what = format!("this conversation works in `{}`", last.cwd);
+        return Err(CliError::new(what).hint("go there to go on with it").into());
+    }
+    let last = last.map(|taken| &taken.asked);
+    let name = typed.persona.clone().or_else(|| last.map(|asked| asked.persona.clone()));
+    let found = persona(name.as_deref().unwrap_or("coder"), options)?;
+    let speaker = speaker(typed, last.map(|asked| asked.model.as_str()), &found.persona)?;
+    if let Some(last) = last.filter(|last| typed.base_url.is_none() && last.endpoint != speaker.endpoint) {
+        let what = format!(
+            "this conversation was held with {}, and would now go to {}",
+            last.endpoint, speaker.endpoint
+        );
+        return Err(CliError::new(what).hint("name the endpoint that you mean with `--base-url`").into());
+    }
+    let seat = ConversationContext {
+        tenant: options.tenant.clone(),
+        session,
+        agent: AgentId::new(found.key.clone())?,
+        cwd: options.cwd.clone(),
+        mode: options.chosen.clone().in_mode(typed.mode).mode(),
+    };
+    let time = typed.time_max.as_deref().map(lasting).transpose()?.map(Duration::from_millis);
+    let limits = TaskLimits {
+        turns: typed.turns_max,
+        tokens: typed.tokens_max,
+        cost: typed.cost_max,
+        prices: typed.prices,
+        time,
+        ..TaskLimits::default()
+    };
+    let ledger = Arc::clone(&house.book) as Arc<_>;
+    Ok(Agent::new(gate.clone(), ledger, seat, found, speaker, limits, watcher)?)
+}
+
+/// The gate of a conversation. One of its own: it takes tools away that the persona does not have.
+pub(crate) fn gate(
+    house: &AppContext,
+    options: &ResolvedOptions,
+    typed: &ModelArgs,
+    ask: AskArg,
+) -> Result<Gate> {
+    let chosen = options.chosen.clone().in_mode(typed.mode);
+    terminal_approver::gate(house, options, &options.cwd, ask, chosen.gate())
+}
+
+fn speaker(typed: &ModelArgs, before: Option<&str>, persona: &Persona) -> Result<ModelHandle> {
+    let name = typed.model.clone().or_else(|| before.map(str::to_owned));
+    let name = name.or_else(|| variable("BYLEAVE_MODEL"));
+    let name = name.or_else(|| persona.model.as_ref().map(ToString::to_string));
+    let known = "write PROVIDER/MODEL with openai, anthropic, gemini or ollama, as in `--model anthropic/claude-sonnet-4-5`";
+    let Some(name) = name else {
+        return Err(CliError::new("nobody says which model is to speak")
+            .hint(format!("{known}, or set BYLEAVE_MODEL"))
+            .into());
+    };
+    let wrong =
+        || CliError::new(format!("`{}` names no model that is known", name.escape_debug())).hint(known);
+    let model = ModelName::parse(&name).ok_or_else(wrong)?;
+    let kind: ProviderKind = model.provider.parse().map_err(|_| wrong())?;
+    let base_url = typed.base_url.clone().or_else(|| variable("BYLEAVE_MODEL_URL"));
+    let settings = ProviderSettings { base_url, ..ProviderSettings::new(kind, model.model) };
+    let provider = ProviderModel::from_env(settings.clone()).map_err(|fault| unfit(&fault))?;
+    let (endpoint, host) = (provider.endpoint(), provider.host());
+    let model = Arc::new(ToolBlockModel::new(provider, &settings, ToolCallStyle::from(typed.calling)));
+    Ok(ModelHandle { name, endpoint, host, model })
+}
+
+fn unfit(fault: &ModelError) -> CliError {
+    let hint = match fault {
+        ModelError::NoKey { variable } => {
+            format!("set `{variable}` for this program; it goes to the provider and nowhere else")
+        }
+        _ => "look at `--model` and `--base-url`".to_owned(),
+    };
+    CliError::new(fault.to_string()).hint(hint)
+}
+
+/// What a conversation has used, in words.
+pub(crate) fn used(used: TaskUsage) -> String {
+    let cost = used.cost.map(|cost| format!(", {cost:.4} spent")).unwrap_or_default();
+    let tokens = used.input_tokens.saturating_add(used.output_tokens);
+    format!("{}, {tokens} tokens{cost}", counted(used.turns.into(), "turn"))
+}
+
+/// What is known of a conversation, in a line.
+pub(crate) fn about(history: &History) -> String {
+    let ago = span(now().saturating_sub(history.begun));
+    let turns = counted(history.used.turns.into(), "turn");
+    format!("{}, {ago} ago, {} with {}, {turns}", history.session, history.persona, history.model)
+}
+
+/// The sessions of conversations, the newest first.
+pub(crate) async fn sessions(house: &AppContext, options: &ResolvedOptions) -> Result<Vec<SessionId>> {
+    let filter = CallFilter {
+        tenant: Some(options.tenant.clone()),
+        tool: Some(MODEL_TURN.to_owned()),
+        ..CallFilter::default()
+    };
+    let turns = house.book.calls(filter, PageRequest::first(TURNS_MAX)).await?;
+    let mut sessions: Vec<SessionId> = Vec::new();
+    let mut seen = std::collections::HashSet::new();
+    for turn in turns {
+        if seen.insert(turn.listing.session.clone()) {
+            sessions.push(turn.listing.session);
+        }
+    }
+    Ok(sessions)
+}
+
+/// The session that was named: whole, or by its end.
+pub(crate) async fn session(typed: &str, house: &AppContext, options: &ResolvedOptions) -> Result<SessionId> {
+    let sessions = sessions(house, options).await?;
+    let hint = "`byleave history` lists them";
+    if let Some(whole) = sessions.iter().find(|session| session.as_str() == typed) {
+        return Ok(whole.clone());
+    }
+    let ends: Vec<_> =
+        sessions.iter().filter(|session| typed.len() >= 4 && session.as_str().ends_with(typed)).collect();
+    match ends.as_slice() {
+        [one] => Ok((*one).clone()),
+        [] => Err(CliError::new(format!("there is no conversation `{}`", typed.escape_debug()))
+            .hint(hint)
+            .into()),
+        _ => Err(CliError::new(format!("several conversations end with `{}`", typed.escape_debug()))
+            .hint(hint)
+            .into()),
+    }
+}
+
+/// A conversation as the book has it.
+pub(crate) async fn conversation(
+    gate: &Gate,
+    house: &AppContext,
+    options: &ResolvedOptions,
+    session: &SessionId,
+) -> Result<Conversation> {
+    Ok(Conversation::read(gate, &*house.book, &options.tenant, session).await?)
+}

@@ -1,0 +1,157 @@
+//! The house: the book in its state directory, and the gate in front of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::{Context as _, Result};
+use byleave::audit_log::AuditLog as _;
+use byleave::audit_log::sqlite::{self, SqliteLedger};
+use byleave::core::id::CallId;
+use byleave::core::policy::Policy;
+use byleave::gate::{Gate, GateBuilder};
+use byleave::ledger::Ledger;
+use byleave::settings::GateSettings;
+use byleave_copy::{DroppedCopy, RecoveryOutcome, RecoveryReport};
+
+use crate::active_policy::ActivePolicy;
+use crate::args::AskArg;
+use crate::console::{Console, Tone, prose};
+use crate::error::CliError;
+use crate::proxied;
+use crate::resolved_options::{ResolvedOptions, text_of};
+use crate::tool_catalog::{self, workplace};
+use crate::workers;
+
+/// The book, open.
+#[derive(Clone)]
+pub(crate) struct AppContext {
+    pub(crate) book: Arc<SqliteLedger>,
+    state: String,
+}
+
+impl AppContext {
+    /// Opens the book; makes one where there is none.
+    pub(crate) fn open_or_make(options: &ResolvedOptions) -> Result<Self> {
+        Self::open(options, &sqlite::SqliteOptions::default())
+    }
+
+    /// Opens a book that is there.
+    pub(crate) fn open_to_write(options: &ResolvedOptions) -> Result<Self> {
+        there_is_one(options)?;
+        Self::open(options, &sqlite::SqliteOptions::default())
+    }
+
+    /// Opens a book that is there, to look something up; held against another anchor, if one is given.
+    pub(crate) fn open_to_read(options: &ResolvedOptions, anchor: Option<PathBuf>) -> Result<Self> {
+        there_is_one(options)?;
+        Self::open(
+            options,
+            &sqlite::SqliteOptions { anchor, seal_every: None, ..sqlite::SqliteOptions::default() },
+        )
+    }
+
+    fn open(options: &ResolvedOptions, how: &sqlite::SqliteOptions) -> Result<Self> {
+        let book = SqliteLedger::open(&options.state, how)?;
+        Ok(Self { book: Arc::new(book), state: state_of(options)? })
+    }
+
+    /// The gate for calls in this directory, with questions left open or refused.
+    pub(crate) fn gate(
+        &self,
+        options: &ResolvedOptions,
+        workspace: &str,
+        ask: AskArg,
+        settings: GateSettings,
+    ) -> Result<Gate> {
+        Self::built(self.builder(options, workspace, ask, settings)?)
+    }
+
+    /// The gate that a builder makes.
+    pub(crate) fn built(builder: GateBuilder) -> Result<Gate> {
+        let gate = builder.build()?;
+        proxied::equip(&gate)?;
+        Ok(gate)
+    }
+
+    /// The same gate before it is built: who is here may still be added.
+    pub(crate) fn builder(
+        &self,
+        options: &ResolvedOptions,
+        workspace: &str,
+        ask: AskArg,
+        settings: GateSettings,
+    ) -> Result<GateBuilder> {
+        let builder = equipped(options, workspace, ask, settings, Arc::clone(&self.book) as Arc<_>)?;
+        workers::leaving(builder.policy(self.policy(options, workspace)?), options)
+    }
+
+    /// The policy for calls in this directory: the built-in rules and all files there are.
+    pub(crate) fn policy(&self, options: &ResolvedOptions, workspace: &str) -> Result<Policy> {
+        Ok(ActivePolicy { options, workspace, state: &self.state }.load()?.policy)
+    }
+
+    /// The directory that a call works in. What the policy says of a call must not depend on where it is taken up again.
+    pub(crate) async fn workspace_of(&self, call: CallId) -> Result<String> {
+        let kept = self.book.record(call).await?;
+        let heading = kept.as_ref().and_then(|kept| kept.record.heading());
+        let unreadable = || {
+            CliError::new(format!("the record of call {call} does not say where it works"))
+                .hint("`byleave book verify` says whether the book is as it was written")
+        };
+        Ok(heading.ok_or_else(unreadable)?.cwd.clone())
+    }
+}
+
+/// Ends commits that were interrupted, and makes room where too much is kept; says what came of it.
+pub(crate) fn mend_copies(options: &ResolvedOptions, screen: &mut Console) -> Result<()> {
+    let store = workplace(options, &options.cwd).store()?;
+    for RecoveryReport { id, end } in store.recover()? {
+        let what = match end {
+            RecoveryOutcome::Finished => "was finished".to_owned(),
+            RecoveryOutcome::TakenBack => "was taken back: nothing of it remains".to_owned(),
+            RecoveryOutcome::Stuck(paths) => {
+                format!("cannot be ended, because others changed {}", paths.join(", "))
+            }
+            RecoveryOutcome::Lost(why) => format!("cannot be ended: {why}"),
+        };
+        screen.toned(
+            Tone::Careful,
+            "note:",
+            &prose(&format!("call {id}, interrupted while it was made final, {what}")),
+        );
+    }
+    for DroppedCopy { id, why, .. } in store.tidy(SystemTime::now())?.dropped {
+        screen.toned(Tone::Careful, "note:", &prose(&format!("call {id} can no longer be undone: {why}")));
+    }
+    Ok(())
+}
+
+/// The directory that holds all that is ours, links followed: that is how effects name what is in it.
+pub(crate) fn state_of(options: &ResolvedOptions) -> Result<String> {
+    let state = options.ours().canonicalize();
+    text_of(&state.with_context(|| format!("cannot find `{}` again", options.ours().display()))?)
+}
+
+/// A gate on a ledger, with the tools of the program; its policy is still to be set.
+pub(crate) fn equipped(
+    options: &ResolvedOptions,
+    workspace: &str,
+    ask: AskArg,
+    mut settings: GateSettings,
+    ledger: Arc<dyn Ledger>,
+) -> Result<GateBuilder> {
+    settings.inbox = ask == AskArg::Inbox;
+    settings.rest = Some("read_output".into());
+    let catalog = tool_catalog::catalog(options, workspace, Some(Arc::clone(&ledger)))?;
+    Ok(Gate::builder().ledger(ledger).catalog(catalog).settings(settings))
+}
+
+/// A book that is made because a directory was misspelt would be sound, and empty.
+fn there_is_one(options: &ResolvedOptions) -> Result<()> {
+    if options.state.join("book.sqlite").exists() {
+        return Ok(());
+    }
+    let missing = CliError::new(format!("there is no book in `{}`", options.state.display()));
+    Err(missing.hint("the first `byleave call` makes one; `--state` names another directory").into())
+}

@@ -1,0 +1,103 @@
+//! Scopes of leaves as people write them: a kind of effect, a colon, and a pattern.
+
+use byleave::core::pattern::{Pattern, PatternMatcher};
+use byleave::core::policy::judged_by_effects;
+use serde_json::json;
+
+use crate::error::CliError;
+
+/// Reads a scope, and checks that it can fit something.
+pub(crate) fn read(typed: &str) -> Result<Pattern, CliError> {
+    let wrong = |why: &str| CliError::new(format!("cannot use scope `{typed}`: {why}"));
+    let shape = "write run, exactly, read, write, delete, reach, invoke or plan, a colon, and a pattern";
+    let (kind, rest) = typed.split_once(':').ok_or_else(|| {
+        wrong("it has no colon").hint(format!("{shape}, as in `--scope 'write:/w/notes/**'`"))
+    })?;
+    let text = rest.trim().to_owned();
+    let pattern = match kind.trim() {
+        "run" => Pattern::Run(text.split_whitespace().map(str::to_owned).collect()),
+        "exactly" => Pattern::Exactly(serde_json::from_str(&text).map_err(|_| {
+            wrong("it is no list of words").hint("write it as in `--scope 'exactly:[\"git\", \"push\"]'`")
+        })?),
+        "read" => Pattern::Read(text),
+        "write" => Pattern::Write(text),
+        "delete" => Pattern::Delete(text),
+        "reach" => Pattern::Reach(text),
+        "invoke" => Pattern::Invoke(text),
+        "plan" => Pattern::Plan(
+            serde_json::from_str(&text)
+                .map_err(|_| wrong("it is not a list of effects, as `--json` shows them"))?,
+        ),
+        other => return Err(wrong(&format!("there is no effect `{other}`")).hint(shape)),
+    };
+    if let Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob) = &pattern
+        && !glob.starts_with('/')
+        && !glob.starts_with("**/")
+    {
+        let hint = "begin it with `/`, or with `**/` for any directory";
+        return Err(wrong("effects have absolute paths, so it would fit nothing").hint(hint));
+    }
+    if let Pattern::Invoke(tool) = &pattern
+        && judged_by_effects(tool).is_some()
+    {
+        let hint = "say what is done, with run, read, write, delete or reach";
+        return Err(
+            wrong("a call of this tool is judged by what it does, so it would fit nothing").hint(hint)
+        );
+    }
+    PatternMatcher::new(pattern.clone()).map_err(|bad| wrong(&bad.to_string()))?;
+    Ok(pattern)
+}
+
+/// A scope as it is written.
+pub(crate) fn written(pattern: &Pattern) -> String {
+    match pattern {
+        Pattern::Run(words) => format!("run:{}", words.join(" ")),
+        Pattern::Exactly(words) => format!("exactly:{}", json!(words)),
+        Pattern::Read(glob) => format!("read:{glob}"),
+        Pattern::Write(glob) => format!("write:{glob}"),
+        Pattern::Delete(glob) => format!("delete:{glob}"),
+        Pattern::Reach(host) => format!("reach:{host}"),
+        Pattern::Invoke(tool) => format!("invoke:{tool}"),
+        Pattern::Plan(effects) => format!("plan:{}", json!(effects)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let scopes = [
+            "write:/w/**",
+            "read:**/a b",
+            "delete:/x",
+            "run:git log",
+            "reach:*.example.org",
+            "invoke:mcp_*",
+            r#"exactly:["git","push","a b"]"#,
+            r#"plan:[{"do":"delete","path":"/w"}]"#,
+        ];
+        for scope in scopes {
+            assert_eq!(written(&read(scope).unwrap()), scope);
+        }
+        for wrong in [
+            "",
+            "write",
+            "/w/**",
+            "write:notes/**",
+            "write:",
+            "eat:/w",
+            "reach:http://x",
+            "run:",
+            "write:/[",
+            "exactly:git",
+            "exactly:[]",
+            "plan:[]",
+            "plan:/w",
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Replaces files of other programs whole: a reader finds the old text or the new one, never half of either.
+//!
+//! Mode and owner stay. A link is followed, and what it leads to is replaced: the link stays one. What is no plain file, not
+//! ours to give away, or was changed by somebody in the meantime is left alone, loudly.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use byleave_files::{LinkPolicy, ReadError, own};
+
+use crate::error::CliError;
+
+/// No settings of anybody are larger.
+const BYTES_MAX: u64 = 32 << 20;
+
+/// The file that a path leads to: itself, or what a link points to.
+pub(crate) fn target(path: &Path) -> Result<PathBuf> {
+    match path.symlink_metadata() {
+        Ok(_) => path.canonicalize().map_err(|error| {
+            CliError::new(format!("`{}` leads nowhere: {error}", path.display()))
+                .hint("mend the link, or remove it")
+                .into()
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // What is above it may be a link as well.
+            let above = path.ancestors().skip(1).find_map(|above| Some((above, above.canonicalize().ok()?)));
+            let Some((above, real)) = above else { return Ok(path.to_owned()) };
+            Ok(path.strip_prefix(above).map_or_else(|_| path.to_owned(), |rest| real.join(rest)))
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot look at `{}`", path.display())),
+    }
+}
+
+/// The text of a file; nothing, if it is not there.
+pub(crate) fn text(path: &Path) -> Result<Option<String>> {
+    let odd = |why: &str| CliError::new(format!("`{}` {why}", path.display())).hint("nothing was changed");
+    // Many people keep their settings elsewhere, and link to them; the agent follows such a link as well.
+    match byleave_files::read_text(path, LinkPolicy::Follow, BYTES_MAX) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.is_missing() => Ok(None),
+        Err(ReadError::NotAFile | ReadError::Link) => Err(odd("is no plain file").into()),
+        Err(ReadError::TooLarge(_)) => Err(odd("is too large for settings").into()),
+        Err(error @ ReadError::NotText) => Err(odd(&format!("cannot be read as text: {error}")).into()),
+        Err(ReadError::Io(error)) => Err(error).with_context(|| format!("cannot read `{}`", path.display())),
+    }
+}
+
+/// Puts a text in the place of another, or of nothing; refuses if `old` is no longer what is there.
+pub(crate) fn replace(path: &Path, old: Option<&str>, new: &str) -> Result<()> {
+    unchanged(path, old)?;
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let draft = directory.join(format!(".{name}.byleave-{}", std::process::id()));
+    let written = write(&draft, path, new).and_then(|()| {
+        // As late as can be: some agents write their own settings all the time.
+        unchanged(path, old)?;
+        fs::rename(&draft, path)?;
+        Ok(())
+    });
+    if let Err(error) = written {
+        // What matters is said already; a draft that stays behind is only untidy.
+        fs::remove_file(&draft).unwrap_or_default();
+        return Err(error.context(format!("cannot write `{}`", path.display())));
+    }
+    own::sync_directory(directory)?;
+    Ok(())
+}
+
+/// Removes a file; refuses if `old` is no longer what is there.
+pub(crate) fn remove(path: &Path, old: &str) -> Result<()> {
+    unchanged(path, Some(old))?;
+    fs::remove_file(path).with_context(|| format!("cannot remove `{}`", path.display()))
+}
+
+fn unchanged(path: &Path, old: Option<&str>) -> Result<()> {
+    if text(path)?.as_deref() == old {
+        return Ok(());
+    }
+    let changed = CliError::new(format!("`{}` was changed by something else just now", path.display()));
+    Err(changed.hint("end the agent, and try again").into())
+}
+
+fn write(draft: &Path, path: &Path, text: &str) -> Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
+    if let Ok(was) = path.metadata() {
+        let now = file.metadata()?;
+        if (now.uid(), now.gid()) != (was.uid(), was.gid()) {
+            std::os::unix::fs::fchown(&file, Some(was.uid()), Some(was.gid()))
+                .context("it belongs to somebody else")?;
+        }
+        file.set_permissions(fs::Permissions::from_mode(was.mode() & 0o7777))?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mode_and_links_stay_and_nothing_is_left_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().join("real.json");
+        fs::write(&real, "old").unwrap();
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
+        let link = dir.path().join("link.json");
+        std::os::unix::fs::symlink("real.json", &link).unwrap();
+        let target = target(&link).unwrap();
+        replace(&target, Some("old"), "new").unwrap();
+        assert_eq!(fs::read_to_string(&link).unwrap(), "new");
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+        assert_eq!(real.metadata().unwrap().mode() & 0o777, 0o640);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&real, Some(12_345), Some(12_345)).unwrap();
+            replace(&target, Some("new"), "newer").unwrap();
+            assert_eq!(real.metadata().unwrap().uid(), 12_345);
+            replace(&target, Some("newer"), "new").unwrap();
+        }
+        // Somebody else was quicker.
+        assert!(replace(&target, Some("old"), "newest").is_err());
+        assert!(replace(&target, None, "newest").is_err());
+        assert!(remove(&target, "old").is_err());
+        assert_eq!(fs::read_to_string(&real).unwrap(), "new");
+        let names = fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(names, 2);
+        std::os::unix::fs::symlink("nowhere", dir.path().join("dangling")).unwrap();
+        assert!(super::target(&dir.path().join("dangling")).is_err());
+        fs::create_dir(dir.path().join("d")).unwrap();
+        assert!(text(&dir.path().join("d")).is_err());
+        replace(&dir.path().join("new/one"), None, "x").unwrap();
+        assert_eq!(dir.path().join("new/one").metadata().unwrap().mode() & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,183 @@
+//! How far a call has come, for people: its output on standard output, everything about it on standard error.
+
+use std::path::Path;
+
+use byleave::core::refusal::{Code, Refusal};
+use byleave::core::standing_approval::StandingApproval;
+use byleave::recorded_calls::{Coverage, CoveredCall, PastAnswer};
+use byleave::result::{CallOutcome, CallResult, CallStatus, Modification, ModifiedPart};
+
+use crate::config::Config;
+use crate::console::{Console, Tone, one_line, prose};
+use crate::json_output;
+use crate::short_ids::short;
+use crate::time::{now, span};
+
+/// So many past calls are named beside a leave that is considered.
+const PAST_MAX: usize = 3;
+
+/// Shows how far a call has come.
+pub(crate) fn standing(screen: &mut Console, standing: &CallStatus) {
+    if screen.json() {
+        screen.value(&json_output::standing(standing));
+        return;
+    }
+    match standing {
+        CallStatus::Settled(result) => settled(screen, result),
+        CallStatus::Waiting { question, .. } => {
+            screen.line(&question.id.to_string());
+            let id = short(&question.id);
+            screen.toned(Tone::Careful, "waiting:", &format!("a person must answer question {id} first"));
+            screen.hint(&format!(
+                "see it with `byleave inbox show {id}`, answer with `byleave inbox answer {id} yes`"
+            ));
+        }
+        CallStatus::HeldUp { call, by } => {
+            screen.line(&call.to_string());
+            let by = short(by);
+            screen.toned(Tone::Careful, "waiting:", &format!("call {by} of the same session comes first"));
+            screen.hint("answer its question with `byleave inbox`, then go on with `byleave resume`");
+        }
+        CallStatus::RunningElsewhere { call } => {
+            screen.line(&call.to_string());
+            screen.toned(Tone::Careful, "waiting:", "another process is running it");
+            screen.hint("`byleave resume` finds out what became of it");
+        }
+        CallStatus::Ready { call } => {
+            screen.line(&call.to_string());
+            screen.toned(Tone::Careful, "ready:", "it is for the agent that made the call to go on with it");
+            screen.hint("an agent that was told to wait makes the same call again, and finds the answer");
+        }
+    }
+}
+
+/// How far a call has come, in a few words.
+pub(crate) fn in_short(standing: &CallStatus) -> String {
+    match standing {
+        CallStatus::Settled(result) => match (&result.ending, result.error()) {
+            (CallOutcome::Completed(output), _) => {
+                let first = output.text.lines().next().unwrap_or_default();
+                if first.is_empty() { "completed".to_owned() } else { format!("completed: {first}") }
+            }
+            (ending, Some(error)) => format!("{}: {error}", ending.word()),
+            (ending, None) => ending.word().to_owned(),
+        },
+        CallStatus::Waiting { .. } => "waits for another answer".to_owned(),
+        CallStatus::HeldUp { by, .. } => format!("waits for call {} of the same session", short(by)),
+        CallStatus::RunningElsewhere { .. } => "is run by another process".to_owned(),
+        CallStatus::Ready { .. } => "its agent goes on with it".to_owned(),
+    }
+}
+
+/// The past calls that a leave would have covered, in a few lines; what was answered with no comes first.
+pub(crate) fn past_words(past: &Coverage, leave: &StandingApproval) -> Vec<String> {
+    let looked = counted(past.looked as u64, "past call");
+    let newest = if past.more { "the newest " } else { "" };
+    let many = past.covered.len();
+    let mut words = vec![format!("of {newest}{looked} of `{}` it would have covered {many}", leave.tool)];
+    let mut covered: Vec<&CoveredCall> = past.covered.iter().collect();
+    covered.sort_by_key(|one| one.said != Some(PastAnswer::No));
+    for one in covered.iter().take(PAST_MAX) {
+        let unasked = if one.leave.is_some() { "by a leave" } else { "nobody was asked" };
+        let said = one.said.map_or(unasked, PastAnswer::words);
+        let ago = span(now().saturating_sub(one.at));
+        words.push(format!("{ago} ago, answered {said}: {}", one.summary));
+    }
+    if many > PAST_MAX {
+        words.push(format!("and {} more", many - PAST_MAX));
+    }
+    words
+}
+
+fn settled(screen: &mut Console, result: &CallResult) {
+    for change in &result.changes {
+        changed(screen, change);
+    }
+    match &result.ending {
+        CallOutcome::Completed(output) => screen.text(&output.text),
+        CallOutcome::Failed(output) => {
+            screen.text(&output.text);
+            let why = output.error.as_deref().unwrap_or("the tool does not say why");
+            screen.toned(Tone::Bad, "failed:", &prose(why));
+        }
+        CallOutcome::Rehearsed(plan) => {
+            screen.line(&one_line(&format!("[DRY-RUN] {} {}", result.tool, result.arguments)));
+            for effect in &plan.effects {
+                screen.line(&one_line(&format!("[DRY-RUN] would {effect}")));
+            }
+        }
+        CallOutcome::Refused(refusal) => refused(screen, "refused:", refusal, result),
+        CallOutcome::Withheld(refusal) => refused(screen, "withheld:", refusal, result),
+        CallOutcome::Unknown(refusal) => refused(screen, "unknown:", refusal, result),
+    }
+}
+
+fn changed(screen: &mut Console, change: &Modification) {
+    let what = match change.what {
+        ModifiedPart::Arguments => "changed the arguments",
+        ModifiedPart::Output => "changed the result",
+        ModifiedPart::Nothing => "says",
+    };
+    let why = change.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+    screen.toned(Tone::Careful, "note:", &prose(&format!("{} {what}{why}", change.by)));
+}
+
+fn refused(screen: &mut Console, word: &str, refusal: &Refusal, result: &CallResult) {
+    screen.toned(Tone::Bad, word, &prose(&refusal.to_string()));
+    let hint = match (&result.ending, refusal.code) {
+        (CallOutcome::Unknown(_), _) => format!(
+            "it may or may not have taken effect: look before you repeat it; `byleave book show {}` says how far it came",
+            short(&result.call)
+        ),
+        // These say what to do themselves, or a person just said so.
+        (_, Code::NoApprover | Code::OutsideWorkspace) => return,
+        (_, Code::Halted | Code::Declined | Code::Aborted | Code::Cancelled) => return,
+        (_, Code::ToolUnknown) => "`byleave tools` lists the tools".to_owned(),
+        (_, Code::ArgumentsInvalid) => {
+            format!("`byleave tools show {}` shows what it takes", result.tool)
+        }
+        (_, code) => format!("docs/refusals/{code}.md says what this means and what to do"),
+    };
+    screen.hint(&hint);
+}
+
+/// Says what somebody said and a project made stricter.
+pub(crate) fn tightened(screen: &mut Console, chosen: &Config) {
+    for (said, holds) in chosen.tightened() {
+        let (name, value) = (said.key.name, &holds.value);
+        let line = format!(
+            "`{name}` is {value}, not {} as {} says: {} tightens it",
+            said.value, said.origin, holds.origin
+        );
+        screen.toned(Tone::Careful, "note:", &prose(&line));
+    }
+}
+
+/// So many of something.
+pub(crate) fn counted(number: u64, word: &str) -> String {
+    if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
+}
+
+/// Columns that line up; the last may be as long as it likes.
+pub(crate) fn table(screen: &mut Console, head: &[&str], rows: &[Vec<String>]) {
+    let wide = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
+        let head = head.get(column).copied().unwrap_or_default();
+        cells.chain([head]).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..head.len()).map(wide).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    screen.title(&line(&mut head.iter().copied()));
+    for row in rows {
+        screen.line(&line(&mut row.iter().map(String::as_str)));
+    }
+}
+
+/// A path as seen from here.
+pub(crate) fn relative(path: &str, cwd: &Path) -> String {
+    let path = Path::new(path);
+    one_line(&path.strip_prefix(cwd).unwrap_or(path).display().to_string())
+}

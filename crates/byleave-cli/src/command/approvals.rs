@@ -1,0 +1,62 @@
+//! `byleave leaves`: the standing leaves, and their end.
+
+use anyhow::Result;
+use byleave::audit_log::AuditLog as _;
+use byleave::settings::GateSettings;
+use serde_json::json;
+
+use crate::app_context::AppContext;
+use crate::args::{ApprovalsCommand, AskArg};
+use crate::console::{Console, many_lines, prose};
+use crate::exit_status::ExitStatus;
+use crate::json_output;
+use crate::resolved_options::ResolvedOptions;
+use crate::short_ids::{self, short};
+use crate::time::{now, span};
+
+pub(crate) async fn run(
+    command: Option<ApprovalsCommand>,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    match command.unwrap_or(ApprovalsCommand::List) {
+        ApprovalsCommand::List => list(options, screen).await,
+        ApprovalsCommand::Revoke { id } => revoke(&id, options, screen).await,
+    }
+}
+
+async fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let house = AppContext::open_to_read(options, None)?;
+    let now = now();
+    let leaves = house.book.leaves_given(&options.tenant, now).await?;
+    if screen.json() {
+        screen.value(&leaves.iter().map(|item| json_output::leave_item(item, now)).collect());
+    } else if leaves.is_empty() {
+        screen.say("no leave was ever given");
+    }
+    for item in leaves.iter().filter(|_| !screen.json()).collect::<Vec<_>>() {
+        let leave = &item.leave;
+        let used =
+            leave.uses_max.map_or_else(|| item.uses.to_string(), |max| format!("{} of {max}", item.uses));
+        let ago = span(now.saturating_sub(item.given_at));
+        screen.title(&format!("leave {}: {}", short(&leave.id), item.state.word()));
+        screen.line(&prose(&format!("  given by {} {ago} ago, used: {used}", item.by.name)));
+        for line in many_lines(&leave.rule(now)) {
+            screen.line(&format!("  {line}"));
+        }
+    }
+    Ok(ExitStatus::Completed)
+}
+
+async fn revoke(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let house = AppContext::open_to_write(options)?;
+    let leave = short_ids::leave(&house, options, id).await?;
+    let gate = house.gate(options, &options.cwd, AskArg::None, GateSettings::default())?;
+    gate.revoke(&options.tenant, &options.person.name, leave).await?;
+    if screen.json() {
+        screen.value(&json!({ "leave": leave, "state": "revoked" }));
+    } else {
+        screen.line(&format!("leave {} is revoked", short(&leave)));
+    }
+    Ok(ExitStatus::Completed)
+}

@@ -1,0 +1,314 @@
+//! `byleave book`: read, verified, exported and, where someone asks for it, forgotten.
+
+use std::path::PathBuf;
+use std::pin::pin;
+use std::time::SystemTime;
+
+use anyhow::Result;
+use byleave::audit_log::export::{self, ExportedRecord, IncludeContents};
+use byleave::audit_log::{AuditLog as _, CallFilter, CallItem, CallState, PageRequest};
+use byleave::core::admin_action::{AdminAction, AdminActionKind};
+use byleave::core::id::CallId;
+use futures::StreamExt as _;
+use serde_json::json;
+
+use crate::app_context::AppContext;
+use crate::args::{AuditCommand, ExportFormatArg, LogArgs};
+use crate::call_display::{counted, table};
+use crate::console::{Console, Tone, one_line, spelled};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::json_output;
+use crate::resolved_options::ResolvedOptions;
+use crate::short_ids::{self, short};
+use crate::time::{moment, now, utc};
+use crate::tool_catalog::workplace;
+
+pub(crate) async fn run(
+    command: Option<AuditCommand>,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    match command.unwrap_or_else(|| AuditCommand::Log(LogArgs::default())) {
+        AuditCommand::Log(which) => log(which, options, screen).await,
+        AuditCommand::Show { call, contents } => show(&call, wanted(contents), options, screen).await,
+        AuditCommand::Verify { anchor } => verify(anchor, options, screen).await,
+        AuditCommand::Forget { call } => forget(&call, options, screen).await,
+        AuditCommand::Export { form, contents, calls } => {
+            export(form, wanted(contents), &calls, options, screen).await
+        }
+        AuditCommand::Acts => acts(options, screen).await,
+        AuditCommand::Rebuild => rebuild(options, screen).await,
+        AuditCommand::Anchor => anchor(options, screen).await,
+    }
+}
+
+const fn wanted(contents: bool) -> IncludeContents {
+    if contents { IncludeContents::Included } else { IncludeContents::LeftOut }
+}
+
+async fn log(which: LogArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let now = now();
+    let filter = CallFilter {
+        tenant: None,
+        session: which.list.session,
+        tool: which.tool,
+        agent: which.agent,
+        state: which.standing.map(CallState::from),
+        outcome: which.outcome,
+        code: which.code,
+        text: which.text,
+        asked: which.asked,
+        since: which.since.as_deref().map(|typed| moment(typed, now)).transpose()?,
+        until: which.until.as_deref().map(|typed| moment(typed, now)).transpose()?,
+    };
+    let house = AppContext::open_to_read(options, None)?;
+    let calls = house.book.calls(filter, PageRequest::first(which.list.limit)).await?;
+    if screen.json() {
+        screen.value(&calls.iter().map(json_output::call_item).collect());
+    } else if calls.is_empty() {
+        screen.say("no such call is in the book");
+    } else {
+        let rows: Vec<Vec<String>> = calls.iter().map(row).collect();
+        table(screen, &["CALL", "RECEIVED", "AGENT", "SESSION", "TOOL", "OUTCOME", "WHAT"], &rows);
+    }
+    Ok(ExitStatus::Completed)
+}
+
+async fn acts(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let acts = AppContext::open_to_read(options, None)?.book.acts().await?;
+    if screen.json() {
+        screen.value(&serde_json::to_value(&acts)?);
+    } else if acts.is_empty() {
+        screen.say("no act is in the book");
+    } else {
+        let rows: Vec<Vec<String>> = acts.iter().map(act_row).collect();
+        table(screen, &["WHEN", "WHO", "DID", "WHAT"], &rows);
+    }
+    Ok(ExitStatus::Completed)
+}
+
+fn act_row(act: &AdminAction) -> Vec<String> {
+    let what = match &act.deed {
+        AdminActionKind::Halt { why } => why.clone(),
+        AdminActionKind::Lift => String::new(),
+        AdminActionKind::Revoke { leave } => format!("leave {leave}"),
+        AdminActionKind::Open(opening) => format!("session {}", opening.session),
+        AdminActionKind::Forget { call } => format!("call {call}"),
+        AdminActionKind::Waive { guarantees, why } => format!("{}: {why}", guarantees.join(", ")),
+    };
+    vec![utc(act.at), one_line(&act.by), act.deed.word().to_owned(), one_line(&what)]
+}
+
+fn row(item: &CallItem) -> Vec<String> {
+    let outcome = item.outcome.as_deref().unwrap_or(item.state.word());
+    let code = item.code.as_deref().map(|code| format!(" ({code})")).unwrap_or_default();
+    vec![
+        short(&item.call),
+        utc(item.opened_at),
+        one_line(&item.listing.agent),
+        one_line(item.listing.session.as_str()),
+        one_line(&item.listing.tool),
+        one_line(&format!("{outcome}{code}")),
+        one_line(&item.listing.summary),
+    ]
+}
+
+/// The record of a call, if there is one.
+async fn record(house: &AppContext, call: CallId, contents: IncludeContents) -> Result<ExportedRecord> {
+    let missing = || CliError::new(format!("there is no call {call} in the book"));
+    let found = export::one(&*house.book, call, contents).await?;
+    Ok(found.ok_or_else(|| missing().hint("`byleave book log` lists the calls"))?)
+}
+
+async fn show(
+    call: &str,
+    contents: IncludeContents,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    let house = AppContext::open_to_read(options, None)?;
+    let found = record(&house, short_ids::call(&house, call).await?, contents).await?;
+    if screen.json() {
+        screen.value(&found.json());
+        return Ok(ExitStatus::Completed);
+    }
+    screen.title(&format!("call {}", found.call));
+    if let Some(listing) = &found.kept.listing {
+        let who = format!("{} by {} in session {}", listing.tool, listing.agent, listing.session);
+        screen.line(&one_line(&who));
+        if !listing.summary.is_empty() {
+            screen.line(&one_line(&listing.summary));
+        }
+        // More than a word: what it has to say of itself.
+        if listing.operation.contains(' ') {
+            screen.line(&one_line(&listing.operation));
+        }
+    }
+    if found.kept.forgotten {
+        screen.line("its contents were forgotten");
+    }
+    screen.line("");
+    for (seq, entry) in found.kept.record.entries().iter().enumerate() {
+        let remark = one_line(&export::remark(entry));
+        let line = format!("{seq:>3}  {}  {:<15}  {remark}", utc(entry.at), entry.fact.kind());
+        screen.line(line.trim_end());
+    }
+    for content in &found.contents {
+        screen.line("");
+        screen.title(&format!("content {} ({} bytes)", content.held.digest.short(), content.held.bytes));
+        screen.text(&String::from_utf8_lossy(&content.bytes));
+    }
+    if let Some(damage) = found.kept.record.damage() {
+        screen.toned(Tone::Bad, "damaged:", &one_line(&damage.to_string()));
+        return Ok(ExitStatus::Failed);
+    }
+    Ok(ExitStatus::Completed)
+}
+
+async fn verify(
+    anchor: Option<PathBuf>,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    if let Some(path) = anchor.as_ref().filter(|path| !path.exists()) {
+        let missing = CliError::new(format!("there is no anchor in `{}`", path.display()));
+        return Err(missing.hint("`byleave book anchor > FILE` makes one, to be kept elsewhere").into());
+    }
+    let house = AppContext::open_to_read(options, anchor)?;
+    let found = house.book.verify().await?;
+    let status = if found.is_sound() { ExitStatus::Completed } else { ExitStatus::Failed };
+    if screen.json() {
+        screen.value(&json_output::verification(&found));
+        return Ok(status);
+    }
+    screen.line(&format!(
+        "checked {} with {}, {}, {}; {} not yet sealed",
+        counted(found.records, "record"),
+        counted(found.lines, "line"),
+        counted(found.acts, "act"),
+        counted(found.segments, "segment"),
+        found.unsealed
+    ));
+    match &found.anchor {
+        Some(anchor) => screen.line(&format!("held against the anchor of segment {}", anchor.number)),
+        None => screen.line("held against no anchor: an old copy put back would not show"),
+    }
+    match &found.flaw {
+        None => screen.line("everything is as it was written"),
+        Some(flaw) => {
+            screen.line(&one_line(&format!("NOT as it was written: {flaw}")));
+            screen.hint("do not trust the book from this place on; a copy from before, and its anchor, show what was there");
+        }
+    }
+    Ok(status)
+}
+
+async fn forget(call: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let house = AppContext::open_to_write(options)?;
+    let call = short_ids::call(&house, call).await?;
+    let forgotten = house.book.forget(call, options.person.name.clone(), now()).await?;
+    let missing = || CliError::new(format!("there is no call {call} in the book"));
+    let forgotten = forgotten.ok_or_else(|| missing().hint("`byleave book log` lists the calls"))?;
+    // What its changes replaced is content of the call as well.
+    let store = workplace(options, &options.cwd).store()?;
+    let images = store.forget_one(call.uuid(), SystemTime::now(), "the call was forgotten")?;
+    if screen.json() {
+        let scrubbed = forgotten.scrubbed;
+        screen
+            .value(&json!({ "call": call, "act": forgotten.act.id, "scrubbed": scrubbed, "copies": images }));
+    } else {
+        screen.line(&format!("the contents of call {} are gone for good; its record stays", short(&call)));
+        if images {
+            screen.line("what was there before its changes is gone as well: it can no longer be undone");
+        }
+        if !forgotten.scrubbed {
+            screen.toned(
+                Tone::Careful,
+                "warning:",
+                "another process was reading, so a copy of the key may be left in the file",
+            );
+            screen.hint("forget it again when no other process uses the book");
+        }
+    }
+    Ok(ExitStatus::Completed)
+}
+
+async fn export(
+    form: ExportFormatArg,
+    contents: IncludeContents,
+    calls: &[String],
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    if screen.json() && form == ExportFormatArg::Markdown {
+        let both = CliError::new("Markdown is no JSON");
+        return Err(both.hint("leave `--json` out, or write `--form json`").into());
+    }
+    let house = AppContext::open_to_read(options, None)?;
+    let mut chosen = Vec::new();
+    for call in calls {
+        chosen.push(short_ids::call(&house, call).await?);
+    }
+    let mut sheet = Exporter { form, screen, count: 0 };
+    if chosen.is_empty() {
+        let mut records = pin!(export::records(&*house.book, CallFilter::default(), contents));
+        while let Some(found) = records.next().await {
+            sheet.put(&found?);
+        }
+    }
+    for call in chosen {
+        sheet.put(&record(&house, call, contents).await?);
+    }
+    sheet.end();
+    Ok(ExitStatus::Completed)
+}
+
+/// Writes records one at a time, so that a book of any size can be exported.
+struct Exporter<'a> {
+    form: ExportFormatArg,
+    screen: &'a mut Console,
+    count: usize,
+}
+
+impl Exporter<'_> {
+    fn put(&mut self, found: &ExportedRecord) {
+        match self.form {
+            ExportFormatArg::Json => {
+                self.screen.trusted(if self.count == 0 { "[\n" } else { ",\n" });
+                self.screen.trusted(&spelled(&format!("{:#}", found.json())));
+            }
+            ExportFormatArg::Markdown => self.screen.text(&found.markdown()),
+        }
+        self.count += 1;
+    }
+
+    fn end(self) {
+        if self.form == ExportFormatArg::Json {
+            self.screen.trusted(if self.count == 0 { "[]\n" } else { "\n]\n" });
+        }
+    }
+}
+
+async fn rebuild(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let house = AppContext::open_to_write(options)?;
+    house.book.rebuild().await?;
+    if screen.json() {
+        screen.value(&json!({ "rebuilt": true }));
+    } else {
+        screen.line("the lists are made again from the lines");
+    }
+    Ok(ExitStatus::Completed)
+}
+
+async fn anchor(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
+    let house = AppContext::open_to_write(options)?;
+    house.book.seal().await?;
+    let empty = || {
+        CliError::new("there is nothing to anchor: the book is empty")
+            .hint("anchor it after the first `byleave call`")
+    };
+    let anchor = house.book.anchor().await?.ok_or_else(empty)?;
+    screen.value(&json!(anchor));
+    Ok(ExitStatus::Completed)
+}

@@ -1,0 +1,120 @@
+//! Asks on the screen of the chat.
+
+use std::collections::HashMap;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use byleave::approver::{Approver, ApproverError, Reply};
+use byleave::boxed::BoxFuture;
+use byleave::core::id::QuestionId;
+use byleave::core::question::Assurance;
+use byleave::core::question_view::QuestionView;
+use byleave::core::render::Rendering;
+use byleave_terminal::chat::ChatEvent;
+use tokio::sync::oneshot;
+
+use crate::app_context::AppContext;
+use crate::notify;
+use crate::resolved_options::ResolvedOptions;
+use crate::time::now;
+use crate::undo_target;
+
+/// The person at the chat.
+pub(super) struct ChatApprover {
+    options: ResolvedOptions,
+    house: AppContext,
+    tell: Sender<ChatEvent>,
+    answers: AnswerWaiters,
+}
+
+/// Who waits for an answer.
+#[derive(Clone, Default)]
+pub(super) struct AnswerWaiters(Arc<Mutex<HashMap<QuestionId, oneshot::Sender<Reply>>>>);
+
+impl AnswerWaiters {
+    /// Hands an answer to who waits for it; returns whether somebody does.
+    pub(super) fn give(&self, question: QuestionId, reply: Reply) -> bool {
+        self.at().remove(&question).is_some_and(|waiting| waiting.send(reply).is_ok())
+    }
+
+    fn at(&self) -> MutexGuard<'_, HashMap<QuestionId, oneshot::Sender<Reply>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ChatApprover {
+    pub(super) fn new(
+        options: &ResolvedOptions,
+        house: &AppContext,
+        tell: Sender<ChatEvent>,
+        answers: AnswerWaiters,
+    ) -> Self {
+        Self { options: options.clone(), house: house.clone(), tell, answers }
+    }
+
+    async fn put(&self, sheet: &QuestionView) -> Result<Reply, ApproverError> {
+        let undo = undo_target::last_change(&self.house, &self.options).await.ok().flatten();
+        let (give, given) = oneshot::channel();
+        self.answers.at().insert(sheet.question.id, give);
+        let _withdrawn = WithdrawQuestionGuard { at: self, question: sheet.question.id };
+        let asked = ChatEvent::Asked(Box::new(sheet.clone()), undo);
+        if self.tell.send(asked).is_err() {
+            return nobody().await;
+        }
+        // What cannot be told elsewhere is not told: the question is on the screen.
+        notify::told(&self.options.chosen, &sheet.question, &sheet.terms.tool).unwrap_or_default();
+        let left = Duration::from_millis(sheet.question.expires_at.saturating_sub(now()));
+        tokio::select! {
+            reply = given => match reply {
+                Ok(reply) => Ok(reply),
+                Err(_) => nobody().await,
+            },
+            () = tokio::time::sleep(left) => Err(failed("the time to answer is over")),
+        }
+    }
+}
+
+impl Approver for ChatApprover {
+    fn name(&self) -> &str {
+        &self.options.person.name
+    }
+    fn grade(&self) -> Assurance {
+        Assurance::Terminal
+    }
+    fn ask<'a>(
+        &'a self,
+        sheet: &'a QuestionView,
+        rendering: &'a Rendering,
+    ) -> BoxFuture<'a, Result<Reply, ApproverError>> {
+        Box::pin(async move {
+            if !rendering.complete {
+                return Err(failed("the question cannot be shown in full on a terminal"));
+            }
+            self.put(sheet).await
+        })
+    }
+}
+
+/// Takes a question off the screen that nobody waits for any more.
+struct WithdrawQuestionGuard<'a> {
+    at: &'a ChatApprover,
+    question: QuestionId,
+}
+
+impl Drop for WithdrawQuestionGuard<'_> {
+    fn drop(&mut self) {
+        self.at.answers.at().remove(&self.question);
+        // Whoever has left sees no question either.
+        drop(self.at.tell.send(ChatEvent::Withdrawn(self.question)));
+    }
+}
+
+/// The person has left. The question stays open for who comes back; a no would be one for good.
+async fn nobody() -> Result<Reply, ApproverError> {
+    std::future::pending().await
+}
+
+fn failed(why: &str) -> ApproverError {
+    ApproverError::Failed(why.to_owned())
+}

@@ -1,0 +1,169 @@
+//! What happens in a conversation, as the screen of the chat is told of it.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use byleave::core::id::CallId;
+use byleave::event::GateEvent;
+use byleave::result::{CallOutcome, CallResult};
+use byleave_agent::agent_loop::{AgentEvent, EventListener, RunOutcome};
+use byleave_agent::conversation::{Conversation, TurnResult};
+use byleave_agent::model::StreamEvent;
+use byleave_terminal::chat::{CallCard, CallCardState, ChatEvent, TranscriptEntry};
+use serde_json::{Map, Value};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::call_display::counted;
+use crate::time::precise;
+
+/// Tells of what the loop does.
+pub(super) fn watcher(tell: Sender<ChatEvent>) -> EventListener {
+    Arc::new(move |happening| {
+        if let Some(news) = news(happening) {
+            // Whoever looked has left; then there is nobody to tell.
+            drop(tell.send(news));
+        }
+    })
+}
+
+fn news(happening: AgentEvent<'_>) -> Option<ChatEvent> {
+    Some(match happening {
+        AgentEvent::Turn(_) => ChatEvent::Turn,
+        AgentEvent::Heard(StreamEvent::Text(text)) => ChatEvent::Text(text.to_owned()),
+        AgentEvent::Heard(StreamEvent::Anew) => ChatEvent::Anew,
+        AgentEvent::Heard(StreamEvent::Thought(_) | StreamEvent::Call(_)) => return None,
+        AgentEvent::Said(said) => {
+            ChatEvent::Said(said.text.clone(), said.flaws.iter().map(|flaw| flaw.what.clone()).collect())
+        }
+        AgentEvent::Calling(id, call) => {
+            ChatEvent::Calling(card(id, &call.name, &call.args, call.reason.clone()))
+        }
+        AgentEvent::Called(id, _, result) => ChatEvent::Called(id, ended(result), result.report().output),
+    })
+}
+
+/// Tells how far calls are and what they print, as long as the gate is there.
+pub(super) async fn follow(mut events: Receiver<GateEvent>, tell: Sender<ChatEvent>) {
+    loop {
+        let news = match events.recv().await {
+            Ok(GateEvent::Printed { call, printed }) => {
+                let gap = match printed.left_out {
+                    0 => String::new(),
+                    bytes => format!("\n[… {bytes} bytes]\n"),
+                };
+                ChatEvent::Printed(call, format!("{gap}{}", printed.text))
+            }
+            Ok(GateEvent::Progress { call, progress }) => ChatEvent::Progress(call, progress.detail),
+            Ok(GateEvent::Entry { .. } | GateEvent::ToolApproval { .. }) | Err(RecvError::Lagged(_)) => {
+                continue;
+            }
+            Err(RecvError::Closed) => return,
+        };
+        if tell.send(news).is_err() {
+            return;
+        }
+    }
+}
+
+/// A conversation as far as it has come. What we say of it is told apart from what the model said.
+pub(super) fn entries(conversation: &Conversation) -> Vec<TranscriptEntry> {
+    let mut entries = Vec::new();
+    for taken in &conversation.turns {
+        entries.extend(taken.asked.user.clone().map(TranscriptEntry::Person));
+        let said = match &taken.came {
+            None => continue,
+            Some(TurnResult::Nothing { why, heard }) => {
+                entries.extend(
+                    Some(heard).filter(|heard| !heard.trim().is_empty()).cloned().map(TranscriptEntry::Model),
+                );
+                entries.push(TranscriptEntry::Note(why.clone()));
+                continue;
+            }
+            Some(TurnResult::Said(said)) => said,
+        };
+        if !said.text.trim().is_empty() {
+            entries.push(TranscriptEntry::Model(said.text.clone()));
+        }
+        entries.extend(said.flaws.iter().map(|flaw| TranscriptEntry::Note(flaw.what.clone())));
+        for (call, made) in said.calls.iter().zip(&taken.made) {
+            let mut card = card(made.call, &call.name, &call.args, call.reason.clone());
+            // What is still open is gone on with.
+            if let Some(result) = &made.result {
+                card.state = ended(result);
+                card.output = result.report().output;
+            }
+            entries.push(TranscriptEntry::Card(card));
+        }
+    }
+    entries
+}
+
+fn card(call: CallId, tool: &str, arguments: &Map<String, Value>, why: Option<String>) -> CallCard {
+    let state = CallCardState::Works { detail: String::new() };
+    CallCard { call, tool: tool.to_owned(), what: in_short(arguments), why, state, output: String::new() }
+}
+
+/// What a call is about: its command, or its path, or whatever there is.
+fn in_short(arguments: &Map<String, Value>) -> String {
+    let known = ["command", "path", "url", "pattern", "query"];
+    let known = known.iter().find_map(|name| arguments.get(*name)?.as_str());
+    match known {
+        Some(text) => text.to_owned(),
+        None if arguments.is_empty() => String::new(),
+        None => Value::Object(arguments.clone()).to_string(),
+    }
+}
+
+fn ended(result: &CallResult) -> CallCardState {
+    let words = ending_text(&result.ending, result.report().execution_time_ms, result.error().as_deref());
+    CallCardState::Ended { words, is_good: result.success() }
+}
+
+/// Returns the ending of a call in words. A call that ran has a time, however short it was.
+fn ending_text(ending: &CallOutcome, ms: u64, why: Option<&str>) -> String {
+    let has_run = matches!(ending, CallOutcome::Completed(_) | CallOutcome::Failed(_)) || ms > 0;
+    let time = if has_run { format!(" in {}", precise(ms)) } else { String::new() };
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    format!("{}{time}{why}", ending.word())
+}
+
+/// What the model's work came to, where that needs saying.
+pub(super) fn came(went: &RunOutcome) -> Option<String> {
+    Some(match went {
+        RunOutcome::Done => return None,
+        RunOutcome::Waiting(questions) if questions.is_empty() => {
+            "another program runs what comes next; /again looks how far it is".to_owned()
+        }
+        RunOutcome::Waiting(questions) => {
+            let many = counted(questions.len() as u64, "question");
+            format!("{many} to answer with `byleave inbox`; then /again goes on")
+        }
+        RunOutcome::Stopped(reached) => format!("stopped: {reached}; say how to go on"),
+        RunOutcome::Failed(why) => format!("{why}; /again tries anew"),
+        RunOutcome::CalledOff => "called off; say how to go on".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use byleave::core::outcome::Output;
+    use byleave::core::refusal::{Code, Refusal};
+
+    use super::*;
+
+    #[test]
+    fn a_call_that_ran_has_a_time_even_when_it_took_less_than_a_millisecond() {
+        let output = Output::text("done");
+        let refusal = Refusal::new(Code::Declined, "no");
+        let cases = [
+            (CallOutcome::Completed(output.clone()), 0, None, "completed in 0.0 s"),
+            (CallOutcome::Completed(output.clone()), 1_250, None, "completed in 1.2 s"),
+            (CallOutcome::Failed(output), 0, Some("exit status 1"), "failed in 0.0 s: exit status 1"),
+            (CallOutcome::Refused(refusal), 0, Some("declined"), "refused: declined"),
+        ];
+        for (ending, ms, why, words) in cases {
+            assert_eq!(ending_text(&ending, ms, why), words);
+        }
+    }
+}

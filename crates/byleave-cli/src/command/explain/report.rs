@@ -1,0 +1,250 @@
+//! What was found out about a call, as a page to read and as JSON: how it is read, what it would do, which rules fit, what
+//! they come to, and what to do if one wants it otherwise.
+
+use std::cmp::Reverse;
+
+use byleave::core::decision::{DecisionReason, Verdict};
+use byleave::core::effect::Effect;
+use byleave::core::policy::{BUILTIN, Layer, MatchedRule, Rule};
+use serde_json::{Value, json};
+
+use super::advice::otherwise;
+use super::evaluation::CallExplanation;
+use super::{quoting, tree};
+use crate::call_display::{counted, table};
+use crate::console::{Console, one_line};
+
+/// So many reasons are told on the screen; `--json` has all of them.
+const REASONS_MAX: usize = 4;
+
+/// A rule that fits, with the effects it is about and those it decides on.
+struct RuleMatch<'a> {
+    rule: &'a Rule,
+    about: Vec<u32>,
+    decides: Vec<u32>,
+}
+
+impl CallExplanation<'_> {
+    /// The rules that fit, the strictest first.
+    fn fitting(&self) -> Vec<RuleMatch<'_>> {
+        let mut rules: Vec<RuleMatch<'_>> = Vec::new();
+        for MatchedRule { effect, rule, decided } in &self.considered {
+            let known = rules.iter().position(|known| std::ptr::eq(known.rule, *rule));
+            let at = known.unwrap_or(rules.len());
+            if known.is_none() {
+                rules.push(RuleMatch { rule, about: Vec::new(), decides: Vec::new() });
+            }
+            if let Some(fitting) = rules.get_mut(at) {
+                fitting.about.push(*effect);
+                fitting.decides.extend(decided.then_some(*effect));
+            }
+        }
+        rules.sort_by_key(|fitting| Reverse(fitting.rule.verdict));
+        rules
+    }
+
+    pub(super) fn show(&self, screen: &mut Console) {
+        for tree in self.trees {
+            screen.title("How it is read");
+            for line in tree::lines(tree) {
+                screen.line(&line);
+            }
+            screen.line("");
+        }
+        self.show_effects(screen);
+        self.show_rules(screen);
+        self.show_verdict(screen);
+    }
+
+    fn show_effects(&self, screen: &mut Console) {
+        screen.title("What it would do");
+        if self.plan.effects.is_empty() {
+            screen.line("nothing is known of what it would do");
+        } else {
+            let rows = self.rows();
+            table(screen, &["", "VERDICT", "RULE", "EFFECT", "TARGET"], &rows);
+        }
+        for danger in &self.plan.dangers {
+            screen.line(&format!("dangerous: {} ({})", one_line(&danger.why), one_line(&danger.id)));
+        }
+        screen.line("");
+    }
+
+    /// The effects, one a row; what is one run in several spellings is one row.
+    fn rows(&self) -> Vec<Vec<String>> {
+        let mut rows = Vec::new();
+        let mut left: Vec<(u32, &Effect)> = (0..).zip(&self.plan.effects).collect();
+        left.reverse();
+        while let Some((place, effect)) = left.pop() {
+            let reason = self.reason(place);
+            let mut last = place;
+            while let Some((next, other)) = left.last()
+                && is_spelling(effect, other)
+                && self.reason(*next) == reason
+            {
+                last = *next;
+                left.pop();
+            }
+            let (number, target) = match last - place {
+                0 => ((place + 1).to_string(), quoting::target(effect)),
+                more => (
+                    format!("{}-{}", place + 1, last + 1),
+                    format!("{}  (and {})", quoting::target(effect), counted(more.into(), "other spelling")),
+                ),
+            };
+            let verdict = reason.map_or("", |reason| reason.verdict.word()).to_owned();
+            let by =
+                reason.and_then(|reason| reason.rule.as_deref()).map_or_else(|| "-".to_owned(), one_line);
+            rows.push(vec![number, verdict, by, effect.kind().to_owned(), target]);
+        }
+        rows
+    }
+
+    fn show_rules(&self, screen: &mut Console) {
+        let (fitting, all) = (self.fitting(), self.policy.rules().len());
+        let rest = all.saturating_sub(fitting.len());
+        screen.title("Rules that fit");
+        if fitting.is_empty() {
+            screen.line(&format!("none of the {all} rules in force is about this"));
+        } else {
+            let rows = fitting.iter().map(|RuleMatch { rule, about, decides }| {
+                let decides = if decides.is_empty() {
+                    "nothing: another rule does".to_owned()
+                } else {
+                    numbers(decides)
+                };
+                vec![
+                    one_line(&rule.id),
+                    rule.verdict.word().to_owned(),
+                    numbers(about),
+                    decides,
+                    one_line(&place(rule)),
+                ]
+            });
+            table(screen, &["RULE", "SAYS", "ABOUT", "DECIDES ON", "WRITTEN IN"], &rows.collect::<Vec<_>>());
+            match rest {
+                0 => screen.line("there are no other rules in force"),
+                1 => screen.line("the other rule in force is about something else"),
+                rest => screen.line(&format!("the other {rest} rules in force are about something else")),
+            }
+        }
+        screen.line("");
+    }
+
+    fn show_verdict(&self, screen: &mut Console) {
+        screen.title(&format!("Verdict: {}", self.ruling.verdict.word()));
+        screen.line(match self.ruling.verdict {
+            Verdict::Allow => "it runs without a question",
+            Verdict::Ask => "a person is asked first",
+            Verdict::Deny => "it does not run, and nobody is asked",
+        });
+        let reasons: Vec<&DecisionReason> = self.winners().collect();
+        for reason in reasons.iter().take(REASONS_MAX) {
+            screen.line(&one_line(&self.because(reason)));
+        }
+        let more = reasons.len().saturating_sub(REASONS_MAX);
+        if more > 0 {
+            screen.line(&format!("and for {}", counted(more as u64, "more reason")));
+        }
+        screen.line("");
+        screen.title("If you want it otherwise");
+        for line in otherwise(self) {
+            screen.line(&line);
+        }
+    }
+
+    fn because(&self, reason: &DecisionReason) -> String {
+        let about = match reason.effects.as_slice() {
+            [] => "the call as a whole".to_owned(),
+            [effect] => format!("effect {}", effect + 1),
+            effects => format!("effects {}", numbers(effects)),
+        };
+        match (self.rule(reason), &reason.rule) {
+            (Some(rule), _) => {
+                format!("because of {about}: rule `{}` ({}): {}", rule.id, place(rule), reason.why)
+            }
+            (None, Some(danger)) => format!("because of {about}: danger `{danger}`: {}", reason.why),
+            (None, None) => format!("because of {about}: {}", reason.why),
+        }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let effects: Vec<Value> = (0..)
+            .zip(&self.plan.effects)
+            .map(|(place, effect)| {
+                let rules = self.considered.iter().filter(|considered| considered.effect == place);
+                let rules: Vec<Value> = rules.map(considered_json).collect();
+                json!({ "effect": effect, "verdict": self.reason(place).map(|reason| reason.verdict), "rules": rules })
+            })
+            .collect();
+        let fitting = self.fitting();
+        let places: tree::EffectIndex<'_> = self.plan.effects.iter().zip(0..).collect();
+        let winners: Vec<Value> = self
+            .winners()
+            .map(|reason| {
+                let place = self.rule(reason).map(place);
+                json!({ "rule": reason.rule, "written_in": place, "effects": reason.effects, "why": reason.why, "cause": reason.cause })
+            })
+            .collect();
+        json!({
+            "verdict": self.ruling.verdict,
+            "because": winners,
+            "trees": self.trees.iter().map(|tree| tree::value(tree, &places)).collect::<Vec<_>>(),
+            "effects": effects,
+            "dangers": self.plan.dangers,
+            "reasons": self.ruling.reasons,
+            "rules_in_force": self.policy.rules().len(),
+            "rules_that_fit": fitting.len(),
+            "otherwise": otherwise(self),
+        })
+    }
+}
+
+/// Whether two runs are the same run, written otherwise.
+fn is_spelling(one: &Effect, other: &Effect) -> bool {
+    match (one, other) {
+        (Effect::Run { program, argv }, Effect::Run { program: other, argv: words }) => {
+            program == other && argv.first() == words.first() && argv.last() == words.last()
+        }
+        _ => false,
+    }
+}
+
+fn considered_json(considered: &MatchedRule<'_>) -> Value {
+    json!({
+        "rule": considered.rule.id,
+        "layer": considered.rule.layer,
+        "verdict": considered.rule.verdict,
+        "origin": considered.rule.origin,
+        "written_in": place(considered.rule),
+        "decided": considered.decided,
+    })
+}
+
+/// Where a rule stands: layer, file and line; for a built-in rule, the line of what `byleave policy builtin` prints.
+pub(super) fn place(rule: &Rule) -> String {
+    match (&rule.origin, rule.layer) {
+        (Some(origin), layer) => format!("{layer}, {origin}"),
+        (None, Layer::Builtin) => {
+            let own = format!("id = \"{}\"", rule.id);
+            match BUILTIN.lines().position(|line| line.trim() == own) {
+                Some(line) => format!("built-in, builtin.toml:{}", line + 1),
+                None => "built-in".to_owned(),
+            }
+        }
+        (None, layer) => layer.to_string(),
+    }
+}
+
+/// Effects by their numbers on the page.
+fn numbers(effects: &[u32]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut rest = effects;
+    while let Some((first, _)) = rest.split_first() {
+        let run = rest.iter().zip(*first..).take_while(|(one, next)| *one == next).count();
+        let last = first.saturating_add(u32::try_from(run).unwrap_or(1)).max(first.saturating_add(1));
+        parts.push(if run > 2 { format!("{}-{last}", first + 1) } else { (first + 1).to_string() });
+        rest = rest.get(if run > 2 { run } else { 1 }..).unwrap_or_default();
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,180 @@
+//! Leaves as answers: the scopes to choose from, the rule that one amounts to, and the past calls that it would have covered.
+
+use anyhow::Result;
+use byleave::clock::fresh_id;
+use byleave::core::approval_scopes::{ApprovalScope, offers, spares};
+use byleave::core::id::StandingApprovalId;
+use byleave::core::pattern::Pattern;
+use byleave::core::question_view::QuestionView;
+use byleave::core::standing_approval::{NotCoverable, StandingApproval};
+use byleave::recorded_calls::{Coverage, PastAnswer, covered};
+use byleave::settings::GateSettings;
+use serde_json::{Value, json};
+
+use super::digest::digest_of;
+use crate::app_context::AppContext;
+use crate::approval_scope;
+use crate::args::{AnswerCommand, AskArg};
+use crate::call_display::{counted, table};
+use crate::console::{Console, Tone, many_lines, one_line, prose};
+use crate::error::CliError;
+use crate::exit_status::ExitStatus;
+use crate::json_output;
+use crate::resolved_options::ResolvedOptions;
+use crate::short_ids::{self, short};
+use crate::time::{lasting, now, span};
+
+/// So many past calls are listed for people; the rest is counted.
+const SHOWN_MAX: usize = 20;
+
+/// Lists what could be chosen, or shows what a leave would come to. Answers nothing.
+pub(super) async fn look(
+    id: &str,
+    answer: &AnswerCommand,
+    digest: Option<&str>,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    let house = AppContext::open_to_read(options, None)?;
+    let question = short_ids::question(&house, id).await?;
+    let gate = house.gate(options, &options.cwd, AskArg::Inbox, GateSettings::default())?;
+    let sheet = gate.sheet(question).await.map_err(CliError::from)?;
+    digest_of(&sheet.question, digest)?;
+    if let AnswerCommand::Leave { offer: None, scope, .. } = answer
+        && scope.is_empty()
+    {
+        list(&sheet, screen)?;
+        return Ok(ExitStatus::Unusable);
+    }
+    let leave = typed(answer, &sheet)?;
+    let now = now();
+    let past = covered(&*house.book, &options.tenant, &leave, now).await?;
+    let spared = spares(&sheet, &leave.scope);
+    if screen.json() {
+        let why = spared.err().map(|why| why.to_string());
+        let leave = json_output::leave(&leave, now);
+        screen.value(
+            &json!({ "leave": leave, "spares_this_question": why.is_none(), "why_not": why, "past": past }),
+        );
+        return Ok(ExitStatus::Completed);
+    }
+    screen.text(&leave.rule(now));
+    screen.line("");
+    tell_past(&past, &leave, screen);
+    tell_if_vain(&spared, screen);
+    screen.hint("nothing was answered; the same without `--preview` gives it");
+    Ok(ExitStatus::Completed)
+}
+
+/// The leave that was typed, about the call of this sheet.
+pub(super) fn typed(answer: &AnswerCommand, sheet: &QuestionView) -> Result<StandingApproval> {
+    let AnswerCommand::Leave { offer, scope, lasting: time, uses, this_session, .. } = answer else {
+        return Err(CliError::new("this is not a leave").into());
+    };
+    Ok(StandingApproval {
+        id: StandingApprovalId::new(fresh_id()),
+        tool: sheet.terms.tool.clone(),
+        scope: match offer {
+            Some(number) => offered(sheet, *number)?,
+            None => scope.iter().map(|scope| approval_scope::read(scope)).collect::<Result<_, _>>()?,
+        },
+        session: this_session.then(|| sheet.session.clone()),
+        until: time.as_deref().map(lasting).transpose()?.map(|ms| now().saturating_add(ms)),
+        uses_max: *uses,
+    })
+}
+
+/// Says that a leave was given, and what it comes to.
+pub(super) fn tell(leave: &StandingApproval, sheet: &QuestionView, screen: &mut Console) {
+    screen.say(&prose(&format!(
+        "leave {} stands: within this, `{}` no longer asks",
+        short(&leave.id),
+        leave.tool
+    )));
+    for line in many_lines(&leave.rule(now())) {
+        screen.say(&format!("  {line}"));
+    }
+    tell_if_vain(&spares(sheet, &leave.scope), screen);
+}
+
+/// A leave that spares nothing looks like one that does.
+fn tell_if_vain(spared: &Result<(), NotCoverable>, screen: &mut Console) {
+    if let Err(why) = spared {
+        screen.toned(Tone::Careful, "note:", &prose(&format!("the same call will ask again: {why}")));
+    }
+}
+
+fn list(sheet: &QuestionView, screen: &mut Console) -> Result<()> {
+    let offers = offers(sheet).map_err(|why| vain(&why))?;
+    if screen.json() {
+        let numbered = offers.iter().zip(1..).map(|(offer, number): (&ApprovalScope, u32)| {
+            let scope: Vec<String> = offer.scope.iter().map(approval_scope::written).collect();
+            json!({ "offer": number, "breadth": offer.breadth, "words": offer.words, "scope": scope })
+        });
+        let numbered: Vec<Value> = numbered.collect();
+        screen.value(&json!({ "question": json_output::question(&sheet.question), "offers": numbered }));
+    } else {
+        let tool = one_line(&sheet.terms.tool);
+        screen.line(&format!("choose what `{tool}` may do in future without asking:"));
+        for (number, offer) in (1..).zip(&offers) {
+            // Its words are made visible where they are made.
+            screen.line(&format!("{number:>3}. {}", offer.words));
+        }
+    }
+    let id = short(&sheet.question.id);
+    screen.hint(&format!(
+        "nothing was answered; take one with `byleave inbox answer {id} leave --offer N`, look at it first with `--preview`, \
+         bound it with `--for`, `--uses` and `--this-session`, or write your own with `--scope`"
+    ));
+    Ok(())
+}
+
+fn offered(sheet: &QuestionView, number: u32) -> Result<Vec<Pattern>> {
+    let offers = offers(sheet).map_err(|why| vain(&why))?;
+    let place = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
+    let many = offers.len();
+    let chosen = offers.into_iter().nth(place).ok_or_else(|| {
+        CliError::new(format!("there is no offer {number}; there are {many}"))
+            .hint("the same with neither `--offer` nor `--scope` lists them")
+    })?;
+    Ok(chosen.scope)
+}
+
+fn vain(why: &NotCoverable) -> CliError {
+    CliError::new(format!("no leave would spare this question next time: {why}"))
+        .hint("answer this one alone: yes, no, or edit")
+}
+
+fn tell_past(past: &Coverage, leave: &StandingApproval, screen: &mut Console) {
+    let looked = counted(past.looked as u64, "past call");
+    let tool = one_line(&leave.tool);
+    screen.line(&format!("of {looked} of `{tool}` it would have covered {}", past.covered.len()));
+    if past.more {
+        screen.line(&format!("only the newest {} were looked at", past.looked_max));
+    }
+    if past.unreadable > 0 {
+        screen.line(&format!("{} of them cannot be read any more", past.unreadable));
+    }
+    if past.covered.is_empty() {
+        return;
+    }
+    let now = now();
+    let rows = past.covered.iter().take(SHOWN_MAX).map(|one| {
+        let unasked = if one.leave.is_some() { "by a leave" } else { "nobody was asked" };
+        let said = one.said.map_or(unasked, |said| said.words());
+        vec![
+            short(&one.call),
+            format!("{} ago", span(now.saturating_sub(one.at))),
+            said.to_owned(),
+            one_line(&one.summary),
+        ]
+    });
+    table(screen, &["CALL", "WHEN", "ANSWERED", "WHAT"], &rows.collect::<Vec<_>>());
+    let rest = past.covered.len().saturating_sub(SHOWN_MAX);
+    if rest > 0 {
+        // What someone said no to is worth more than its place in the list.
+        let refused =
+            past.covered.iter().skip(SHOWN_MAX).filter(|one| one.said == Some(PastAnswer::No)).count();
+        screen.line(&format!("and {rest} more, {refused} of them answered NO; `--json` lists all"));
+    }
+}

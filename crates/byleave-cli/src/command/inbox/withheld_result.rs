@@ -1,0 +1,51 @@
+//! Answers to held results: released, withheld, or released with some of it masked.
+
+use anyhow::Result;
+use byleave::approver::Reply;
+use byleave::core::question::QuestionKind;
+use byleave::core::question_view::QuestionView;
+use byleave::redact::redacted;
+use serde_json::json;
+
+use crate::call_display::counted;
+use crate::error::CliError;
+
+/// Lets the model see it, whole.
+pub(super) fn release(sheet: &QuestionView, note: Option<String>) -> Result<Reply> {
+    is_held(sheet, "yes")?;
+    Ok(Reply::Yes { note })
+}
+
+/// Does not let the model see it.
+pub(super) fn withhold(sheet: &QuestionView, feedback: Option<String>) -> Result<Reply> {
+    is_held(sheet, "no")?;
+    Ok(Reply::No { feedback })
+}
+
+/// Lets the model see what is left of it. Where that would be all of it, or something that was named is not in it, nothing
+/// is answered: who masks something wants it gone.
+pub(super) fn redact(sheet: &QuestionView, words: &[String], note: Option<String>) -> Result<Reply> {
+    is_held(sheet, "edit")?;
+    let missing = || CliError::new("the held result cannot be read");
+    let found = redacted(sheet.output.as_ref().ok_or_else(missing)?, words);
+    if let Some(word) = found.missing.first() {
+        return Err(CliError::new(format!("`{word}` is not in the result; nothing was answered"))
+            .hint("`byleave inbox show ID` shows the result; name what is to be masked as it stands there")
+            .into());
+    }
+    if found.masked == 0 {
+        return Err(CliError::new("there is nothing to mask: nothing in the result is shaped like a secret")
+            .hint("name what is to be masked with `--text WORD`, or let it pass as it is with `release`")
+            .into());
+    }
+    let note = note.or_else(|| Some(format!("{} masked by a person", counted(found.masked as u64, "place"))));
+    Ok(Reply::Edit { value: json!(found.output), note })
+}
+
+fn is_held(sheet: &QuestionView, instead: &str) -> Result<(), CliError> {
+    if sheet.question.kind == QuestionKind::Release {
+        return Ok(());
+    }
+    Err(CliError::new("this question is about a call that has not run, and not about a held result")
+        .hint(format!("answer it with `{instead}`")))
+}

@@ -1,0 +1,123 @@
+//! Tells what was done, or would be: secrets masked, and nothing acts on the terminal.
+
+use diffy::DiffOptions;
+use serde_json::{Value, json};
+
+use super::plan::{FileDiffView, InitPlan};
+use super::revert::RevertPlan;
+use crate::config_edit::masked;
+use crate::console::{Console, Tone, one_line, prose};
+
+/// How files change, as a diff.
+pub(super) fn diffs(texts: &[FileDiffView<'_>], screen: &mut Console) {
+    if screen.json() {
+        return;
+    }
+    for shown in texts {
+        screen.diff(&diff(shown));
+    }
+}
+
+fn diff(shown: &FileDiffView<'_>) -> String {
+    let text = |text: Option<&str>| text.map(|text| masked(shown.format, text)).unwrap_or_default();
+    let name = |is_there: bool| {
+        if is_there { shown.path.to_string_lossy().into_owned() } else { "/dev/null".to_owned() }
+    };
+    let (before, after) = (text(shown.before), text(shown.after));
+    let mut options = DiffOptions::new();
+    options
+        .set_original_filename(name(shown.before.is_some()))
+        .set_modified_filename(name(shown.after.is_some()));
+    options.create_patch(&before, &after).to_string()
+}
+
+/// What was done for an agent, or would be; and why no shell command can run here, with what to do about it.
+pub(super) fn plan(
+    plan: &InitPlan,
+    is_dry: bool,
+    cannot_run: Option<&(String, String)>,
+    screen: &mut Console,
+) {
+    let name = plan.agent.name();
+    let still: &[&str] = if plan.changes_something() { plan.agent.still_to_do() } else { &[] };
+    if screen.json() {
+        let file = |shown: &FileDiffView<'_>| json!({ "path": shown.path, "made": shown.before.is_none(), "diff": is_dry.then(|| diff(shown)) });
+        let moved = plan.moved.iter().map(|(theirs, ours)| json!({ "name": theirs, "server": ours }));
+        screen.value(&json!({
+            "agent": name,
+            "project": plan.project,
+            "changed": plan.changes_something(),
+            "dry_run": is_dry,
+            "files": plan.texts().iter().map(file).collect::<Vec<_>>(),
+            "moved": moved.collect::<Vec<_>>(),
+            "ungoverned": plan.stays,
+            "notes": plan.notes,
+            "still_to_do": still,
+            "enforced": plan.agent.enforced(),
+            "commands": { "run": cannot_run.is_none(), "why": cannot_run.map(|(why, _)| why) },
+        }));
+        return;
+    }
+    if let Some((why, hint)) = cannot_run {
+        screen.toned(Tone::Bad, "no shell command can run here:", &prose(why));
+        screen.hint(hint);
+    }
+    for note in &plan.notes {
+        screen.toned(Tone::Careful, "note:", &prose(note));
+    }
+    for stays in &plan.stays {
+        screen.toned(Tone::Bad, "not governed:", &prose(stays));
+    }
+    if !plan.changes_something() {
+        screen.line(&format!("{name} is set up; nothing was changed"));
+        return;
+    }
+    if is_dry {
+        let flag = if plan.project.is_some() { " --project" } else { "" };
+        screen.line(&format!("nothing was changed: `byleave init {name}{flag}` does it"));
+        return;
+    }
+    screen.title(&format!("{name} is set up"));
+    for shown in plan.texts() {
+        let word = if shown.before.is_none() { "made   " } else { "changed" };
+        screen.line(&format!("  {word} {}", one_line(&shown.path.to_string_lossy())));
+    }
+    for (theirs, ours) in &plan.moved {
+        screen.line(&format!("  moved   {} behind the gateway, as {ours}", one_line(theirs)));
+    }
+    screen.line(&format!("  {}", plan.agent.enforced()));
+    for step in still {
+        screen.hint(step);
+    }
+    if !plan.moved.is_empty() {
+        screen.hint("you are asked about each server when the gateway first starts it");
+    }
+}
+
+/// What was taken back, or would be.
+pub(super) fn back(back: &RevertPlan<'_>, is_dry: bool, screen: &mut Console) -> Value {
+    let name = back.setup.agent.name();
+    if screen.json() {
+        let file = |shown: &FileDiffView<'_>| json!({ "path": shown.path, "removed": shown.after.is_none(), "diff": is_dry.then(|| diff(shown)) });
+        return json!({
+            "agent": name,
+            "project": back.setup.project,
+            "files": back.texts().iter().map(file).collect::<Vec<_>>(),
+            "notes": back.notes,
+        });
+    }
+    for note in &back.notes {
+        screen.toned(Tone::Careful, "note:", &prose(note));
+    }
+    if is_dry {
+        screen.line(&format!("nothing was changed: `byleave init --undo {name}` does it"));
+        return Value::Null;
+    }
+    screen.title(&format!("{name} is as it was"));
+    for shown in back.texts() {
+        let word = if shown.after.is_none() { "removed " } else { "restored" };
+        screen.line(&format!("  {word} {}", one_line(&shown.path.to_string_lossy())));
+    }
+    screen.hint("end the agent and start it again");
+    Value::Null
+}

@@ -1,0 +1,192 @@
+//! Takes back what was set up. A file that nobody touched since becomes what it was, byte for byte; in any other just our part goes
+//! and the servers come back, and what others wrote stays.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use super::plan::FileDiffView;
+use crate::atomic_replace;
+use crate::config_edit::{self, EditOp, FileFormat};
+use crate::error::CliError;
+use crate::init_journal::{ChangedFile, InitJournal};
+use crate::mcp_config_file;
+use crate::resolved_options::ResolvedOptions;
+
+/// What is going to be taken back.
+pub(super) struct RevertPlan<'a> {
+    pub(super) setup: &'a InitJournal,
+    files: Vec<RevertedFile>,
+    made: Vec<PathBuf>,
+    pub(super) notes: Vec<String>,
+}
+
+struct RevertedFile {
+    path: PathBuf,
+    format: FileFormat,
+    now: Option<String>,
+    then: Option<String>,
+}
+
+impl<'a> RevertPlan<'a> {
+    pub(super) fn of<'b>(
+        setup: &'a InitJournal,
+        others: impl Iterator<Item = &'b InitJournal>,
+        options: &ResolvedOptions,
+    ) -> Result<Self> {
+        let mut back = Self { setup, files: Vec::new(), made: Vec::new(), notes: Vec::new() };
+        for step in setup.steps.iter().rev() {
+            for changed in &step.files {
+                back.file(changed, options)?;
+                back.made.extend(changed.made.iter().rev().cloned());
+            }
+        }
+        back.servers(&needed(others), options)?;
+        Ok(back)
+    }
+
+    /// What is shown of it.
+    pub(super) fn texts(&self) -> Vec<FileDiffView<'_>> {
+        let changed = self.files.iter().filter(|file| file.now != file.then);
+        let shown = changed.map(|file| FileDiffView {
+            path: &file.path,
+            format: file.format,
+            before: file.now.as_deref(),
+            after: file.then.as_deref(),
+        });
+        shown.collect()
+    }
+
+    /// The agent's own files first: a server that is in both is found, one that is in neither is lost.
+    pub(super) fn apply(&self, options: &ResolvedOptions) -> Result<()> {
+        for file in self.files.iter().filter(|file| file.now != file.then) {
+            match (&file.now, &file.then) {
+                (now, Some(then)) => atomic_replace::replace(&file.path, now.as_deref(), then)?,
+                (Some(now), None) => atomic_replace::remove(&file.path, now)?,
+                (None, None) => {}
+            }
+        }
+        for directory in &self.made {
+            // Somebody else may have put something into it; then it stays.
+            fs::remove_dir(directory).unwrap_or_default();
+        }
+        self.setup.forget(options)
+    }
+
+    fn file(&mut self, changed: &ChangedFile, options: &ResolvedOptions) -> Result<()> {
+        let before = self.setup.before(options, &changed.texts)?;
+        let after = self.setup.after(options, &changed.texts)?;
+        let place = self.place(&changed.path, changed.format)?;
+        let current = self.files.get(place).and_then(|file| file.then.clone());
+        let then = if current.as_deref() == Some(after.as_str()) {
+            before
+        } else if current == before {
+            current
+        } else {
+            let current = current.unwrap_or_default();
+            let backup = self.setup.directory(options);
+            let merged = taken_out(changed, before.as_deref(), &after, &current).map_err(|fault| {
+                CliError::refused(format!("`{}` was changed since, and {fault:#}", changed.path.display()))
+                    .hint(format!("nothing was changed; what it was before is in `{}`", backup.display()))
+            })?;
+            self.notes
+                .push(format!("`{}` was changed since: only our part was taken out", changed.path.display()));
+            // What was made by us alone, and holds nothing any more, was not there before.
+            let is_empty = config_edit::read(changed.format, &merged)
+                .is_ok_and(|value| value.as_object().is_some_and(serde_json::Map::is_empty));
+            Some(merged).filter(|_| before.is_some() || !is_empty)
+        };
+        if let Some(file) = self.files.get_mut(place) {
+            file.then = then;
+        }
+        Ok(())
+    }
+
+    /// Takes those servers out again that came with this agent and that no other agent needs.
+    fn servers(&mut self, needed: &BTreeMap<String, &'static str>, options: &ResolvedOptions) -> Result<()> {
+        for step in self.setup.steps.iter().rev() {
+            let Some(servers) = &step.servers else { continue };
+            self.made.extend(servers.made.iter().rev().cloned());
+            let before = self.setup.before(options, &servers.texts)?;
+            let after = self.setup.after(options, &servers.texts)?;
+            let written = mcp_config_file::all(&after)?;
+            let place = self.place(&servers.path, FileFormat::Toml)?;
+            let Some(mut text) = self.files.get(place).and_then(|file| file.then.clone()) else { continue };
+            let is_whole = text == after && servers.added.iter().all(|name| !needed.contains_key(name));
+            let there = mcp_config_file::all(&text)
+                .with_context(|| format!("cannot read `{}`", servers.path.display()))?;
+            for name in servers.added.iter().filter(|name| there.contains_key(*name)) {
+                if let Some(agent) = needed.get(name) {
+                    self.notes.push(format!("server `{name}` stays behind the gateway: {agent} has it too"));
+                } else if there.get(name) == written.get(name) {
+                    text = mcp_config_file::remove(&text, name)?;
+                } else {
+                    self.notes
+                        .push(format!("server `{name}` stays behind the gateway: you changed it since"));
+                }
+            }
+            let then = if is_whole {
+                before
+            } else {
+                Some(text).filter(|text| before.is_some() || !text.trim().is_empty())
+            };
+            if let Some(file) = self.files.get_mut(place) {
+                file.then = then;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the file stands in our list, with what it is now.
+    fn place(&mut self, path: &PathBuf, format: FileFormat) -> Result<usize> {
+        if let Some(place) = self.files.iter().position(|file| file.path == *path) {
+            return Ok(place);
+        }
+        let now = atomic_replace::text(path)?;
+        self.files.push(RevertedFile { path: path.clone(), format, then: now.clone(), now });
+        Ok(self.files.len().saturating_sub(1))
+    }
+}
+
+/// The current text without our part. What was there before comes back as it was written, where the two can be merged.
+fn taken_out(changed: &ChangedFile, before: Option<&str>, after: &str, current: &str) -> Result<String> {
+    let before = before.unwrap_or_default();
+    let value = |text: &str| -> Result<Value> { Ok(config_edit::read(changed.format, text)?) };
+    let now = value(current)?;
+    let ops = config_edit::inverse(&changed.ops, &value(before)?, &now);
+    let wanted = config_edit::model(&now, &ops)?;
+    let is_right = |text: &String| value(text).is_ok_and(|found| found == wanted);
+    let merged = |after: &str, current: &str| diffy::merge(after, current, before).ok().filter(is_right);
+    // Somebody wrote right beside our entries: without them on either side, what is left may merge.
+    let added: Vec<EditOp> = changed
+        .ops
+        .iter()
+        .filter(|op| matches!(op, EditOp::Set { .. } | EditOp::Append { .. }))
+        .cloned()
+        .collect();
+    let without = |text: &str| -> Result<String> {
+        let ops = config_edit::inverse(&added, &value(before)?, &value(text)?);
+        Ok(config_edit::apply(changed.format, text, &ops)?)
+    };
+    let apart = || merged(&without(after).ok()?, &without(current).ok()?);
+    match merged(after, current).or_else(apart) {
+        Some(text) => Ok(text),
+        None => Ok(config_edit::apply(changed.format, current, &ops)?),
+    }
+}
+
+/// The servers that other setups need, and who.
+fn needed<'a>(others: impl Iterator<Item = &'a InitJournal>) -> BTreeMap<String, &'static str> {
+    let mut all = BTreeMap::new();
+    for other in others {
+        for servers in other.steps.iter().filter_map(|step| step.servers.as_ref()) {
+            for name in servers.added.iter().chain(&servers.shared) {
+                all.insert(name.clone(), other.agent.name());
+            }
+        }
+    }
+    all
+}

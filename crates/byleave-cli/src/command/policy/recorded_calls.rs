@@ -1,0 +1,84 @@
+//! Calls of the book that can be judged again, and the policies to judge them under.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+
+use anyhow::Result;
+use byleave::audit_log::AuditLog as _;
+use byleave::audit_log::CallFilter;
+use byleave::audit_log::export::{self, IncludeContents};
+use byleave::core::policy::{Layer, Policy, Rule};
+use byleave::policy_files::{self, PolicyFile};
+use byleave::replay::{ReplayError, ReplayableCall};
+use futures::StreamExt as _;
+
+use crate::active_policy::ActivePolicy;
+use crate::app_context::AppContext;
+use crate::resolved_options::{ResolvedOptions, real_path};
+use crate::time::now;
+use crate::tool_catalog;
+
+/// Every call of the book, the newest first.
+pub(super) async fn all(
+    house: &AppContext,
+    options: &ResolvedOptions,
+) -> Result<(Vec<ReplayableCall>, Vec<ReplayError>)> {
+    let catalog = tool_catalog::catalog(options, &options.cwd, None)?;
+    let leaves = house.book.leaves_given(&options.tenant, now()).await?;
+    let (mut past, mut unjudged) = (Vec::new(), Vec::new());
+    let mut records = pin!(export::records(&*house.book, CallFilter::default(), IncludeContents::Included));
+    while let Some(found) = records.next().await {
+        match ReplayableCall::read(&found?, &catalog, &leaves) {
+            Ok(one) => past.push(one),
+            Err(one) => unjudged.push(one),
+        }
+    }
+    Ok((past, unjudged))
+}
+
+/// The policies that calls are judged under again: one for each directory that they work in.
+pub(super) struct PoliciesByDirectory<'a> {
+    pub(super) options: &'a ResolvedOptions,
+    /// A file in the place of the person's own.
+    pub(super) own: Option<&'a Path>,
+    /// Rules of the person's beside those that are written.
+    pub(super) added: Vec<Rule>,
+    known: HashMap<String, Result<Policy, String>>,
+}
+
+impl<'a> PoliciesByDirectory<'a> {
+    pub(super) fn new(options: &'a ResolvedOptions, own: Option<&'a Path>, added: Vec<Rule>) -> Self {
+        Self { options, own, added, known: HashMap::new() }
+    }
+
+    /// The policy for calls in this directory, or why there is none.
+    pub(super) fn of(&mut self, cwd: &str) -> Result<&Policy, String> {
+        if !self.known.contains_key(cwd) {
+            let policy = self.load(cwd).map_err(|error| error.to_string());
+            self.known.insert(cwd.to_owned(), policy);
+        }
+        match self.known.get(cwd) {
+            Some(Ok(policy)) => Ok(policy),
+            Some(Err(why)) => Err(format!("the rules for `{cwd}` cannot be used: {why}")),
+            None => Err("there are no rules".to_owned()),
+        }
+    }
+
+    fn load(&self, cwd: &str) -> Result<Policy> {
+        let state = real_path(&self.options.state)?.unwrap_or_default();
+        let rules = ActivePolicy { options: self.options, workspace: cwd, state: &state };
+        let mut files = rules.files();
+        if let Some(own) = self.own {
+            files.retain(|file| file.layer != Layer::User);
+            files.push(PolicyFile { layer: Layer::User, path: PathBuf::from(own), named: true });
+        }
+        let loaded = policy_files::load(&files, &rules.places(), &byleave::core::policy::SkipExamples)?;
+        if self.added.is_empty() {
+            return Ok(loaded.policy);
+        }
+        // What a person's rule took the place of is gone already, and stays gone.
+        let all = loaded.policy.rules().cloned().chain(self.added.iter().cloned());
+        Ok(Policy::new(all.collect())?.within(loaded.policy.workspace()))
+    }
+}

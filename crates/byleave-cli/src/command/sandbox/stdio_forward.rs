@@ -1,0 +1,124 @@
+//! Carries a confined command's streams to and from ours: by its own terminal where we sit at one, else by pipes.
+//!
+//! The person's own terminal is never handed in. It is put into raw mode for as long as the command has it, and put back
+//! whatever happens.
+
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use byleave_sandbox::launch::{CommandOutcome, LaunchError, Pipes, RunningCommand};
+use byleave_sandbox::plan::TerminalSize;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
+
+/// How soon a changed window is noticed.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// The size of the terminal that we sit at, if we do, on both ends.
+pub(super) fn terminal() -> Option<TerminalSize> {
+    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        return None;
+    }
+    let size = tcgetwinsize(io::stdout()).ok()?;
+    Some(TerminalSize { rows: size.ws_row.max(1), columns: size.ws_col.max(1) })
+}
+
+/// Carries until the command is over.
+pub(super) fn through(mut running: RunningCommand) -> Result<CommandOutcome, LaunchError> {
+    if let Some(outer) = running.take_terminal()? {
+        let ended = Arc::new(AtomicBool::new(false));
+        let raw = RawMode::enter();
+        let carried = [between(outer, &ended)];
+        let outcome = running.finish();
+        ended.store(true, Ordering::Relaxed);
+        carried.into_iter().flatten().for_each(drop_thread);
+        drop(raw);
+        return outcome;
+    }
+    let Some(Pipes { stdin, stdout, stderr }) = running.take_pipes() else { return running.finish() };
+    // Who reads nothing more is not waited for: this thread ends with the program.
+    std::thread::spawn(move || io::copy(&mut io::stdin().lock(), &mut File::from(stdin)));
+    let out = std::thread::spawn(move || copy(stdout, io::stdout()));
+    let err = std::thread::spawn(move || copy(stderr, io::stderr()));
+    let outcome = running.finish();
+    // Everything has ended, so both come to their end.
+    [out, err].into_iter().for_each(drop_thread);
+    outcome
+}
+
+fn drop_thread(thread: std::thread::JoinHandle<()>) {
+    thread.join().unwrap_or_default();
+}
+
+/// A reader that went away is the person's own affair: the rest is dropped, so that the command is not held up.
+fn copy(from: OwnedFd, mut to: impl Write) {
+    let (mut from, mut buffer) = (File::from(from), vec![0; 16 << 10]);
+    while let Ok(read @ 1..) = from.read(&mut buffer) {
+        let Some(part) = buffer.get(..read) else { return };
+        to.write_all(part).and_then(|()| to.flush()).unwrap_or_default();
+    }
+}
+
+/// Starts the two ways between the person's terminal and the command's.
+fn between(outer: OwnedFd, ended: &Arc<AtomicBool>) -> Option<std::thread::JoinHandle<()>> {
+    let typed = outer.try_clone().ok()?;
+    let ended = Arc::clone(ended);
+    std::thread::spawn(move || type_in(&typed, &ended));
+    Some(std::thread::spawn(move || copy(outer, io::stdout())))
+}
+
+/// What is typed goes in, and so does the size of the window.
+fn type_in(to: &OwnedFd, ended: &AtomicBool) {
+    let (stdin, mut buffer) = (io::stdin(), [0; 4096]);
+    let mut size = tcgetwinsize(&stdin).ok();
+    let patience = Timespec::try_from(LOOK_AGAIN).ok();
+    while !ended.load(Ordering::Relaxed) {
+        let now = tcgetwinsize(&stdin).ok();
+        if let Some(new) =
+            now.filter(|new| size.is_none_or(|old| (old.ws_row, old.ws_col) != (new.ws_row, new.ws_col)))
+        {
+            tcsetwinsize(to, new).unwrap_or_default();
+            size = now;
+        }
+        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], patience.as_ref()) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => continue,
+            Ok(_) => {}
+            Err(_) => return,
+        }
+        let Ok(read @ 1..) = rustix::io::read(&stdin, &mut buffer) else { return };
+        let mut left = buffer.get(..read).unwrap_or_default();
+        while !left.is_empty() {
+            match rustix::io::write(to, left) {
+                Ok(written) => left = left.get(written..).unwrap_or_default(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// The person's terminal while somebody else reads every key.
+struct RawMode {
+    before: Termios,
+}
+
+impl RawMode {
+    fn enter() -> Option<Self> {
+        let before = tcgetattr(io::stdin()).ok()?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(io::stdin(), OptionalActions::Now, &raw).ok()?;
+        Some(Self { before })
+    }
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        // Best effort: a terminal that is gone needs nothing put back.
+        tcsetattr(io::stdin(), OptionalActions::Now, &self.before).unwrap_or_default();
+    }
+}

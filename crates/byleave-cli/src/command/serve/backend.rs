@@ -1,0 +1,133 @@
+//! What a server stands on: the book of this machine, or a fleet.
+
+#[cfg(feature = "fleet")]
+mod fleet;
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use byleave::audit_log::AuditLog;
+use byleave::ledger::Ledger;
+use byleave_server::listen::ListenError;
+use byleave_worker::{SqliteOwnerBackend, WorkerRegistry};
+
+use crate::app_context::AppContext;
+use crate::args::ServeArgs;
+use crate::console::Console;
+use crate::error::CliError;
+use crate::resolved_options::ResolvedOptions;
+use crate::time::lasting;
+use crate::workers::workers_file;
+
+#[cfg(feature = "fleet")]
+use fleet::FleetBackend;
+
+/// What a server stands on, for all of its tenants.
+pub(super) enum ServeBackend {
+    /// A book in each state directory; with a lease, workers drive the calls.
+    Here(Option<Duration>),
+    /// A durable engine and Postgres. Workers drive the calls.
+    #[cfg(feature = "fleet")]
+    Fleet(Box<FleetBackend>),
+}
+
+/// The same for one tenant.
+pub(super) struct TenantBackend {
+    pub(super) ledger: Arc<dyn Ledger>,
+    pub(super) book: Arc<dyn AuditLog>,
+    pub(super) crew: Option<WorkerRegistry>,
+}
+
+impl ServeBackend {
+    /// As it was typed. On a fleet it waits until this is the gateway.
+    #[cfg(feature = "fleet")]
+    pub(super) async fn typed(
+        typed: &ServeArgs,
+        options: &ResolvedOptions,
+        screen: &mut Console,
+    ) -> Result<Self> {
+        let lease = lease(typed)?;
+        Ok(match &typed.fleet {
+            Some(file) => Self::Fleet(Box::new(FleetBackend::begin(file, lease, options, screen).await?)),
+            None => Self::Here(typed.workers.then_some(lease)),
+        })
+    }
+
+    /// As it was typed.
+    #[cfg(not(feature = "fleet"))]
+    pub(super) async fn typed(
+        typed: &ServeArgs,
+        _options: &ResolvedOptions,
+        _screen: &mut Console,
+    ) -> Result<Self> {
+        let lease = lease(typed)?;
+        Ok(Self::Here(typed.workers.then_some(lease)))
+    }
+
+    /// Whether workers drive the calls.
+    pub(super) const fn is_crewed(&self) -> bool {
+        match self {
+            Self::Here(lease) => lease.is_some(),
+            #[cfg(feature = "fleet")]
+            Self::Fleet(_) => true,
+        }
+    }
+
+    pub(super) async fn plot(&self, options: &ResolvedOptions) -> Result<TenantBackend> {
+        match self {
+            Self::Here(lease) => {
+                let book = AppContext::open_or_make(options)?.book;
+                // Before there is a gate, and for the gates of other programs on this book as well.
+                leave_to_workers(options, lease.is_some())?;
+                let dir = options.cwd.clone();
+                let crew = lease
+                    .map(|lease| WorkerRegistry::in_dir(SqliteOwnerBackend(Arc::clone(&book)), lease, dir));
+                Ok(TenantBackend { ledger: Arc::clone(&book) as Arc<_>, book, crew })
+            }
+            #[cfg(feature = "fleet")]
+            Self::Fleet(fleet) => fleet.plot(options).await,
+        }
+    }
+
+    /// Serves for as long as this stands.
+    #[cfg_attr(
+        not(feature = "fleet"),
+        expect(unused_variables, reason = "only a fleet has something to say at the end")
+    )]
+    pub(super) async fn hold(
+        self,
+        serving: impl Future<Output = Result<(), ListenError>>,
+        screen: &mut Console,
+    ) -> Result<()> {
+        match self {
+            Self::Here(_) => Ok(serving.await?),
+            #[cfg(feature = "fleet")]
+            Self::Fleet(fleet) => fleet.hold(serving, screen).await,
+        }
+    }
+}
+
+/// How long a worker may be away.
+fn lease(typed: &ServeArgs) -> Result<Duration> {
+    Ok(Duration::from_millis(lasting(&typed.worker_lease)?))
+}
+
+/// Has calls that come in over HTTP be for workers; or not, where they never were: what workers run would be given up.
+fn leave_to_workers(options: &ResolvedOptions, left: bool) -> Result<()> {
+    let path = workers_file(options);
+    if left {
+        let made = fs::write(&path, "");
+        return made.with_context(|| format!("cannot say in `{}` who drives calls", path.display()));
+    }
+    if path.exists() {
+        let what = "the calls of this book are for workers, who may still run some";
+        let hint = format!(
+            "start the server with `--workers`; or, if no worker is to come back, remove `{}`: what they ran is then unknown",
+            path.display()
+        );
+        return Err(CliError::new(what).hint(&hint).into());
+    }
+    Ok(())
+}

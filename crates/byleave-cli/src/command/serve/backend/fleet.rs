@@ -1,0 +1,80 @@
+//! A fleet, for as long as this server is its gateway.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use byleave_fleet::{Awaited, Fleet, Gateway};
+use byleave_server::listen::ListenError;
+use byleave_worker::WorkerRegistry;
+
+use super::TenantBackend;
+use crate::command::fleet::fleet_of;
+use crate::console::{Console, Tone, prose};
+use crate::error::CliError;
+use crate::resolved_options::ResolvedOptions;
+
+/// A durable engine and Postgres. Workers drive the calls.
+pub(in crate::command::serve) struct FleetBackend {
+    fleet: Fleet,
+    gateway: Gateway,
+    lease: Duration,
+}
+
+impl FleetBackend {
+    /// Becomes the gateway of a fleet.
+    pub(super) async fn begin(
+        file: &Path,
+        lease: Duration,
+        options: &ResolvedOptions,
+        screen: &mut Console,
+    ) -> Result<Self> {
+        let fleet = fleet_of(file)?;
+        let gateway = fleet.gateway(&fleet_dir(options))?;
+        // Before anybody is let in: who lives is known to one gateway only.
+        let wait = |awaited: Awaited<'_>| match awaited {
+            Awaited::Place => "another gateway serves this fleet; waiting for its place".to_owned(),
+            Awaited::Engine(fault) => format!("waiting for the engine: {fault}"),
+        };
+        gateway.take(|awaited| screen.say(&prose(&wait(awaited)))).await?;
+        Ok(Self { fleet, gateway, lease })
+    }
+
+    pub(super) async fn plot(&self, options: &ResolvedOptions) -> Result<TenantBackend> {
+        let here = fleet_dir(options);
+        let ledger = Arc::new(self.fleet.ledger(&options.tenant, &here)?);
+        let held = self.gateway.held();
+        let crew =
+            WorkerRegistry::in_dir(ledger.deputy(move || held.is_sure()), self.lease, options.cwd.clone());
+        let book = self.fleet.book(&options.tenant, &here, Arc::clone(&ledger) as Arc<_>).await?;
+        Ok(TenantBackend { ledger, book: Arc::new(book), crew: Some(crew) })
+    }
+
+    /// Serves for as long as this is the gateway of its fleet.
+    pub(super) async fn hold(
+        self,
+        serving: impl Future<Output = Result<(), ListenError>>,
+        screen: &mut Console,
+    ) -> Result<()> {
+        tokio::select! {
+            served = serving => served?,
+            fault = self.gateway.keep() => {
+                return Err(CliError::new(fault.to_string())
+                    .hint("the other one serves now; start this one again if it is to wait for its turn")
+                    .into());
+            }
+        }
+        // It has ended all the same.
+        if let Err(fault) = self.gateway.leave().await {
+            let what = "the engine could not be told, so another gateway waits some seconds for this place";
+            screen.toned(Tone::Careful, "note:", &prose(&format!("{what}: {fault}")));
+        }
+        Ok(())
+    }
+}
+
+/// Where a state directory keeps what it has of a fleet.
+fn fleet_dir(options: &ResolvedOptions) -> PathBuf {
+    options.state.join("fleet")
+}

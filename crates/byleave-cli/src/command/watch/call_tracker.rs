@@ -1,0 +1,300 @@
+//! The scene: the calls that are watched, as far as their records say, and what has happened to them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use byleave::audit_log::StoredCall;
+use byleave::core::call::Millis;
+use byleave::core::decision::PolicyDecision;
+use byleave::core::entry::{Entry, RecordEvent};
+use byleave::core::id::{CallId, SessionId};
+use byleave::core::pipeline::{NextStep, next};
+use byleave::core::question::Question;
+use byleave::core::record::{Attempt, Record};
+use byleave::stats::StatsFilter;
+
+use crate::live_output::{self, LiveStatus};
+
+/// So many of the last lines that a call printed are kept for the screen.
+const TAIL_LINES: usize = 3;
+/// A line that does not end is shown when it is that long.
+const PARTIAL_BYTES_MAX: usize = 4_096;
+
+/// What a call is, for who looks at a line of it.
+#[derive(Clone, Debug)]
+pub(super) struct CallInfo {
+    pub(super) call: CallId,
+    pub(super) session: SessionId,
+    pub(super) agent: String,
+    pub(super) tool: String,
+    pub(super) summary: String,
+    pub(super) opened_at: Millis,
+}
+
+/// How far a call is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CallStage {
+    /// It is being judged, or is held up, or nobody drives it on.
+    Open,
+    /// On a copy.
+    Rehearsing {
+        since: Millis,
+    },
+    /// A person must say.
+    Waiting {
+        question: Question,
+        since: Millis,
+    },
+    Running {
+        since: Millis,
+    },
+    Settled {
+        at: Millis,
+    },
+    Damaged,
+}
+
+/// A call that is watched.
+#[derive(Clone, Debug)]
+pub(super) struct TrackedCall {
+    pub(super) who: CallInfo,
+    pub(super) stage: CallStage,
+    /// What the policy said last, in words.
+    pub(super) verdict: Option<String>,
+    /// What its process says of it.
+    pub(super) live: Option<LiveStatus>,
+    /// The last lines that it printed.
+    pub(super) tail: Vec<String>,
+    /// So many entries were shown.
+    shown: usize,
+    /// So many bytes of what it printed were shown, and this much waits for the end of its line.
+    printed: u64,
+    partial: String,
+}
+
+/// Something to be told.
+#[derive(Clone, Debug)]
+pub(super) enum WatchEvent {
+    /// It was there when we came.
+    Met(Box<TrackedCall>),
+    /// An entry is on its record.
+    Entry {
+        who: CallInfo,
+        seq: usize,
+        entry: Box<Entry>,
+        took: Option<Millis>,
+    },
+    Progress {
+        who: CallInfo,
+        fraction: Option<f64>,
+        detail: String,
+    },
+    /// A line was printed; so many bytes before it were not passed on.
+    Printed {
+        who: CallInfo,
+        line: String,
+        left_out: u64,
+    },
+    Damaged {
+        who: CallInfo,
+        why: String,
+    },
+}
+
+/// All calls that are watched.
+pub(super) struct CallTracker {
+    wanted: StatsFilter,
+    acts: BTreeMap<CallId, TrackedCall>,
+}
+
+impl CallTracker {
+    pub(super) const fn new(wanted: StatsFilter) -> Self {
+        Self { wanted, acts: BTreeMap::new() }
+    }
+
+    /// The calls, the oldest first.
+    pub(super) fn acts(&self) -> impl Iterator<Item = &TrackedCall> {
+        self.acts.values()
+    }
+
+    /// Takes in a call that was there before us: how it stands, and not how it came to that.
+    pub(super) fn meet(&mut self, kept: &StoredCall) -> Option<WatchEvent> {
+        let act = TrackedCall::of(kept).filter(|_| self.wanted.fits(&kept.record))?;
+        let act = TrackedCall { shown: kept.record.entries().len(), ..act };
+        self.acts.insert(act.who.call, act.clone());
+        Some(WatchEvent::Met(Box::new(act)))
+    }
+
+    /// Takes in a call whose record has grown, and says by what.
+    pub(super) fn follow(&mut self, kept: &StoredCall) -> Vec<WatchEvent> {
+        let Some(fresh) = TrackedCall::of(kept).filter(|_| self.wanted.fits(&kept.record)) else {
+            return Vec::new();
+        };
+        let act = self.acts.entry(fresh.who.call).or_insert_with(|| fresh.clone());
+        let mut happened = Vec::new();
+        if matches!(fresh.stage, CallStage::Settled { .. } | CallStage::Damaged) {
+            // What it printed last comes before its end.
+            happened.extend(act.end_line());
+        }
+        let entries = kept.record.entries();
+        for (seq, entry) in entries.iter().enumerate().skip(act.shown) {
+            let took = matches!(entry.fact, RecordEvent::Settled(_))
+                .then(|| entry.at.saturating_sub(fresh.who.opened_at));
+            let (who, entry) = (fresh.who.clone(), Box::new(entry.clone()));
+            happened.push(WatchEvent::Entry { who, seq, entry, took });
+        }
+        if let Some(damage) = kept.record.damage()
+            && act.stage != CallStage::Damaged
+        {
+            happened.push(WatchEvent::Damaged { who: fresh.who.clone(), why: damage.to_string() });
+        }
+        act.shown = act.shown.max(entries.len());
+        (act.who, act.stage, act.verdict) = (fresh.who, fresh.stage, fresh.verdict);
+        happened
+    }
+
+    /// Looks at what the processes of running calls say of them.
+    pub(super) fn glimpse(&mut self, state: &Path) -> Vec<WatchEvent> {
+        let visible = live_output::visible(state);
+        let mut happened = Vec::new();
+        for act in self.acts.values_mut() {
+            if matches!(act.stage, CallStage::Settled { .. } | CallStage::Damaged) {
+                continue;
+            }
+            if !visible.contains(&act.who.call) {
+                act.live = None;
+            } else if let Some(glimpse) = live_output::glimpse(state, act.who.call) {
+                happened.extend(act.see(glimpse));
+            }
+        }
+        happened
+    }
+
+    /// One of them.
+    pub(super) fn act(&self, call: CallId) -> Option<&TrackedCall> {
+        self.acts.get(&call)
+    }
+
+    /// Forgets what has ended, once that was shown.
+    pub(super) fn forget_settled(&mut self) {
+        self.acts.retain(|_, act| !matches!(act.stage, CallStage::Settled { .. }));
+    }
+}
+
+impl TrackedCall {
+    fn of(kept: &StoredCall) -> Option<Self> {
+        let record = &kept.record;
+        let heading = record.heading()?;
+        let listing = kept.listing.as_ref();
+        let tool = match record.resolved() {
+            Some(Ok(terms)) => &terms.tool,
+            _ => &heading.tool,
+        };
+        let who = CallInfo {
+            call: record.call(),
+            session: heading.session.clone(),
+            agent: heading.caller(),
+            tool: tool.clone(),
+            summary: listing.map(|listing| listing.summary.clone()).unwrap_or_default(),
+            opened_at: record.entries().first().map_or(0, |entry| entry.at),
+        };
+        Some(Self {
+            who,
+            stage: stage(record),
+            verdict: verdict(record),
+            live: None,
+            tail: Vec::new(),
+            shown: 0,
+            printed: 0,
+            partial: String::new(),
+        })
+    }
+
+    fn see(&mut self, glimpse: LiveStatus) -> Vec<WatchEvent> {
+        let mut happened = Vec::new();
+        let told = self
+            .live
+            .as_ref()
+            .is_some_and(|live| live.fraction == glimpse.fraction && live.detail == glimpse.detail);
+        if !told && (glimpse.fraction.is_some() || !glimpse.detail.is_empty()) {
+            let (fraction, detail) = (glimpse.fraction, glimpse.detail.clone());
+            happened.push(WatchEvent::Progress { who: self.who.clone(), fraction, detail });
+        }
+        // It begins anew when another process drives it on.
+        if glimpse.printed < self.printed {
+            self.printed = 0;
+        }
+        let (mut left_out, text) = glimpse.since(self.printed);
+        if left_out > 0 {
+            self.partial.clear();
+        }
+        self.partial.push_str(text);
+        self.printed = glimpse.printed;
+        while let Some((line, rest)) = self.partial.split_once('\n') {
+            let (line, rest) = (line.to_owned(), rest.to_owned());
+            self.partial = rest;
+            happened.push(self.line(line, left_out));
+            left_out = 0;
+        }
+        if self.partial.len() > PARTIAL_BYTES_MAX {
+            happened.extend(self.end_line());
+        }
+        self.live = Some(glimpse);
+        happened
+    }
+
+    /// What waits for the end of its line, as a line.
+    fn end_line(&mut self) -> Option<WatchEvent> {
+        let line = std::mem::take(&mut self.partial);
+        (!line.is_empty()).then(|| self.line(line, 0))
+    }
+
+    fn line(&mut self, line: String, left_out: u64) -> WatchEvent {
+        self.tail.push(line.clone());
+        let over = self.tail.len().saturating_sub(TAIL_LINES);
+        self.tail.drain(..over);
+        WatchEvent::Printed { who: self.who.clone(), line, left_out }
+    }
+}
+
+fn stage(record: &Record) -> CallStage {
+    if record.damage().is_some() {
+        return CallStage::Damaged;
+    }
+    let last = record.entries().last();
+    let at = last.map_or(0, |entry| entry.at);
+    if record.settled().is_some() {
+        return CallStage::Settled { at };
+    }
+    if let NextStep::Wait(question) = next(record) {
+        return CallStage::Waiting { question, since: at };
+    }
+    if matches!(last.map(|entry| &entry.fact), Some(RecordEvent::Rehearsing { .. })) {
+        return CallStage::Rehearsing { since: at };
+    }
+    let begun = record.entries().iter().rev().find(|entry| matches!(entry.fact, RecordEvent::Begun(Ok(_))));
+    match (record.attempt(), begun) {
+        (Some(Attempt::Open(_)), Some(entry)) => CallStage::Running { since: entry.at },
+        _ => CallStage::Open,
+    }
+}
+
+/// What the policy said last: the verdict, why, and the rule that decided.
+fn verdict(record: &Record) -> Option<String> {
+    record.entries().iter().rev().find_map(|entry| match &entry.fact {
+        RecordEvent::Permitted(Ok(ruling)) => Some(ruled(ruling)),
+        _ => None,
+    })
+}
+
+/// A verdict with its reason, in words; not escaped.
+pub(super) fn ruled(ruling: &PolicyDecision) -> String {
+    let verdict = ruling.verdict.word();
+    let Some(reason) = ruling.decisive() else { return verdict.to_owned() };
+    let rule = match (&reason.rule, &reason.origin) {
+        (Some(rule), Some(origin)) => format!(" ({rule}, {origin})"),
+        (Some(rule), None) => format!(" ({rule})"),
+        (None, _) => String::new(),
+    };
+    format!("{verdict}: {}{rule}", reason.why)
+}

@@ -1,0 +1,206 @@
+//! What happened, as lines: for people one each, as JSON one object each.
+
+use byleave::audit_log::export::remark;
+use byleave::core::call::Millis;
+use byleave::core::entry::{Entry, RecordEvent};
+use byleave::core::question::{Answer, Question};
+use serde_json::{Value, json};
+
+use super::call_tracker::{CallInfo, CallStage, CallTracker, TrackedCall, WatchEvent, ruled};
+use crate::console::{Console, Tone, one_line, prose, spelled};
+use crate::json_output;
+use crate::short_ids::short;
+use crate::time::{now, precise, span, utc};
+
+/// Tells one thing that happened.
+pub(super) fn happening(screen: &mut Console, happening: &WatchEvent) {
+    if screen.json() {
+        screen.line(&spelled(&value(happening).to_string()));
+    } else if let Some((tone, line)) = line(happening) {
+        let line = match tone {
+            Some(tone) => screen.painted(tone, &line),
+            None => line,
+        };
+        screen.line(&line);
+    }
+}
+
+/// Tells how everything stands that has not ended.
+pub(super) fn standing(screen: &mut Console, scene: &CallTracker) {
+    let mut none = true;
+    for act in scene.acts() {
+        none = false;
+        happening(screen, &WatchEvent::Met(Box::new(act.clone())));
+        if !screen.json() {
+            for line in &act.tail {
+                screen.line(&format!("  | {}", prose(line)));
+            }
+        }
+    }
+    if none && !screen.json() {
+        screen.say("no call is on its way");
+    }
+}
+
+/// How a call stands, in words; not escaped.
+pub(super) fn stage(stage: &CallStage, now: Millis) -> String {
+    let long = |since: &Millis| span(now.saturating_sub(*since));
+    match stage {
+        CallStage::Open => "open".into(),
+        CallStage::Rehearsing { since } => format!("tried on a copy for {}", long(since)),
+        CallStage::Waiting { since, .. } => format!("waits for a person for {}", long(since)),
+        CallStage::Running { since } => format!("runs for {}", long(since)),
+        CallStage::Settled { .. } => "settled".into(),
+        CallStage::Damaged => "its record is damaged".into(),
+    }
+}
+
+/// How far it is, in words; not escaped.
+pub(super) fn progress(fraction: Option<f64>, detail: &str) -> String {
+    match fraction {
+        Some(fraction) => format!("{:.0} % {detail}", fraction.clamp(0.0, 1.0) * 100.0),
+        None => detail.to_owned(),
+    }
+}
+
+/// How to answer a question.
+pub(super) fn how_to_answer(question: &Question) -> String {
+    let question = short(&question.id);
+    format!(
+        "`byleave inbox show {question}`, then `byleave inbox answer {question} yes`, or no, edit, leave, abort"
+    )
+}
+
+fn line(happening: &WatchEvent) -> Option<(Option<Tone>, String)> {
+    let (tone, who, at, word, said) = match happening {
+        WatchEvent::Met(act) => {
+            let TrackedCall { who, stage: at_stage, .. } = &**act;
+            let (tone, how) = match at_stage {
+                CallStage::Waiting { question, .. } => {
+                    (Some(Tone::Careful), format!(": answer with {}", how_to_answer(question)))
+                }
+                _ => (None, String::new()),
+            };
+            let live = act.live.as_ref().map(|live| progress(live.fraction, &live.detail));
+            let live = live.filter(|live| !live.is_empty()).map(|live| format!(", {live}"));
+            let said = format!("{}{}{how}; {}", stage(at_stage, now()), live.unwrap_or_default(), by(who));
+            (tone, who, who.opened_at, "is there", said)
+        }
+        WatchEvent::Entry { who, entry, took, .. } => {
+            let (tone, word, said) = of_entry(who, entry, *took)?;
+            (tone, who, entry.at, word, said)
+        }
+        WatchEvent::Progress { who, fraction, detail } => {
+            (None, who, now(), "progress", progress(*fraction, detail))
+        }
+        WatchEvent::Printed { who, line, left_out } => {
+            let gap = if *left_out > 0 { format!("[{left_out} bytes not shown] ") } else { String::new() };
+            (None, who, now(), "printed", format!("{gap}{line}"))
+        }
+        WatchEvent::Damaged { who, why } => (Some(Tone::Bad), who, now(), "damaged", why.clone()),
+    };
+    let line =
+        format!("{}  {}  {}  {word:<10}  {}", utc(at), short(&who.call), one_line(&who.tool), prose(&said));
+    Some((tone, line.trim_end().to_owned()))
+}
+
+/// An entry in words, if people want to know of it.
+pub(super) fn of_entry(
+    who: &CallInfo,
+    entry: &Entry,
+    took: Option<Millis>,
+) -> Option<(Option<Tone>, &'static str, String)> {
+    let said = match &entry.fact {
+        RecordEvent::Received(_) => (None, "received", by(who)),
+        RecordEvent::Permitted(Ok(ruling)) => (None, "judged", ruled(ruling)),
+        RecordEvent::Rehearsing { .. } => (None, "rehearsing", "on a copy".into()),
+        RecordEvent::Rehearsed(_) => (None, "rehearsed", remark(entry)),
+        RecordEvent::Asked(Ok(question)) => {
+            (Some(Tone::Careful), "WAITING", format!("answer with {}", how_to_answer(question)))
+        }
+        RecordEvent::Answered(answered) => {
+            let word = match &answered.answer {
+                Answer::Yes { .. } => "yes",
+                Answer::No { .. } => "no",
+                Answer::Edit { .. } => "edit",
+                Answer::Part { .. } => "part",
+                Answer::Leave(_) => "leave",
+                Answer::Abort => "abort",
+            };
+            (None, "answered", format!("{word} by {}", answered.by.name))
+        }
+        RecordEvent::Expired { .. } => (None, "expired", "nobody answered in time".into()),
+        RecordEvent::Unasked { .. } | RecordEvent::Cancelled { .. } => {
+            (None, entry.fact.kind(), remark(entry))
+        }
+        RecordEvent::Begun(Ok(_)) => (None, "runs", String::new()),
+        RecordEvent::Interrupted { .. } => {
+            (Some(Tone::Bad), "interrupted", "its process is gone; nobody can say how far it came".into())
+        }
+        RecordEvent::Ended { .. } => (None, "ended", remark(entry)),
+        RecordEvent::Settled(outcome) => {
+            let tone = outcome.refusal().is_some().then_some(Tone::Bad);
+            let took = took.map(|took| format!(" in {}", precise(took))).unwrap_or_default();
+            let word = outcome.word();
+            let why = outcome.refusal().map(|refusal| format!(": {refusal}")).unwrap_or_default();
+            (tone, "SETTLED", format!("{word}{took}{why}"))
+        }
+        // Steps on the way; what they come to is in what is ruled or settled.
+        _ => return None,
+    };
+    Some(said)
+}
+
+/// Who asks, where, and for what; not escaped.
+pub(super) fn by(who: &CallInfo) -> String {
+    format!("by {} in session {}: {}", who.agent, who.session, who.summary)
+}
+
+fn value(happening: &WatchEvent) -> Value {
+    match happening {
+        WatchEvent::Met(act) => {
+            let TrackedCall { who, stage: at_stage, verdict, live, tail, .. } = &**act;
+            let (word, question) = match at_stage {
+                CallStage::Open => ("open", None),
+                CallStage::Rehearsing { .. } => ("rehearsing", None),
+                CallStage::Waiting { question, .. } => ("waiting", Some(json_output::question(question))),
+                CallStage::Running { .. } => ("running", None),
+                CallStage::Settled { .. } => ("settled", None),
+                CallStage::Damaged => ("damaged", None),
+            };
+            let progress =
+                live.as_ref().map(|live| json!({ "fraction": live.fraction, "detail": live.detail }));
+            with(
+                who,
+                "call",
+                json!({
+                    "agent": who.agent, "summary": who.summary, "opened_at": who.opened_at, "state": word,
+                    "question": question, "verdict": verdict, "progress": progress, "tail": tail,
+                }),
+            )
+        }
+        WatchEvent::Entry { who, seq, entry, .. } => with(
+            who,
+            "entry",
+            json!({
+                "seq": seq, "at": entry.at, "fact": entry.fact.kind(), "remark": remark(entry), "entry": entry.fact,
+            }),
+        ),
+        WatchEvent::Progress { who, fraction, detail } => {
+            with(who, "progress", json!({ "fraction": fraction, "detail": detail }))
+        }
+        WatchEvent::Printed { who, line, left_out } => {
+            with(who, "printed", json!({ "line": line, "left_out": left_out }))
+        }
+        WatchEvent::Damaged { who, why } => with(who, "damaged", json!({ "why": why })),
+    }
+}
+
+/// What all objects have, and what this one has besides.
+fn with(who: &CallInfo, event: &str, more: Value) -> Value {
+    let mut value = json!({ "event": event, "call": who.call, "session": who.session, "tool": who.tool });
+    if let (Value::Object(fields), Value::Object(more)) = (&mut value, more) {
+        fields.extend(more);
+    }
+    value
+}

@@ -1,0 +1,208 @@
+//! Edits of other programs' settings, in place: JSON with comments, TOML and YAML.
+//!
+//! An edit is a list of small operations. Each is made in the text, so that comments, order, indentation and line ends stay as they
+//! are; and the same operations are made on the value that the text stands for. A text that does not read back as exactly that value
+//! is never handed out: who is in doubt changes nothing.
+
+mod json;
+mod mask;
+pub(crate) mod toml;
+mod yaml;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub(crate) use self::mask::masked;
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum FileFormat {
+    Json,
+    Toml,
+    Yaml,
+}
+
+/// One operation; `at` names the place from the top, key by key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum EditOp {
+    /// Puts a value there, in the place of what was; what is missing above it is made.
+    Set { at: Vec<String>, value: Value },
+    /// Takes away what is there.
+    Remove { at: Vec<String> },
+    /// Puts a value at the end of the list there.
+    Append { at: Vec<String>, value: Value },
+    /// Takes every item that is this value out of the list there.
+    Drop { at: Vec<String>, value: Value },
+}
+
+/// Why a text was not edited.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EditError {
+    /// It is not what its name says.
+    #[error("it cannot be read: {0}")]
+    Unreadable(String),
+    /// Something else is where the change would go.
+    #[error("`{0}` is not what it usually is")]
+    Odd(String),
+    /// It is written in a way that cannot be changed without touching the rest.
+    #[error("it is written in a way that cannot be changed here without touching the rest")]
+    InDoubt,
+}
+
+/// What a text stands for; nothing at all is an empty table.
+pub(crate) fn read(format: FileFormat, text: &str) -> Result<Value, EditError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.trim().is_empty() {
+        return Ok(Value::Object(Map::new()));
+    }
+    match format {
+        FileFormat::Json => json::read(text),
+        FileFormat::Toml => toml::read(text),
+        FileFormat::Yaml => yaml::read(text),
+    }
+}
+
+/// The text after these operations, with everything else as it was.
+pub(crate) fn apply(format: FileFormat, text: &str, ops: &[EditOp]) -> Result<String, EditError> {
+    let wanted = model(&read(format, text)?, ops)?;
+    let (mark, body) = text.strip_prefix('\u{feff}').map_or(("", text), |body| ("\u{feff}", body));
+    let mut edited = body.to_owned();
+    for op in ops {
+        edited = match format {
+            FileFormat::Json => json::apply(&edited, op)?,
+            FileFormat::Toml => toml::apply(&edited, op)?,
+            FileFormat::Yaml => yaml::apply(&edited, op)?,
+        };
+    }
+    if read(format, &edited)? != wanted {
+        return Err(EditError::InDoubt);
+    }
+    Ok(format!("{mark}{edited}"))
+}
+
+/// The value after these operations.
+pub(crate) fn model(value: &Value, ops: &[EditOp]) -> Result<Value, EditError> {
+    let mut value = value.clone();
+    for op in ops {
+        match op {
+            EditOp::Set { at, value: new } => *make(&mut value, at)? = new.clone(),
+            EditOp::Remove { at } => remove(&mut value, at),
+            EditOp::Append { at, value: new } => {
+                let list = make(&mut value, at)?;
+                if list.is_null() {
+                    *list = Value::Array(Vec::new());
+                }
+                list.as_array_mut().ok_or_else(|| EditError::Odd(at.join(".")))?.push(new.clone());
+            }
+            EditOp::Drop { at, value: old } => {
+                if let Some(list) = find_mut(&mut value, at).and_then(Value::as_array_mut) {
+                    list.retain(|item| item != old);
+                }
+            }
+        }
+    }
+    Ok(value)
+}
+
+/// What takes these operations back in a file that was `before` them and is `current` now; what others changed since is left.
+pub(crate) fn inverse(ops: &[EditOp], before: &Value, current: &Value) -> Vec<EditOp> {
+    let mut back: Vec<EditOp> = ops.iter().rev().filter_map(|op| inverse_of(op, before, current)).collect();
+    // What was made for our sake, and is empty now, goes too: the innermost first.
+    let Ok(mut rest) = model(current, &back) else { return back };
+    for op in ops {
+        let (EditOp::Set { at, .. } | EditOp::Append { at, .. }) = op else { continue };
+        for length in (1..=at.len()).rev() {
+            let above = at.get(..length).unwrap_or_default();
+            let is_ours = find(before, above).is_none();
+            if is_ours && find(&rest, above).is_some_and(is_hollow) {
+                let gone = EditOp::Remove { at: above.to_vec() };
+                remove(&mut rest, above);
+                back.push(gone);
+            }
+        }
+    }
+    back
+}
+
+fn inverse_of(op: &EditOp, before: &Value, current: &Value) -> Option<EditOp> {
+    match op {
+        EditOp::Set { at, value } if find(current, at) == Some(value) => Some(match find(before, at) {
+            Some(old) => EditOp::Set { at: at.clone(), value: old.clone() },
+            None => EditOp::Remove { at: at.clone() },
+        }),
+        EditOp::Remove { at } if find(current, at).is_none() => {
+            find(before, at).map(|old| EditOp::Set { at: at.clone(), value: old.clone() })
+        }
+        EditOp::Append { at, value } if holds(current, at, value) && !holds(before, at, value) => {
+            Some(EditOp::Drop { at: at.clone(), value: value.clone() })
+        }
+        EditOp::Drop { at, value } if holds(before, at, value) && !holds(current, at, value) => {
+            Some(EditOp::Append { at: at.clone(), value: value.clone() })
+        }
+        _ => None,
+    }
+}
+
+/// The value in a place.
+pub(crate) fn find<'a>(value: &'a Value, at: &[impl AsRef<str>]) -> Option<&'a Value> {
+    at.iter().try_fold(value, |value, key| value.as_object()?.get(key.as_ref()))
+}
+
+/// The fields of a table in an order that people expect, and that does not depend on how we were built.
+fn ordered(fields: &Map<String, Value>) -> Vec<(&String, &Value)> {
+    const FIRST: [&str; 11] =
+        ["version", "name", "matcher", "type", "command", "cmd", "bash", "args", "url", "uri", "cwd"];
+    let rank = |key: &str| FIRST.iter().position(|first| *first == key).unwrap_or(FIRST.len());
+    let mut all: Vec<(&String, &Value)> = fields.iter().collect();
+    all.sort_by(|a, b| (rank(a.0), a.0).cmp(&(rank(b.0), b.0)));
+    all
+}
+
+/// A place that is an entry of a table at the top: all that is changed where a format is edited by whole entries.
+fn two(at: &[String]) -> Result<(&str, &str), EditError> {
+    match at {
+        [outer, inner] => Ok((outer, inner)),
+        _ => Err(EditError::InDoubt),
+    }
+}
+
+fn holds(value: &Value, at: &[String], item: &Value) -> bool {
+    find(value, at).and_then(Value::as_array).is_some_and(|list| list.contains(item))
+}
+
+fn is_hollow(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Null => true,
+        _ => false,
+    }
+}
+
+fn find_mut<'a>(value: &'a mut Value, at: &[String]) -> Option<&'a mut Value> {
+    at.iter().try_fold(value, |value, key| value.as_object_mut()?.get_mut(key))
+}
+
+/// The place, made where it is missing.
+fn make<'a>(value: &'a mut Value, at: &[String]) -> Result<&'a mut Value, EditError> {
+    at.iter().try_fold(value, |value, key| {
+        if value.is_null() {
+            *value = Value::Object(Map::new());
+        }
+        let fields = value.as_object_mut().ok_or_else(|| EditError::Odd(at.join(".")))?;
+        Ok(fields.entry(key.clone()).or_insert(Value::Null))
+    })
+}
+
+fn remove(value: &mut Value, at: &[impl AsRef<str>]) {
+    let Some((last, above)) = at.split_last() else { return };
+    let found = above.iter().try_fold(value, |value, key| value.as_object_mut()?.get_mut(key.as_ref()));
+    if let Some(fields) = found.and_then(Value::as_object_mut) {
+        fields.remove(last.as_ref());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! TOML, edited by cutting and adding whole tables: what is not cut is not touched, not even a line end.
+
+use serde_json::{Map, Value};
+use toml_edit::{Document, DocumentMut, InlineTable, Item, Table};
+
+use super::{EditError, EditOp, ordered, two};
+
+pub(super) fn read(text: &str) -> Result<Value, EditError> {
+    let document = Document::parse(text).map_err(unreadable)?;
+    Ok(table_value(document.as_table()))
+}
+
+/// Only tables within a table are set and removed: that is all that is written into TOML.
+pub(super) fn apply(text: &str, op: &EditOp) -> Result<String, EditError> {
+    match op {
+        EditOp::Set { at, value } => {
+            let (outer, inner) = two(at)?;
+            let fields = value.as_object().ok_or(EditError::InDoubt)?;
+            let mut table = Table::new();
+            for (key, value) in ordered(fields) {
+                table.insert(key, Item::Value(value_of(value)?));
+            }
+            add(&remove(text, outer, inner)?, outer, inner, table)
+        }
+        EditOp::Remove { at } => {
+            let (outer, inner) = two(at)?;
+            remove(text, outer, inner)
+        }
+        EditOp::Append { .. } | EditOp::Drop { .. } => Err(EditError::InDoubt),
+    }
+}
+
+/// The text with a table `[outer.inner]` at its end.
+pub(crate) fn add(text: &str, outer: &str, inner: &str, table: Table) -> Result<String, EditError> {
+    let document = Document::parse(text).map_err(unreadable)?;
+    // Written as one value, it takes no table from below.
+    if document.get(outer).is_some_and(|item| !item.is_table()) {
+        return within(text, outer, inner, Some(table));
+    }
+    let mut above = Table::new();
+    above.set_implicit(true);
+    above.insert(inner, Item::Table(table));
+    let mut new = DocumentMut::new();
+    new.insert(outer, Item::Table(above));
+    let new = new.to_string();
+    let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let mut edited = text.to_owned();
+    if !edited.is_empty() && !edited.ends_with('\n') {
+        edited.push_str(line_end);
+    }
+    if !edited.trim().is_empty() {
+        edited.push_str(line_end);
+    }
+    edited.push_str(&new.trim_start().replace('\n', line_end));
+    Ok(edited)
+}
+
+/// The text without the table `outer.inner`; as it is, where there is none.
+pub(crate) fn remove(text: &str, outer: &str, inner: &str) -> Result<String, EditError> {
+    let document = Document::parse(text).map_err(unreadable)?;
+    let Some(item) = document.get(outer).and_then(|item| item.get(inner)) else { return Ok(text.to_owned()) };
+    let mut spans = Vec::new();
+    if !item.as_table().is_some_and(|table| whole_tables(table, &mut spans)) {
+        return within(text, outer, inner, None);
+    }
+    spans.sort_by_key(|span| std::cmp::Reverse(span.start));
+    let mut edited = text.to_owned();
+    for span in spans {
+        let (mut start, mut end) = (line_start(text, span.start), past_line(text, span.end));
+        let above = edited.get(..start).unwrap_or_default();
+        let below = edited.get(end..).unwrap_or_default();
+        // A gap above and a gap below would be two; and at the end of the file there is none.
+        let gap_above =
+            ["\r\n\r\n", "\n\n"].iter().find(|gap| above.ends_with(**gap)).map(|gap| gap.len() / 2);
+        let gap_below = ["\r\n", "\n"].iter().find(|gap| below.starts_with(**gap)).map(|gap| gap.len());
+        match (gap_above, gap_below) {
+            (Some(gap), None) if below.is_empty() => start = start.saturating_sub(gap),
+            (Some(_), Some(gap)) => end = end.saturating_add(gap),
+            (None, Some(gap)) if above.is_empty() => end = end.saturating_add(gap),
+            _ => {}
+        }
+        edited.replace_range(start..end, "");
+    }
+    Ok(edited)
+}
+
+/// The spans of a table and of all beneath it, from header to last value; false where one of them has no header of its own.
+fn whole_tables(table: &Table, spans: &mut Vec<std::ops::Range<usize>>) -> bool {
+    if table.is_dotted() {
+        return false;
+    }
+    if !table.is_implicit() {
+        let Some(header) = table.span() else { return false };
+        let last = table.iter().filter_map(|(_, item)| item.as_value().and_then(toml_edit::Value::span));
+        let end = last.map(|span| span.end).chain([header.end]).max().unwrap_or(header.end);
+        spans.push(header.start..end);
+    }
+    table.iter().all(|(_, item)| match item {
+        Item::Table(below) => whole_tables(below, spans),
+        Item::Value(_) => true,
+        Item::None | Item::ArrayOfTables(_) => false,
+    })
+}
+
+/// The same by the library, for tables that are written within another value.
+fn within(text: &str, outer: &str, inner: &str, table: Option<Table>) -> Result<String, EditError> {
+    if text.contains('\r') {
+        return Err(EditError::InDoubt);
+    }
+    let mut document: DocumentMut = text.parse().map_err(unreadable)?;
+    let above = document.get_mut(outer).and_then(Item::as_table_like_mut).ok_or(EditError::InDoubt)?;
+    match table {
+        Some(table) => {
+            above.insert(inner, Item::Value(toml_edit::Value::InlineTable(table.into_inline_table())));
+        }
+        None => {
+            above.remove(inner);
+        }
+    }
+    Ok(document.to_string())
+}
+
+fn line_start(text: &str, at: usize) -> usize {
+    text.get(..at).and_then(|above| above.rfind('\n')).map_or(0, |end| end.saturating_add(1))
+}
+
+fn past_line(text: &str, at: usize) -> usize {
+    let rest = text.get(at..).and_then(|below| below.find('\n'));
+    rest.map_or(text.len(), |end| at.saturating_add(end).saturating_add(1))
+}
+
+fn table_value(table: &Table) -> Value {
+    table.iter().map(|(key, item)| (key.to_owned(), item_value(item))).collect::<Map<_, _>>().into()
+}
+
+fn item_value(item: &Item) -> Value {
+    match item {
+        Item::None => Value::Null,
+        Item::Value(value) => plain(value),
+        Item::Table(table) => table_value(table),
+        Item::ArrayOfTables(tables) => tables.iter().map(table_value).collect(),
+    }
+}
+
+fn plain(value: &toml_edit::Value) -> Value {
+    use toml_edit::Value as Toml;
+    match value {
+        Toml::String(text) => Value::String(text.value().clone()),
+        Toml::Integer(number) => (*number.value()).into(),
+        Toml::Float(number) => Value::String(number.value().to_string()),
+        Toml::Boolean(yes) => (*yes.value()).into(),
+        Toml::Datetime(moment) => Value::String(moment.value().to_string()),
+        Toml::Array(items) => items.iter().map(plain).collect(),
+        Toml::InlineTable(table) => {
+            table.iter().map(|(key, value)| (key.to_owned(), plain(value))).collect::<Map<_, _>>().into()
+        }
+    }
+}
+
+fn value_of(value: &Value) -> Result<toml_edit::Value, EditError> {
+    Ok(match value {
+        Value::Null => return Err(EditError::InDoubt),
+        Value::Bool(yes) => (*yes).into(),
+        Value::Number(number) => number.as_i64().ok_or(EditError::InDoubt)?.into(),
+        Value::String(text) => text.as_str().into(),
+        Value::Array(items) => toml_edit::Value::Array(items.iter().map(value_of).collect::<Result<_, _>>()?),
+        Value::Object(fields) => {
+            let mut table = InlineTable::new();
+            for (key, value) in ordered(fields) {
+                table.insert(key, value_of(value)?);
+            }
+            table.into()
+        }
+    })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "handed to `map_err`")]
+fn unreadable(error: toml_edit::TomlError) -> EditError {
+    EditError::Unreadable(error.message().to_owned())
+}

@@ -1,0 +1,287 @@
+//! The screen: the one thing that writes to standard output and standard error.
+//!
+//! Standard output is for results, standard error for talk. Whatever came from outside goes through [`one_line`],
+//! [`prose`] or [`many_lines`] on its way here, so that nothing in it can act on a terminal or pass for a line of ours. A reader that
+//! went away (`byleave book log | head`) is no error.
+
+use std::env;
+use std::io::{self, IsTerminal as _, Write};
+
+pub(crate) use byleave::core::escape::spelled;
+use byleave::core::escape::{EscapeLevel, Escaper};
+use byleave_sandbox::closed_stdio::output_was_closed;
+use serde_json::Value;
+
+use crate::args::ColorArg;
+
+/// What a word on the screen is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Bad,
+    Careful,
+    Strong,
+}
+
+/// Standard output and standard error.
+pub(crate) struct Console {
+    json: bool,
+    out: io::BufWriter<io::Stdout>,
+    out_styled: bool,
+    err_styled: bool,
+    columns: Option<usize>,
+    /// Nobody reads the results any more.
+    gone: bool,
+    /// Something was written to standard output.
+    printed: bool,
+    /// Something could not be written there, although somebody listens.
+    lost: bool,
+    /// What was written, where it is shown elsewhere.
+    kept: Option<String>,
+}
+
+/// What became of a file, as a colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChangeColor {
+    Made,
+    Changed,
+    Gone,
+    Moved,
+    Plain,
+}
+
+impl Console {
+    pub(crate) fn new(color: ColorArg, json: bool) -> Self {
+        let terminal = io::stdout().is_terminal();
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|_| terminal);
+        Self {
+            json,
+            out: io::BufWriter::new(io::stdout()),
+            out_styled: is_styled(color, terminal),
+            err_styled: is_styled(color, io::stderr().is_terminal()),
+            columns: size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 20),
+            printed: false,
+            lost: false,
+            gone: false,
+            kept: None,
+        }
+    }
+
+    /// One that keeps what is written on it, for who shows it on a screen of their own.
+    #[cfg(feature = "agent")]
+    pub(crate) fn kept() -> Self {
+        Self {
+            out_styled: false,
+            err_styled: false,
+            kept: Some(String::new()),
+            ..Self::new(ColorArg::Never, false)
+        }
+    }
+
+    /// What was written on one that keeps it.
+    #[cfg(feature = "agent")]
+    pub(crate) fn taken(self) -> String {
+        self.kept.unwrap_or_default()
+    }
+
+    /// Whether who read the results has gone away; who would go on for ever should look.
+    pub(crate) const fn gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Whether the results are styled.
+    pub(crate) const fn styled(&self) -> bool {
+        self.out_styled
+    }
+
+    /// When to use colour, now that the settings are known.
+    pub(crate) fn color(&mut self, color: ColorArg) {
+        self.out_styled = is_styled(color, io::stdout().is_terminal());
+        self.err_styled = is_styled(color, io::stderr().is_terminal());
+    }
+
+    /// Whether results are wanted as JSON.
+    pub(crate) const fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether anything is on standard output already.
+    pub(crate) const fn has_printed(&self) -> bool {
+        self.printed
+    }
+
+    /// Whether results could not be written.
+    pub(crate) const fn has_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// How wide a terminal that shows the results is.
+    pub(crate) const fn columns(&self) -> Option<usize> {
+        self.columns
+    }
+
+    /// A line of the results; what came from outside must be visible in it already.
+    pub(crate) fn line(&mut self, line: &str) {
+        self.trusted(&format!("{line}\n"));
+    }
+
+    /// A line of the results that stands out.
+    pub(crate) fn title(&mut self, line: &str) {
+        let line = styled(Tone::Strong, line, self.out_styled);
+        self.line(&line);
+    }
+
+    /// A text for the results, as a tone paints it.
+    pub(crate) fn painted(&self, tone: Tone, text: &str) -> String {
+        styled(tone, text, self.out_styled)
+    }
+
+    /// A line of the results with a coloured sign before it, or coloured whole.
+    pub(crate) fn coloured(&mut self, colour: ChangeColor, sign: &str, line: &str) {
+        let code = match colour {
+            ChangeColor::Made => "32",
+            ChangeColor::Changed => "33",
+            ChangeColor::Gone => "31",
+            ChangeColor::Moved => "36",
+            ChangeColor::Plain => "",
+        };
+        if !self.out_styled || code.is_empty() {
+            return self.line(&format!("{sign}{line}"));
+        }
+        match sign {
+            "" => self.line(&format!("\x1b[{code}m{line}\x1b[0m")),
+            sign => self.line(&format!("\x1b[{code}m{sign}\x1b[0m{line}")),
+        }
+    }
+
+    /// A text of several lines from outside, as a result: as it is, with everything in it visible.
+    pub(crate) fn text(&mut self, text: &str) {
+        for line in many_lines(text) {
+            self.line(&line);
+        }
+    }
+
+    /// How a text differs, as a result: coloured by what was made and what is gone, with everything in it visible.
+    pub(crate) fn diff(&mut self, diff: &str) {
+        for line in many_lines(diff) {
+            let colour = match line.chars().next() {
+                Some('+') => ChangeColor::Made,
+                Some('-') => ChangeColor::Gone,
+                Some('@') => ChangeColor::Moved,
+                _ => ChangeColor::Plain,
+            };
+            self.coloured(colour, "", &line);
+        }
+    }
+
+    /// A result as JSON.
+    pub(crate) fn value(&mut self, value: &Value) {
+        self.line(&spelled(&format!("{value:#}")));
+    }
+
+    /// A text of ours, as a result.
+    pub(crate) fn trusted(&mut self, text: &str) {
+        self.printed = true;
+        if let Some(kept) = &mut self.kept {
+            return kept.push_str(text);
+        }
+        let written = if output_was_closed() {
+            Err(io::Error::from(rustix::io::Errno::BADF))
+        } else {
+            self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush())
+        };
+        let Err(error) = written else { return };
+        self.gone |= error.kind() == io::ErrorKind::BrokenPipe;
+        // Who no longer listens misses nothing. Anyone else must learn of it, and once is enough.
+        if error.kind() != io::ErrorKind::BrokenPipe && !self.lost {
+            self.lost = true;
+            self.say(&format!("error: cannot write the results: {error}"));
+        }
+    }
+
+    /// A line of talk; what came from outside must be visible in it already.
+    pub(crate) fn say(&mut self, line: &str) {
+        if let Some(kept) = &mut self.kept {
+            return kept.push_str(&format!("{line}\n"));
+        }
+        // Where else should it be said that this could not be said?
+        writeln!(io::stderr(), "{line}").unwrap_or_default();
+    }
+
+    /// Talk of several lines, from outside.
+    pub(crate) fn say_lines(&mut self, text: &str) {
+        for line in many_lines(text) {
+            self.say(&line);
+        }
+    }
+
+    /// A line of talk with a word before it.
+    pub(crate) fn toned(&mut self, tone: Tone, word: &str, line: &str) {
+        let word = styled(tone, word, self.err_styled);
+        self.say(&format!("{word} {line}"));
+    }
+
+    /// What to do next.
+    pub(crate) fn hint(&mut self, line: &str) {
+        self.toned(Tone::Strong, "hint:", &prose(line));
+    }
+}
+
+/// Whether colours go to a stream. What a person says goes before the conventions of the environment.
+pub(crate) fn is_styled(color: ColorArg, terminal: bool) -> bool {
+    let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_forced =
+        || set("CLICOLOR_FORCE") && env::var_os("CLICOLOR_FORCE").is_some_and(|value| value != "0");
+    let is_dumb = || env::var_os("TERM").is_some_and(|term| term == "dumb");
+    match color {
+        ColorArg::Always => true,
+        ColorArg::Never => false,
+        ColorArg::Auto if set("NO_COLOR") => false,
+        ColorArg::Auto => is_forced() || terminal && !is_dumb(),
+    }
+}
+
+fn styled(tone: Tone, word: &str, styled: bool) -> String {
+    let code = match tone {
+        Tone::Bad => "1;31",
+        Tone::Careful => "1;33",
+        Tone::Strong => "1",
+    };
+    if styled { format!("\x1b[{code}m{word}\x1b[0m") } else { word.to_owned() }
+}
+
+/// A sentence with words from outside in it, on one line, with everything in it visible.
+pub(crate) fn prose(text: &str) -> String {
+    byleave::core::escape::visible(text, EscapeLevel::Text)
+}
+
+/// A text from outside on one line, with everything in it visible, look-alikes marked: a name, a path, a word.
+pub(crate) fn one_line(text: &str) -> String {
+    byleave::core::escape::visible(text, EscapeLevel::Name)
+}
+
+/// A text from outside, line by line, with everything in it visible.
+pub(crate) fn many_lines(text: &str) -> Vec<String> {
+    let mut escaper = Escaper::default();
+    let visible = |line: &str| {
+        let mut out = String::new();
+        escaper.write(line, EscapeLevel::Text, &mut out);
+        out
+    };
+    text.lines().map(visible).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use byleave::core::escape::is_printable;
+
+    #[test]
+    fn nothing_from_outside_acts_on_the_terminal() {
+        for text in ["\u{1b}[2Jgone", "a\rb", "\u{9b}31m", "x\u{202e}y", "tab\there"] {
+            for line in many_lines(text).iter().chain([&one_line(text), &prose(text)]) {
+                assert!(line.chars().all(is_printable), "{line:?}");
+            }
+        }
+        assert_eq!(many_lines("a\nb\n"), ["a", "b"]);
+    }
+}

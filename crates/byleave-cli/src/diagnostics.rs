@@ -1,0 +1,71 @@
+//! What is wrong with a policy file or a settings file, shown in its place.
+
+use std::fmt;
+
+use byleave::core::policy::{Diagnostic, PolicyFileError};
+use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode, SourceSpan};
+
+use crate::config::ConfigError;
+use crate::console::{Console, Tone, one_line, prose};
+
+/// Shows everything that is wrong with a policy file, each thing in its place.
+pub(crate) fn tell(screen: &mut Console, fault: &PolicyFileError) {
+    shown(screen, "policy", &fault.file, &fault.text, &fault.flaws);
+    screen.hint("nothing runs until it is right: rules that cannot be read are not left out");
+}
+
+/// The same of a settings file.
+pub(crate) fn tell_config(screen: &mut Console, fault: &ConfigError) {
+    shown(screen, "settings", &fault.file, &fault.text, &fault.flaws);
+}
+
+fn shown(screen: &mut Console, kind: &str, file: &str, text: &str, flaws: &[Diagnostic]) {
+    let file = one_line(file);
+    screen.toned(Tone::Bad, "error:", &format!("cannot use {kind} file `{file}`"));
+    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::none()).with_width(110);
+    for flaw in flaws {
+        let source = NamedSource::new(&file, text.to_owned());
+        let mut shown = String::new();
+        match handler.render_report(&mut shown, &DiagnosticDisplay { flaw, source }) {
+            // The lines are someone else's, and may hold anything.
+            Ok(()) => {
+                let lines: Vec<&str> = shown.trim_matches('\n').lines().map(str::trim_end).collect();
+                screen.say_lines(&lines.join("\n"));
+            }
+            Err(fmt::Error) => {
+                let Diagnostic { line, column, what, todo, .. } = flaw;
+                screen.say(&prose(&format!("{file}:{line}:{column}: {what}; {todo}")));
+            }
+        }
+    }
+}
+
+/// A flaw, as the display wants it.
+#[derive(Debug)]
+struct DiagnosticDisplay<'a> {
+    flaw: &'a Diagnostic,
+    source: NamedSource<String>,
+}
+
+impl fmt::Display for DiagnosticDisplay<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.flaw.what)
+    }
+}
+
+impl std::error::Error for DiagnosticDisplay<'_> {}
+
+impl miette::Diagnostic for DiagnosticDisplay<'_> {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(&self.flaw.todo))
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(&self.source)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let span = SourceSpan::from(self.flaw.span.clone());
+        Some(Box::new(std::iter::once(LabeledSpan::new_primary_with_span(None, span))))
+    }
+}

@@ -1,0 +1,74 @@
+//! Errors of the program: what happened to what, and what to do next.
+
+use byleave::catalog::UnknownToolError;
+use byleave::gate::AnswerError;
+
+use crate::exit_status::ExitStatus;
+
+/// An error that knows its exit code and what to do next.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub(crate) struct CliError {
+    what: String,
+    pub(crate) status: ExitStatus,
+    pub(crate) hint: Option<String>,
+}
+
+impl CliError {
+    /// It cannot be done as it was typed, or not at all.
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), status: ExitStatus::Unusable, hint: None }
+    }
+
+    /// We said no.
+    pub(crate) fn refused(what: impl Into<String>) -> Self {
+        Self { what: what.into(), status: ExitStatus::Refused, hint: None }
+    }
+
+    /// A command could not be confined, and was not run.
+    pub(crate) fn not_run(what: impl Into<String>) -> Self {
+        Self { what: what.into(), status: ExitStatus::NOT_RUN, hint: None }
+    }
+
+    /// Nothing says where the book is.
+    pub(crate) fn homeless() -> Self {
+        Self::new("nobody says where the book is kept").hint("name a directory with `--state`")
+    }
+
+    /// What to do about an error, where a complaint in it says so.
+    pub(crate) fn hint_in(error: &anyhow::Error) -> Option<&str> {
+        error.chain().find_map(|cause| cause.downcast_ref::<Self>()?.hint.as_deref())
+    }
+
+    /// The same with what to do next.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl From<UnknownToolError> for CliError {
+    fn from(unknown: UnknownToolError) -> Self {
+        Self::new(unknown.to_string()).hint("`byleave tools` lists the tools")
+    }
+}
+
+impl From<AnswerError> for CliError {
+    fn from(fault: AnswerError) -> Self {
+        let what = fault.to_string();
+        match fault {
+            AnswerError::NoSuchQuestion(_) => {
+                Self::new(what).hint("`byleave inbox` lists the open questions")
+            }
+            AnswerError::Late => Self::new(what).hint("`byleave book log` shows what became of its call"),
+            AnswerError::Mismatch => Self::refused(what).hint("`byleave inbox show` shows what it asks now"),
+            AnswerError::OwnQuestion => {
+                Self::refused(what).hint("answer under a name that is not the agent's")
+            }
+            AnswerError::Unusable(_) => {
+                Self::new(what).hint("`byleave inbox show` shows what it asks; yes, no and abort always do")
+            }
+            AnswerError::NotRecorded(_) => Self::new(what).hint("nothing was changed; try again"),
+        }
+    }
+}

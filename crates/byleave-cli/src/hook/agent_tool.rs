@@ -1,0 +1,157 @@
+//! Tools that agents have of their own: judged by us, done by them.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use byleave::boxed::BoxFuture;
+use byleave::core::effect::{Effect, Plan};
+use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
+use byleave::core::outcome::Output;
+use byleave::gate::Gate;
+use byleave::plan::by_class;
+use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
+use byleave_hook::{Dialect, ToolEffect, ToolKind, claims};
+use serde_json::{Map, Value, json};
+
+use crate::error::CliError;
+use crate::resolved_options::text_of;
+
+/// What the record says of every call that was let pass and is not ours to do.
+const PASSED_ON: &str = "passed on to the agent: judged, not enforced";
+
+/// The argument that says in which directory the agent makes the call, where that is not the workspace. The agent never sees it.
+const AGENT_CWD: &str = "agent_cwd";
+
+/// A tool of an agent.
+struct AgentTool {
+    manifest: Manifest,
+    tool: String,
+}
+
+/// Puts an agent's tool into a gate's catalog.
+pub(super) fn equip(gate: &Gate, dialect: Dialect, tool: &str) -> Result<String> {
+    let manifest = manifest(dialect, tool);
+    let name = manifest.name.clone();
+    if !gate.catalog().has(&name) {
+        gate.catalog().replace(AgentTool { manifest, tool: tool.to_owned() })?;
+    }
+    Ok(name)
+}
+
+/// The arguments of a call that is made in these directories, each seen from the one before.
+pub(super) fn placed(mut arguments: Value, directories: &[&str]) -> Result<Value> {
+    if arguments.get(AGENT_CWD).is_some() {
+        let taken = CliError::refused(format!("an argument named `{AGENT_CWD}` is not judged"));
+        return Err(taken.hint("leave it out").into());
+    }
+    if let (Value::Object(fields), false) = (&mut arguments, directories.is_empty()) {
+        let directory: PathBuf = directories.iter().collect();
+        fields.insert(AGENT_CWD.into(), text_of(&directory)?.into());
+    }
+    Ok(arguments)
+}
+
+/// The arguments as the agent knows them.
+pub(super) fn unplaced(mut arguments: Value) -> Value {
+    if let Value::Object(fields) = &mut arguments {
+        fields.remove(AGENT_CWD);
+    }
+    arguments
+}
+
+/// What can be said of a tool by its name alone: an approval binds it, so it must always be the same.
+fn manifest(dialect: Dialect, tool: &str) -> Manifest {
+    let about = claims(tool, &json!({}));
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.:/".contains(c);
+    let plain: String = tool.chars().map(|c| if is_name(c) { c } else { '_' }).take(100).collect();
+    let described = format!("`{plain}` of {}: judged here, done by the agent.", dialect.name());
+    let schema = json!({ "type": "object" });
+    let reads = matches!(about.kind, ToolKind::Reads | ToolKind::Own);
+    Manifest {
+        permission_class: class(about.kind),
+        // Where everybody sees it who lists or reads the record, and nobody can lose it.
+        audit_operation: Some(format!("{}, {PASSED_ON}", about.operation)),
+        // What it does is judged by its effects, where those are known.
+        sensitive: (!matches!(about.kind, ToolKind::Other | ToolKind::Unknown)).then_some(false),
+        concurrency_safe: reads,
+        repeatable: reads,
+        ..Manifest::new(format!("{}:{plain}", dialect.name()), described, schema)
+    }
+}
+
+const fn class(kind: ToolKind) -> PermissionClass {
+    match kind {
+        ToolKind::Shell => PermissionClass::Bash,
+        ToolKind::Reads | ToolKind::Own => PermissionClass::Readonly,
+        ToolKind::Changes => PermissionClass::File,
+        ToolKind::Fetches => PermissionClass::Webfetch,
+        ToolKind::Other => PermissionClass::Generic,
+        ToolKind::Unknown => PermissionClass::Undeclared,
+    }
+}
+
+impl Tool for AgentTool {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn plan<'a>(
+        &'a self,
+        arguments: &'a Value,
+        site: &'a ToolContext,
+    ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
+        Some(Box::pin(async move { self.planned(arguments, site) }))
+    }
+
+    fn is_prompt(&self) -> bool {
+        true
+    }
+
+    fn execute(&self, _: Value, _: RunContext) -> BoxFuture<'_, Output> {
+        Box::pin(async { Output::text(PASSED_ON).with_data(json!({ "enforced": false })) })
+    }
+}
+
+impl AgentTool {
+    /// What the tool would do, planned as a tool of ours with arguments of that meaning.
+    fn planned(&self, arguments: &Value, site: &ToolContext) -> Result<Plan, ToolError> {
+        let directory = arguments.get(AGENT_CWD).and_then(Value::as_str).map(PathBuf::from);
+        let arguments = unplaced(arguments.clone());
+        let about = claims(&self.tool, &arguments);
+        let mut manifest = Manifest::new(self.manifest.name.clone(), "", json!({}));
+        manifest.permission_class = class(about.kind);
+        let mut unknown = Vec::new();
+        let mut meant = match arguments {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        };
+        for (number, claim) in about.claims.into_iter().enumerate() {
+            let (role, target) = match claim {
+                ToolEffect::Read(path) => (ArgumentRole::ReadPath, path),
+                ToolEffect::Write(path) => (ArgumentRole::WritePath, path),
+                ToolEffect::Edit(path) => (ArgumentRole::EditPath, path),
+                ToolEffect::Delete(path) => (ArgumentRole::DeletePath, path),
+                ToolEffect::Patch(patch) => (ArgumentRole::Patch, patch),
+                ToolEffect::Fetch(url) => (ArgumentRole::Url, url),
+                ToolEffect::Run(command) => (ArgumentRole::Command, command),
+                ToolEffect::Unknown(why) => {
+                    unknown.push(Effect::Unknown { why });
+                    continue;
+                }
+            };
+            manifest.roles.insert(format!("/claim {number}"), role);
+            meant.insert(format!("claim {number}"), target.into());
+        }
+        if manifest.roles.is_empty() && !unknown.is_empty() {
+            manifest.permission_class = PermissionClass::Undeclared;
+        }
+        let mut site = site.clone();
+        if let Some(directory) = directory {
+            site.cwd.push(directory);
+        }
+        let mut plan = by_class(&manifest, &meant.into(), &site)?;
+        plan.reads_only &= unknown.is_empty();
+        plan.effects.extend(unknown);
+        Ok(plan)
+    }
+}

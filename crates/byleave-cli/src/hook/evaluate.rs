@@ -1,0 +1,414 @@
+//! Judges what an agent asks through its hook, in one directory.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use byleave::audit_log::AuditLog as _;
+use byleave::audit_log::sqlite::SqliteLedger;
+use byleave::clock::fresh_id;
+use byleave::core::call::{Call, Mode};
+use byleave::core::id::{AgentId, CallId, SessionId};
+use byleave::gate::Gate;
+use byleave::result::{CallOutcome, CallResult, CallStatus, ModifiedPart};
+use byleave_hook::{
+    Dialect, HookDecision, HookEvent, HookRequest, ToolKind, claims, directory_of, exec_line, is_ours,
+    ticket_of, with_command,
+};
+use serde_json::{Value, json};
+
+use super::fingerprint::Fingerprint;
+use super::tickets::{HookTicket, TicketKey, TicketStore};
+use super::{agent_tool, post_tool_report};
+use crate::active_policy::ActivePolicy;
+use crate::app_context::AppContext;
+use crate::args::AskArg;
+use crate::error::CliError;
+use crate::notify;
+use crate::resolved_options::{ResolvedOptions, real_path, text_of};
+use crate::short_ids::short;
+
+/// How often it is looked whether a person has answered.
+const LOOKS_EVERY: Duration = Duration::from_millis(50);
+/// The longest that a command of an agent may run.
+const TIMEOUT_MS_MAX: u64 = 600_000;
+/// How often the same call is taken up anew because others were quicker.
+const TRIES: usize = 8;
+
+/// A gate for the calls of agents in one directory.
+#[derive(Clone)]
+pub(crate) struct HookEvaluator {
+    gate: Gate,
+    options: ResolvedOptions,
+    tickets: TicketStore,
+    /// The program that begins what was prepared.
+    program: String,
+    state: String,
+    book: Arc<SqliteLedger>,
+    /// Some rule allows only where a sandbox guarantees something.
+    demanding: bool,
+    /// Whether the process goes on after the answer, and a call with it.
+    stays: bool,
+}
+
+impl HookEvaluator {
+    /// The gate for calls in this workspace.
+    pub(crate) fn new(
+        house: &AppContext,
+        options: &ResolvedOptions,
+        workspace: &str,
+        program: &Path,
+    ) -> Result<Self> {
+        let real = real_path(Path::new(workspace))?.filter(|real| Path::new(real).is_dir());
+        let real = real.ok_or_else(|| {
+            CliError::new(format!("the agent works in `{workspace}`, which is no directory"))
+                .hint("start the agent in one")
+        })?;
+        let options = options.at(real)?;
+        let gate = house.gate(&options, &options.cwd, AskArg::Inbox, options.chosen.gate())?;
+        gate.catalog().replace(post_tool_report::ReportedRunTool::new())?;
+        let state = options.state.canonicalize().context("the state directory is gone")?;
+        let policy = house.policy(&options, &options.cwd)?;
+        Ok(Self {
+            gate,
+            tickets: TicketStore::of(&options),
+            program: text_of(program)?,
+            state: text_of(&state)?,
+            book: Arc::clone(&house.book),
+            demanding: policy.rules().any(|rule| !rule.guarantees.is_empty()),
+            stays: false,
+            options,
+        })
+    }
+
+    /// The same in a process that goes on after the answer.
+    pub(crate) fn that_stays(self) -> Self {
+        Self { stays: true, ..self }
+    }
+
+    /// The files that this gate was made from.
+    pub(crate) fn made_from(&self) -> Fingerprint {
+        let rules = ActivePolicy { options: &self.options, workspace: &self.options.cwd, state: &self.state };
+        let rules = rules.files().into_iter().map(|file| file.path);
+        let settings = self.options.config_files().into_iter().map(|file| file.path);
+        Fingerprint::of(rules.chain(settings).collect::<Vec<PathBuf>>())
+    }
+
+    /// What is said to an agent, before this moment at the latest.
+    pub(crate) async fn answer(
+        &self,
+        dialect: Dialect,
+        heard: &HookRequest,
+        deadline: Instant,
+    ) -> Result<HookDecision> {
+        match heard.moment {
+            // Its own person is asked by the agent itself.
+            HookEvent::Asking => Ok(passed(None)),
+            HookEvent::After => self.after(dialect, heard).await,
+            HookEvent::Before => self.before(dialect, heard, deadline).await,
+        }
+    }
+
+    async fn before(&self, dialect: Dialect, heard: &HookRequest, deadline: Instant) -> Result<HookDecision> {
+        // The gateway judges them when they get there.
+        if is_ours(dialect, &heard.tool, heard.server.as_deref()) {
+            return Ok(passed(None));
+        }
+        if let Some(line) = heard.command()
+            && let Some(call) = ticket_of(line, &self.program, &self.state)
+        {
+            return self.prepared_before(call);
+        }
+        let key = self.key(dialect, heard);
+        let kind = claims(&heard.tool, &heard.input).kind;
+        let looks = matches!(kind, ToolKind::Reads | ToolKind::Own) && !self.demanding;
+        if looks && self.tickets.waiting(&key)?.is_none() {
+            return self.look(dialect, heard, (&key, deadline)).await;
+        }
+        for _ in 0..TRIES {
+            let ticket = HookTicket::new(CallId::new(fresh_id()), dialect, &heard.tool);
+            let ticket = self.tickets.open(&key, &ticket)?;
+            let call = self.call(dialect, heard, ticket.call)?;
+            let is_shell = call.tool == "bash";
+            let standing = self.drive(call, deadline).await;
+            let answer = match standing {
+                Some(CallStatus::Ready { .. }) if !self.tickets.hand_out(&key)? => continue,
+                Some(CallStatus::Ready { call }) if is_shell => HookDecision::Rewrite {
+                    input: with_command(
+                        &heard.input,
+                        &exec_line(&self.program, &self.state, &call.to_string()),
+                    ),
+                    note: None,
+                },
+                Some(CallStatus::Ready { call }) => match self.unguaranteed(call).await? {
+                    Some(why) => HookDecision::Deny { why },
+                    None => match self.gate.resume(call).await {
+                        CallStatus::Settled(result) => told(heard, &result),
+                        other => self.not_yet(Some(&other)),
+                    },
+                },
+                // It was refused; or somebody else was quicker with the same call.
+                Some(CallStatus::Settled(result)) => match result.ending {
+                    CallOutcome::Completed(_) | CallOutcome::Failed(_) => {
+                        self.tickets.hand_out(&key)?;
+                        continue;
+                    }
+                    _ if !self.tickets.hand_out(&key)? => continue,
+                    _ => told(heard, &result),
+                },
+                waiting => self.not_yet(waiting.as_ref()),
+            };
+            return Ok(answer);
+        }
+        Ok(HookDecision::Deny { why: "the same call is made too often at once; make it again".into() })
+    }
+
+    /// What only looks is not written down before it is known whether somebody must be asked.
+    async fn look(
+        &self,
+        dialect: Dialect,
+        heard: &HookRequest,
+        (key, deadline): (&TicketKey, Instant),
+    ) -> Result<HookDecision> {
+        let call = self.call(dialect, heard, CallId::new(fresh_id()))?;
+        let ticket = HookTicket::new(call.id, dialect, &heard.tool);
+        let id = call.id;
+        match self.gate.advance(call.clone()).await {
+            CallStatus::Settled(result) => {
+                self.tickets.handed(key, &ticket)?;
+                Ok(told(heard, &result))
+            }
+            _ => {
+                self.tickets.open(key, &ticket)?;
+                let standing = self.drive(call, deadline).await;
+                match standing {
+                    Some(CallStatus::Ready { .. }) if self.tickets.hand_out(key)? => {
+                        match self.gate.resume(id).await {
+                            CallStatus::Settled(result) => Ok(told(heard, &result)),
+                            other => Ok(self.not_yet(Some(&other))),
+                        }
+                    }
+                    Some(CallStatus::Settled(result)) if self.tickets.hand_out(key)? => {
+                        Ok(told(heard, &result))
+                    }
+                    waiting => Ok(self.not_yet(waiting.as_ref())),
+                }
+            }
+        }
+    }
+
+    /// What a rule wants guaranteed for its allow, and nobody can where an agent does it itself.
+    async fn unguaranteed(&self, call: CallId) -> Result<Option<String>> {
+        if !self.demanding {
+            return Ok(None);
+        }
+        let kept = self.book.record(call).await?.context("the call is not in the book")?;
+        let Some(Ok(ruling)) = kept.record.draft().and_then(|draft| draft.permitted()) else {
+            return Ok(Some("it was not ruled".into()));
+        };
+        if ruling.guarantees.is_empty() {
+            return Ok(None);
+        }
+        let wanted = ruling.guarantees.join(", ");
+        self.gate.cancel(call, "the hook").await?;
+        Ok(Some(format!(
+            "it is allowed only with `{wanted}`, which nobody guarantees where the agent does it itself"
+        )))
+    }
+
+    /// The line that a shell call was made into comes by again, where an agent has two hooks for one call.
+    fn prepared_before(&self, call: &str) -> Result<HookDecision> {
+        let known = match call.parse::<CallId>() {
+            Ok(call) => self.tickets.find(call)?.is_some(),
+            Err(_) => false,
+        };
+        Ok(if known {
+            passed(None)
+        } else {
+            HookDecision::Deny { why: format!("no call {call} was prepared here") }
+        })
+    }
+
+    async fn after(&self, dialect: Dialect, heard: &HookRequest) -> Result<HookDecision> {
+        let line = heard.command().and_then(|line| ticket_of(line, &self.program, &self.state));
+        let ticket = match line.and_then(|call| call.parse::<CallId>().ok()) {
+            Some(call) => self.tickets.find(call)?,
+            None => self.tickets.out(&self.key(dialect, heard))?,
+        };
+        if is_ours(dialect, &heard.tool, heard.server.as_deref()) {
+            return Ok(passed(None));
+        }
+        let mut call = self.named(dialect, heard, CallId::new(fresh_id()), post_tool_report::NAME)?;
+        call.arguments = post_tool_report::told(heard, ticket.as_ref());
+        call.reason = None;
+        // Beside the session and not in it: what was done waits for no question, and must bring no other call to its end. By its name
+        // everybody sees which call it is about.
+        let of = ticket.map_or_else(|| "unjudged".to_owned(), |ticket| ticket.call.to_string());
+        call.session = SessionId::new(format!("{}:after:{of}", dialect.name()))?;
+        // It asks for nothing.
+        call.mode = Mode::ConfirmSensitive;
+        Ok(match self.gate.advance(call).await {
+            CallStatus::Settled(CallResult { ending: CallOutcome::Completed(_), .. }) => passed(None),
+            CallStatus::Settled(result) => {
+                HookDecision::Deny { why: result.error().unwrap_or_else(|| "it is not on the record".into()) }
+            }
+            other => self.not_yet(Some(&other)),
+        })
+    }
+
+    fn key(&self, dialect: Dialect, heard: &HookRequest) -> TicketKey {
+        TicketKey::of(dialect, heard, &self.options.cwd, self.options.chosen.mode())
+    }
+
+    /// The call that stands for what the agent asks.
+    fn call(&self, dialect: Dialect, heard: &HookRequest, id: CallId) -> Result<Call> {
+        let is_shell = heard.command().is_some() && dialect.rewrites() && heard.rewrites;
+        if !is_shell {
+            let tool = agent_tool::equip(&self.gate, dialect, &heard.tool)?;
+            let mut call = self.named(dialect, heard, id, &tool)?;
+            call.arguments = agent_tool::placed(call.arguments, &self.directories(heard))?;
+            return Ok(call);
+        }
+        let claimed = claims(&heard.tool, &heard.input);
+        let unknown = claimed.claims.iter().find_map(|claim| match claim {
+            byleave_hook::ToolEffect::Unknown(why) => Some(why.clone()),
+            _ => None,
+        });
+        if let Some(why) = unknown {
+            return Err(CliError::refused(why).hint("leave it out").into());
+        }
+        let number = |key: &str| heard.input.get(key).and_then(Value::as_u64);
+        let timeout_ms = number("timeout").unwrap_or(TIMEOUT_MS_MAX).clamp(1, TIMEOUT_MS_MAX);
+        let mut call = self.named(dialect, heard, id, "bash")?;
+        let command = placed(heard.command().unwrap_or_default(), &self.directories(heard));
+        call.arguments = json!({ "command": command, "timeout_ms": timeout_ms });
+        Ok(call)
+    }
+
+    /// The directories that lead from the workspace to where the call is made: the one that the agent says, and the one that the
+    /// model names.
+    fn directories<'a>(&self, heard: &'a HookRequest) -> Vec<&'a str> {
+        let said = heard.cwd.as_deref().filter(|said| !self.is_workspace(said));
+        said.into_iter().chain(directory_of(&heard.tool, &heard.input)).collect()
+    }
+
+    fn is_workspace(&self, directory: &str) -> bool {
+        real_path(Path::new(directory)).is_ok_and(|real| real.as_deref() == Some(&self.options.cwd))
+    }
+
+    fn named(&self, dialect: Dialect, heard: &HookRequest, id: CallId, tool: &str) -> Result<Call> {
+        let session: String =
+            heard.session.chars().filter(|c| !c.is_control() && !c.is_whitespace()).collect();
+        let session: String = format!("{}:{session}", dialect.name()).chars().take(128).collect();
+        let reason = heard.input.get("description").and_then(Value::as_str);
+        Ok(Call {
+            id,
+            tenant: self.options.tenant.clone(),
+            session: SessionId::new(session)?,
+            agent: AgentId::new(dialect.name())?,
+            tool: tool.to_owned(),
+            arguments: heard.input.clone(),
+            reason: reason.map(str::to_owned),
+            cwd: self.options.cwd.clone(),
+            mode: self.options.chosen.mode(),
+            dry_run: false,
+        })
+    }
+
+    /// Drives a call until it is ready, settled, or the time is up. In a process that stays it goes on then.
+    async fn drive(&self, call: Call, deadline: Instant) -> Option<CallStatus> {
+        let (gate, id, tool) = (self.gate.clone(), call.id, call.tool.clone());
+        let mut work = tokio::spawn(async move { gate.prepare(call).await });
+        let mut is_told = false;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let standing = match tokio::time::timeout(left, &mut work).await {
+                Ok(Ok(standing)) => standing,
+                Ok(Err(_)) => return None,
+                // It takes longer than the agent waits.
+                Err(_) if self.stays => return None,
+                // The process ends. A stage whose threads end beneath it would be recorded as failed, and the call refused for good.
+                Err(_) => {
+                    work.abort();
+                    drop(work.await);
+                    return None;
+                }
+            };
+            match &standing {
+                CallStatus::Settled(_) | CallStatus::Ready { .. } => return Some(standing),
+                CallStatus::Waiting { question, .. } if !is_told => {
+                    is_told = true;
+                    // Whoever cannot be told finds it in the inbox all the same.
+                    drop(notify::told(&self.options.chosen, question, &tool));
+                }
+                _ => {}
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left <= LOOKS_EVERY {
+                return Some(standing);
+            }
+            let gate = self.gate.clone();
+            work = tokio::spawn(async move {
+                tokio::time::sleep(LOOKS_EVERY).await;
+                gate.prepare_again(id).await
+            });
+        }
+    }
+
+    /// What an agent is told that cannot wait any longer.
+    fn not_yet(&self, standing: Option<&CallStatus>) -> HookDecision {
+        let again = "then make the very same call again: the answer is found, and counts once";
+        let why = match standing {
+            Some(CallStatus::Waiting { question, .. }) => {
+                let id = short(&question.id);
+                format!(
+                    "denied for now: a person must answer question {id} first (`byleave inbox` shows it); {again}"
+                )
+            }
+            Some(CallStatus::HeldUp { by, .. }) => format!(
+                "denied for now: call {} of this session waits for a person (`byleave inbox` shows it) and comes first; {again}",
+                short(by)
+            ),
+            Some(CallStatus::RunningElsewhere { .. }) => {
+                "denied: another process has begun this call; `byleave book log` says what came of it".into()
+            }
+            Some(CallStatus::Settled(_) | CallStatus::Ready { .. }) | None => {
+                "denied: it could not be judged in time; make the very same call again".into()
+            }
+        };
+        HookDecision::Deny { why }
+    }
+}
+
+/// The command, run in these directories, each seen from the one before: judged with them, so that none becomes the workspace.
+fn placed(command: &str, directories: &[&str]) -> String {
+    if directories.is_empty() {
+        return command.to_owned();
+    }
+    let steps =
+        directories.iter().map(|directory| format!("cd -- '{}' && ", directory.replace('\'', r"'\''")));
+    format!("{}{{\n{command}\n}}", steps.collect::<String>())
+}
+
+fn passed(note: Option<String>) -> HookDecision {
+    HookDecision::Pass { note }
+}
+
+/// What came of a call that an agent does itself.
+fn told(heard: &HookRequest, result: &CallResult) -> HookDecision {
+    match &result.ending {
+        CallOutcome::Completed(_) => {
+            let notes = result.changes.iter().filter(|change| change.what == ModifiedPart::Nothing);
+            let notes = notes.filter_map(|change| Some(format!("{}: {}", change.by, change.why.as_ref()?)));
+            let notes: Vec<String> = notes.collect();
+            let note = (!notes.is_empty()).then(|| notes.join("; "));
+            let input = agent_tool::unplaced(result.arguments.clone());
+            if input == heard.input {
+                return passed(note);
+            }
+            HookDecision::Rewrite { input, note }
+        }
+        _ => HookDecision::Deny { why: result.error().unwrap_or_else(|| "denied".into()) },
+    }
+}

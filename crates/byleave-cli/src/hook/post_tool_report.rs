@@ -1,0 +1,67 @@
+//! What an agent says that its tool did, afterwards: on a record of its own, which names the call that let it pass.
+
+use byleave::boxed::BoxFuture;
+use byleave::core::manifest::{Manifest, PermissionClass};
+use byleave::core::outcome::Output;
+use byleave::tool::{RunContext, Tool};
+use byleave_hook::HookRequest;
+use serde_json::{Value, json};
+
+use super::tickets::HookTicket;
+
+/// The tool's name.
+pub(super) const NAME: &str = "agent_ran";
+/// The most that is kept of what a tool gave back.
+const RESPONSE_BYTES_MAX: usize = 64 * 1024;
+
+/// Keeps what it is told.
+pub(super) struct ReportedRunTool {
+    manifest: Manifest,
+}
+
+impl ReportedRunTool {
+    pub(super) fn new() -> Self {
+        let about = "What an agent says that its own tool did. Nobody here saw it happen.";
+        let manifest = Manifest::new(NAME, about, json!({ "type": "object" }));
+        Self {
+            manifest: Manifest {
+                permission_class: PermissionClass::Readonly,
+                audit_operation: Some("ran".into()),
+                sensitive: Some(false),
+                concurrency_safe: true,
+                repeatable: true,
+                ..manifest
+            },
+        }
+    }
+}
+
+impl Tool for ReportedRunTool {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn is_prompt(&self) -> bool {
+        true
+    }
+
+    fn execute(&self, _: Value, _: RunContext) -> BoxFuture<'_, Output> {
+        Box::pin(async { Output::text("what the agent says is on the record") })
+    }
+}
+
+/// What is written down of it.
+pub(super) fn told(heard: &HookRequest, ticket: Option<&HookTicket>) -> Value {
+    let response = heard.response.as_ref().map(ToString::to_string).unwrap_or_default();
+    let end = response.floor_char_boundary(RESPONSE_BYTES_MAX);
+    let kept = response.get(..end).unwrap_or_default();
+    json!({
+        "of": ticket.map(|ticket| ticket.call),
+        "session": heard.session,
+        "tool": heard.tool,
+        "use": heard.use_id,
+        "event": heard.event,
+        "response": kept,
+        "left_out_bytes": response.len().saturating_sub(end),
+    })
+}

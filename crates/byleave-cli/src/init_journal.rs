@@ -1,0 +1,197 @@
+//! What `byleave init` changed, kept in the state directory so that it can be taken back: for each agent a list of steps, and for
+//! each file the texts before and after.
+//!
+//! The texts may hold secrets: the directory is the person's alone. A step is written down before the first file is changed.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use byleave::core::digest::Digest;
+use byleave_files::own;
+use serde::{Deserialize, Serialize};
+
+use crate::agent_configs::KnownAgent;
+use crate::config_edit::{EditOp, FileFormat};
+use crate::error::CliError;
+use crate::resolved_options::ResolvedOptions;
+
+const VERSION: u32 = 1;
+
+/// What was done for one agent, in the person's own settings or in those of one project.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct InitJournal {
+    version: u32,
+    pub(crate) agent: KnownAgent,
+    pub(crate) project: Option<PathBuf>,
+    pub(crate) steps: Vec<InitStep>,
+}
+
+/// What one run changed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct InitStep {
+    pub(crate) at: u64,
+    pub(crate) files: Vec<ChangedFile>,
+    pub(crate) servers: Option<ServersChange>,
+}
+
+/// A file of the agent.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ChangedFile {
+    pub(crate) path: PathBuf,
+    pub(crate) format: FileFormat,
+    pub(crate) ops: Vec<EditOp>,
+    /// Directories that were made for it, the outermost first.
+    pub(crate) made: Vec<PathBuf>,
+    pub(crate) texts: FileTexts,
+}
+
+/// The file of servers behind the gateway.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ServersChange {
+    pub(crate) path: PathBuf,
+    /// Those that were added, and those that were there already: the agent needs both.
+    pub(crate) added: Vec<String>,
+    pub(crate) shared: Vec<String>,
+    /// Directories that were made for it, the outermost first.
+    pub(crate) made: Vec<PathBuf>,
+    pub(crate) texts: FileTexts,
+}
+
+/// What a file was before and after: digests here, the texts in files beside.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct FileTexts {
+    before: Option<String>,
+    after: String,
+    file: String,
+}
+
+/// The two texts of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BeforeAfter<'a> {
+    pub(crate) before: Option<&'a str>,
+    pub(crate) after: &'a str,
+}
+
+impl InitJournal {
+    /// The one of this agent, or an empty one.
+    pub(crate) fn load_or_new(
+        options: &ResolvedOptions,
+        agent: KnownAgent,
+        project: Option<PathBuf>,
+    ) -> Result<Self> {
+        let new = Self { version: VERSION, agent, project, steps: Vec::new() };
+        Ok(load(&new.path(options))?.unwrap_or(new))
+    }
+
+    /// Where the texts of this setup lie.
+    pub(crate) fn directory(&self, options: &ResolvedOptions) -> PathBuf {
+        let name = self.agent.name();
+        let key = self
+            .project
+            .as_ref()
+            .map(|project| Digest::of(project.as_os_str().as_encoded_bytes()).to_string());
+        let name = key.map_or_else(
+            || name.to_owned(),
+            |key| format!("{name}-{}", key.chars().take(16).collect::<String>()),
+        );
+        directory(options).join(name)
+    }
+
+    fn path(&self, options: &ResolvedOptions) -> PathBuf {
+        self.directory(options).join("setup.json")
+    }
+
+    /// Keeps the texts of a file that is going to be changed in the step that comes next.
+    pub(crate) fn keep(
+        &self,
+        options: &ResolvedOptions,
+        file: usize,
+        texts: BeforeAfter<'_>,
+    ) -> Result<FileTexts> {
+        let directory = self.directory(options);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        let name = format!("{}-{file}", self.steps.len());
+        if let Some(before) = texts.before {
+            private(&directory.join(format!("{name}.before")), before)?;
+        }
+        private(&directory.join(format!("{name}.after")), texts.after)?;
+        let before = texts.before.map(|text| Digest::of(text.as_bytes()).to_string());
+        Ok(FileTexts { before, after: Digest::of(texts.after.as_bytes()).to_string(), file: name })
+    }
+
+    /// Writes it down.
+    pub(crate) fn save(&self, options: &ResolvedOptions) -> Result<()> {
+        private(&self.path(options), &serde_json::to_string_pretty(self)?)
+    }
+
+    /// Forgets it: everything was taken back.
+    pub(crate) fn forget(&self, options: &ResolvedOptions) -> Result<()> {
+        let directory = self.directory(options);
+        fs::remove_dir_all(&directory).with_context(|| format!("cannot remove `{}`", directory.display()))
+    }
+
+    /// The text that a file had before a step; nothing, if it was not there.
+    pub(crate) fn before(&self, options: &ResolvedOptions, texts: &FileTexts) -> Result<Option<String>> {
+        let Some(digest) = &texts.before else { return Ok(None) };
+        self.kept(options, &format!("{}.before", texts.file), digest).map(Some)
+    }
+
+    /// The text that a file had after a step.
+    pub(crate) fn after(&self, options: &ResolvedOptions, texts: &FileTexts) -> Result<String> {
+        self.kept(options, &format!("{}.after", texts.file), &texts.after)
+    }
+
+    fn kept(&self, options: &ResolvedOptions, name: &str, digest: &str) -> Result<String> {
+        let path = self.directory(options).join(name);
+        let text = own::read_text(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
+        if Digest::of(text.as_bytes()).to_string() != digest {
+            let other = CliError::refused(format!("`{}` is not what was kept", path.display()));
+            return Err(other.hint("nothing was changed; restore the agent's settings by hand").into());
+        }
+        Ok(text)
+    }
+}
+
+/// Everything that was set up, in the order of its names.
+pub(crate) fn all(options: &ResolvedOptions) -> Result<Vec<InitJournal>> {
+    let found = match fs::read_dir(directory(options)) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).context("cannot see which agents are set up"),
+    };
+    let mut paths = found.map(|entry| Ok(entry?.path())).collect::<Result<Vec<PathBuf>>>()?;
+    paths.sort();
+    let loaded = paths.iter().map(|path| load(&path.join("setup.json")));
+    loaded.filter_map(Result::transpose).collect()
+}
+
+fn load(path: &Path) -> Result<Option<InitJournal>> {
+    let text = match own::read_text(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot read `{}`", path.display())),
+    };
+    let setup: InitJournal = serde_json::from_str(&text)
+        .with_context(|| format!("`{}` is not what init wrote", path.display()))?;
+    if setup.version > VERSION {
+        let newer = CliError::new(format!("`{}` was written by a newer program", path.display()));
+        return Err(newer.hint("update byleave").into());
+    }
+    Ok(Some(setup))
+}
+
+fn directory(options: &ResolvedOptions) -> PathBuf {
+    options.state.join("agents")
+}
+
+/// A file that only the person reads, whole or not at all.
+fn private(path: &Path, text: &str) -> Result<()> {
+    let draft = path.with_extension("new");
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&draft, path).with_context(|| format!("cannot write `{}`", path.display()))
+}

@@ -1,0 +1,149 @@
+//! The JSON of `--json`: stable shapes, exact values. A field may be added; none changes its meaning.
+//!
+//! Standard output has one value, also where something went wrong: an object whose only field is `error`. Only `explain --batch`,
+//! `run` and `watch` print one a line, and with `sandbox exec` standard output is the command's own.
+
+use byleave::audit_log::{CallItem, QuestionItem, StandingApprovalItem, Verification};
+use byleave::core::call::Millis;
+use byleave::core::question::Question;
+use byleave::core::standing_approval::StandingApproval;
+use byleave::provider_formats::result_json;
+use byleave::result::{CallOutcome, CallResult, CallStatus, ModifiedPart};
+use serde_json::{Map, Value, json};
+
+use crate::exit_status::ExitStatus;
+
+/// What went wrong, and what to do. It is all that stands on standard output then.
+pub(crate) fn error(what: &str, hint: Option<&str>, status: ExitStatus) -> Value {
+    json!({ "error": { "what": what, "hint": hint, "exit": status.code() } })
+}
+
+/// How far a call has come. A settled one has at least the fields that models are sent (L2).
+pub(crate) fn standing(standing: &CallStatus) -> Value {
+    match standing {
+        CallStatus::Settled(result) => settled(result),
+        CallStatus::Waiting { call, question } => {
+            json!({ "call": call, "outcome": "waiting", "question": self::question(question) })
+        }
+        CallStatus::HeldUp { call, by } => json!({ "call": call, "outcome": "held-up", "by": by }),
+        CallStatus::RunningElsewhere { call } => json!({ "call": call, "outcome": "running" }),
+        CallStatus::Ready { call } => json!({ "call": call, "outcome": "ready" }),
+    }
+}
+
+fn settled(result: &CallResult) -> Value {
+    let report = result.report();
+    let mut fields = Map::new();
+    fields.insert("call".into(), json!(result.call));
+    fields.insert("outcome".into(), json!(result.ending.word()));
+    if let Value::Object(plain) = result_json(&report) {
+        fields.extend(plain);
+    }
+    fields.insert("code".into(), json!(result.ending.refusal().map(|refusal| refusal.code)));
+    fields.insert("arguments".into(), result.arguments.clone());
+    fields.insert("data".into(), json!(report.data));
+    if let CallOutcome::Rehearsed(plan) = &result.ending {
+        fields.insert("effects".into(), json!(plan.effects));
+    }
+    let changes = result.changes.iter().map(|change| {
+        let what = match change.what {
+            ModifiedPart::Arguments => "arguments",
+            ModifiedPart::Output => "output",
+            ModifiedPart::Nothing => "nothing",
+        };
+        json!({ "what": what, "by": change.by, "why": change.why })
+    });
+    fields.insert("changes".into(), changes.collect());
+    let receipt = result.receipt.map(|receipt| json!({ "entries": receipt.entries, "head": receipt.head }));
+    fields.insert("receipt".into(), json!(receipt));
+    Value::Object(fields)
+}
+
+/// A question, with the digest that an answer repeats.
+pub(crate) fn question(question: &Question) -> Value {
+    json!({
+        "id": question.id,
+        "kind": question.kind,
+        "digest": question.digest(),
+        "expires_at": question.expires_at,
+    })
+}
+
+/// An open question of a list.
+pub(crate) fn question_item(item: &QuestionItem) -> Value {
+    json!({
+        "question": item.question,
+        "kind": item.kind,
+        "call": item.call,
+        "session": item.listing.session,
+        "agent": item.listing.agent,
+        "tool": item.listing.tool,
+        "operation": item.listing.operation,
+        "summary": item.listing.summary,
+        "asked_at": item.asked_at,
+        "expires_at": item.expires_at,
+    })
+}
+
+/// A call of a list.
+pub(crate) fn call_item(item: &CallItem) -> Value {
+    json!({
+        "call": item.call,
+        "session": item.listing.session,
+        "agent": item.listing.agent,
+        "tool": item.listing.tool,
+        "operation": item.listing.operation,
+        "summary": item.listing.summary,
+        "state": item.state,
+        "outcome": item.outcome,
+        "code": item.code,
+        "opened_at": item.opened_at,
+        "changed_at": item.changed_at,
+    })
+}
+
+/// A leave, with the rule that it amounts to.
+pub(crate) fn leave(leave: &StandingApproval, now: Millis) -> Value {
+    json!({
+        "id": leave.id,
+        "tool": leave.tool,
+        "scope": leave.scope.iter().map(crate::approval_scope::written).collect::<Vec<_>>(),
+        "session": leave.session,
+        "until": leave.until,
+        "uses_max": leave.uses_max,
+        "rule": leave.rule(now),
+    })
+}
+
+/// A leave of a list.
+pub(crate) fn leave_item(item: &StandingApprovalItem, now: Millis) -> Value {
+    json!({
+        "leave": item.leave.id,
+        "state": item.state,
+        "tool": item.leave.tool,
+        "scope": item.leave.scope.iter().map(crate::approval_scope::written).collect::<Vec<_>>(),
+        "session": item.leave.session,
+        "until": item.leave.until,
+        "uses": item.uses,
+        "uses_max": item.leave.uses_max,
+        "by": item.by.name,
+        "given_at": item.given_at,
+        "call": item.call,
+        "rule": item.leave.rule(now),
+    })
+}
+
+/// What came of checking the book.
+pub(crate) fn verification(found: &Verification) -> Value {
+    let flaw = found.flaw.as_ref();
+    json!({
+        "sound": found.is_sound(),
+        "records": found.records,
+        "lines": found.lines,
+        "acts": found.acts,
+        "segments": found.segments,
+        "unsealed": found.unsealed,
+        "anchor": found.anchor,
+        "flaw": flaw.map(|flaw| json!({ "place": flaw.place.to_string(), "why": flaw.why })),
+    })
+}

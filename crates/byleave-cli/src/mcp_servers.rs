@@ -1,0 +1,97 @@
+//! The MCP servers of the person: what their file says, and what they run in.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Result;
+use byleave::gate::Gate;
+use byleave_mcp::active_callers::ActiveCallers;
+use byleave_mcp::upstream::login_store::LoginStore;
+use byleave_mcp::upstream::pins::PinFile;
+use byleave_mcp::upstream::server_definition::{ServerDefinition, ServerName};
+use byleave_mcp::upstream::{AcceptanceContext, ServerEnvironment, Upstream, config_file};
+
+use crate::app_context::AppContext;
+use crate::atomic_replace;
+use crate::error::CliError;
+use crate::mcp_config_file::FILE;
+use crate::resolved_options::ResolvedOptions;
+use crate::tool_catalog;
+
+/// Where the servers are written down.
+pub(crate) fn path(options: &ResolvedOptions) -> Result<PathBuf> {
+    let nowhere = || CliError::new("there is no directory for your settings").hint("set HOME");
+    Ok(Path::new(options.config.as_ref().ok_or_else(nowhere)?).join(FILE))
+}
+
+/// All servers, by name.
+pub(crate) fn all(options: &ResolvedOptions) -> Result<Vec<ServerDefinition>> {
+    let path = path(options)?;
+    let text = atomic_replace::text(&path)?.unwrap_or_default();
+    let read = config_file::read(&text);
+    Ok(read.map_err(|bad| {
+        CliError::new(format!("cannot use `{}`: {bad}", path.display()))
+            .hint("mend the line, or take the server out")
+    })?)
+}
+
+/// One server.
+pub(crate) fn named(options: &ResolvedOptions, name: &str) -> Result<ServerDefinition> {
+    let found = all(options)?.into_iter().find(|server| server.name.as_str() == name);
+    let missing = || {
+        CliError::new(format!("there is no server `{}`", name.escape_debug()))
+            .hint("`byleave mcp list` lists them; `byleave mcp add NAME -- COMMAND` adds one")
+    };
+    Ok(found.ok_or_else(missing)?)
+}
+
+/// What was accepted of servers.
+pub(crate) fn pins(options: &ResolvedOptions) -> PinFile {
+    PinFile::beside(&options.state)
+}
+
+/// The person's logins at servers.
+pub(crate) fn logins(options: &ResolvedOptions) -> LoginStore {
+    LoginStore::beside(&options.state)
+}
+
+/// These servers behind a gate, none of them started.
+pub(crate) fn behind(
+    gate: &Gate,
+    house: &AppContext,
+    exchange: &ActiveCallers,
+    definitions: Vec<ServerDefinition>,
+    options: &ResolvedOptions,
+) -> Result<Upstream> {
+    let ground = ground(house, options)?;
+    Ok(Upstream::new(definitions, &ground, pins(options), exchange, gate.catalog().clone())?)
+}
+
+/// On whose behalf servers are accepted.
+pub(crate) fn asking(options: &ResolvedOptions) -> AcceptanceContext {
+    AcceptanceContext { tenant: options.tenant.clone(), cwd: options.cwd.clone() }
+}
+
+/// The name that a server gets which nobody gave one.
+pub(crate) fn name_of(command: &str) -> Result<ServerName> {
+    let program = command.rsplit('/').next().unwrap_or(command);
+    let name = crate::mcp_config_file::named(program).unwrap_or_else(|| "server".into());
+    Ok(ServerName::new(name)?)
+}
+
+fn ground(house: &AppContext, options: &ResolvedOptions) -> Result<ServerEnvironment> {
+    let state = options.state.canonicalize().unwrap_or_else(|_| options.state.clone());
+    let config = options.config.as_ref().map(PathBuf::from);
+    Ok(ServerEnvironment {
+        workspace: PathBuf::from(&options.cwd),
+        home: options.home.as_ref().map(PathBuf::from),
+        unfinished: Some(tool_catalog::unfinished(&state)),
+        ours: std::iter::once(state).chain(config).collect(),
+        homes: options.cache().join("byleave").join("mcp"),
+        environment: std::env::vars().collect(),
+        rules: Arc::new(house.policy(options, &options.cwd)?),
+        logins: logins(options),
+        waived: options.waived.clone(),
+        bare: false,
+    })
+}

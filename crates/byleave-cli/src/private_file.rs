@@ -1,0 +1,21 @@
+//! Secrets in files that only their owner can read.
+
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use byleave::secret::Secret;
+use byleave_files::LinkPolicy;
+
+/// No client and no worker has a longer secret.
+const SECRET_BYTES_MAX: u64 = 4_096;
+
+/// A secret in a file that only its owner can read.
+pub(crate) fn read_private(path: &Path) -> io::Result<Secret> {
+    let opened = byleave_files::open(path, LinkPolicy::Follow).map_err(io::Error::other)?;
+    if opened.metadata.mode() & 0o077 != 0 {
+        return Err(io::Error::other("others could read it"));
+    }
+    let text = opened.read_text(SECRET_BYTES_MAX).map_err(io::Error::other)?;
+    Ok(Secret::new(text.trim().to_owned()))
+}

@@ -1,0 +1,275 @@
+//! What was typed means: where the state is, who is here, where they stand.
+//!
+//! The only place where the environment says anything of ours: settings, and where things lie. Others look at it for what a terminal can
+//! show, and to start something or to hand it on.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use byleave::core::id::TenantId;
+use byleave::core::policy::PathVariables;
+use byleave::core::question::{ApproverIdentity, Assurance};
+use byleave_sandbox::guarantee::Guarantee;
+
+use crate::agent_configs;
+use crate::args::{AskArg, ColorArg, GlobalArgs};
+use crate::config::{self, Config, ConfigFile, SettingSource, SettingValue};
+use crate::console::is_styled;
+use crate::error::CliError;
+
+/// What holds for every command.
+#[derive(Clone, Debug)]
+pub(crate) struct ResolvedOptions {
+    /// Where the book is kept.
+    pub(crate) state: PathBuf,
+    /// The state directory that this one is in, where it is a tenant's: no call may look into that either.
+    pub(crate) above: Option<PathBuf>,
+    /// Where we stand, absolute and resolved.
+    pub(crate) cwd: String,
+    /// The rules of this session, if someone named a file.
+    pub(crate) policy: Option<PathBuf>,
+    /// The home directory, where it is known.
+    pub(crate) home: Option<String>,
+    /// Where the person's own settings lie, where that is known.
+    pub(crate) config: Option<String>,
+    /// Whose book; one person has one tenant.
+    pub(crate) tenant: TenantId,
+    /// Who is here.
+    pub(crate) person: ApproverIdentity,
+    /// The settings, each with where it comes from.
+    pub(crate) chosen: Config,
+    /// The editor and its arguments.
+    pub(crate) editor: Vec<String>,
+    /// `delete_file` is among the tools.
+    pub(crate) allow_delete: bool,
+    /// Colours are used where the person looks.
+    pub(crate) is_colourful: bool,
+    /// Guarantees that commands run without, as the operator said.
+    pub(crate) waived: BTreeSet<Guarantee>,
+    /// Guarantees that must be given in full, although commands usually run without.
+    pub(crate) required: BTreeSet<Guarantee>,
+}
+
+impl ResolvedOptions {
+    /// What holds here. A settings file that does not load stops it.
+    pub(crate) fn new(global: &GlobalArgs) -> Result<Self> {
+        Self::with(global, OptionSources::here()?, |found| Config::load(found.config_files(), variable))
+    }
+
+    /// The same for those who look for what is wrong: settings that do not load count as not there.
+    pub(crate) fn despite(global: &GlobalArgs) -> Result<Self> {
+        Self::with(global, OptionSources::here()?, |found| {
+            let without_files = |_| Config::load(Vec::new(), variable);
+            Config::load(found.config_files(), variable)
+                .or_else(without_files)
+                .or_else(|_| Config::defaults())
+        })
+    }
+
+    fn with(
+        global: &GlobalArgs,
+        found: OptionSources,
+        load: impl Fn(&OptionSources) -> Result<Config>,
+    ) -> Result<Self> {
+        let word = |color: ColorArg| SettingValue::Text(color.word().to_owned());
+        let dir = |dir: &PathBuf| SettingValue::Text(dir.to_string_lossy().into_owned());
+        let chosen = load(&found)?.typed("color", "--color", global.color.map(word)).typed(
+            "state",
+            "--state",
+            global.state.as_ref().map(dir),
+        );
+        let cwd = Path::new(&found.cwd);
+        Ok(Self {
+            // As it was typed, byte for byte, where it was.
+            state: cwd.join(match &global.state {
+                Some(dir) => dir.clone(),
+                None => state(&chosen)?,
+            }),
+            above: None,
+            policy: global.policy.as_deref().map(|file| cwd.join(file)),
+            tenant: TenantId::new("local")?,
+            person: person(),
+            allow_delete: chosen.allow_delete(),
+            waived: chosen.waived(),
+            required: BTreeSet::new(),
+            editor: editor(&chosen),
+            is_colourful: is_styled(chosen.color(), io::stderr().is_terminal()),
+            chosen,
+            home: found.home,
+            config: found.config,
+            cwd: found.cwd,
+        })
+    }
+
+    /// The same for calls in another directory, under the settings that hold there.
+    pub(crate) fn at(&self, cwd: String) -> Result<Self> {
+        let moved = Self { cwd, ..self.clone() };
+        let chosen = moved.reload()?;
+        Ok(Self { allow_delete: chosen.allow_delete(), waived: chosen.waived(), chosen, ..moved })
+    }
+
+    /// The same for commands of many people on one machine: all of a command's processes are limited together, or it does not run,
+    /// unless that was waived.
+    #[cfg(feature = "serve")]
+    pub(crate) fn for_many(&self) -> Self {
+        let limits = Guarantee::ALL.into_iter().filter(|guarantee| guarantee.is_best_effort());
+        let required = limits.filter(|guarantee| !self.waived.contains(guarantee)).collect();
+        Self { required, ..self.clone() }
+    }
+
+    /// The same for another tenant, whose book is in a directory of its own. Its name must be good for one.
+    #[cfg(feature = "serve")]
+    pub(crate) fn of_tenant(&self, tenant: TenantId) -> Self {
+        let state = self.state.join("tenants").join(tenant.as_str());
+        Self { state, above: Some(self.state.clone()), tenant, ..self.clone() }
+    }
+
+    /// The directory that holds all that is ours.
+    pub(crate) fn ours(&self) -> &Path {
+        self.above.as_deref().unwrap_or(&self.state)
+    }
+
+    /// Where what can be had again is kept.
+    pub(crate) fn cache(&self) -> PathBuf {
+        let said = set("XDG_CACHE_HOME").filter(|dir| dir.is_absolute());
+        let usual = || self.home.as_ref().map(|home| Path::new(home).join(".cache"));
+        said.or_else(usual).unwrap_or_else(|| self.state.join("cache"))
+    }
+
+    /// The files that may hold settings here.
+    pub(crate) fn config_files(&self) -> Vec<ConfigFile> {
+        let (home, config, cwd) = (self.home.clone(), self.config.clone(), self.cwd.clone());
+        OptionSources { home, config, cwd }.config_files()
+    }
+
+    /// Where agents keep their settings: the person's own, or those of the project that we stand in.
+    pub(crate) fn agent_places(&self, project: Option<PathBuf>) -> Result<agent_configs::SettingsDirs> {
+        let homeless = || CliError::new("nobody says where your home directory is").hint("set HOME");
+        Ok(agent_configs::SettingsDirs {
+            home: PathBuf::from(self.home.clone().ok_or_else(homeless)?),
+            project,
+            claude: set("CLAUDE_CONFIG_DIR"),
+            codex: set("CODEX_HOME"),
+            copilot: set("COPILOT_HOME"),
+            xdg_config: set("XDG_CONFIG_HOME"),
+        })
+    }
+
+    /// The settings, read again: why they do not load, where they do not.
+    pub(crate) fn reload(&self) -> Result<Config> {
+        Config::load(self.config_files(), variable)
+    }
+
+    /// Where questions go: as it was typed or set, else to who is here, else as it is careful.
+    pub(crate) fn asking(&self, typed: Option<AskArg>, nobody_here: AskArg) -> AskArg {
+        let word = |ask: AskArg| SettingValue::Text(ask.word().to_owned());
+        let chosen = self.chosen.clone().typed("ask", "--ask", typed.map(word));
+        chosen.ask().unwrap_or_else(|| if at_terminal() { AskArg::Terminal } else { nobody_here })
+    }
+}
+
+/// What the settings depend on.
+struct OptionSources {
+    cwd: String,
+    home: Option<String>,
+    config: Option<String>,
+}
+
+impl OptionSources {
+    fn here() -> Result<Self> {
+        let cwd = env::current_dir().map_err(|error| {
+            CliError::new(format!("cannot find out in which directory we are: {error}"))
+                .hint("go to one that is there")
+        })?;
+        Ok(Self {
+            cwd: text_of(&cwd)?,
+            home: set("HOME").map(|home| real_path(&home)).transpose()?.flatten(),
+            config: config().map(|dir| real_path(&dir)).transpose()?.flatten(),
+        })
+    }
+
+    fn config_files(&self) -> Vec<ConfigFile> {
+        config::files(&PathVariables {
+            workspace: Some(&self.cwd),
+            home: self.home.as_deref(),
+            state: None,
+            config: self.config.as_deref(),
+        })
+    }
+}
+
+/// A variable that says something.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn state(chosen: &Config) -> Result<PathBuf> {
+    let said = chosen.state().map(|dir| match dir.strip_prefix("~") {
+        Ok(rest) => set("HOME").map_or_else(|| dir.clone(), |home| home.join(rest)),
+        Err(_) => dir,
+    });
+    if let (Some(dir), Some(SettingSource::Own(path, line))) =
+        (&said, chosen.held("state").map(|held| &held.origin))
+        && !dir.is_absolute()
+    {
+        let what = format!("{}:{line}: `state` must not depend on where you are", path.display());
+        return Err(CliError::new(what).hint("begin it with `/` or `~/`").into());
+    }
+    let found = said
+        .or_else(|| set("XDG_STATE_HOME").map(|dir| dir.join("byleave")))
+        .or_else(|| set("HOME").map(|home| home.join(".local/state/byleave")));
+    Ok(found.ok_or_else(CliError::homeless)?)
+}
+
+/// The editor: as it is set, else as the environment says.
+fn editor(chosen: &Config) -> Vec<String> {
+    let words = |text: String| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let said =
+        || variable("VISUAL").or_else(|| variable("EDITOR")).map_or_else(|| vec!["vi".to_owned()], words);
+    Some(chosen.editor()).filter(|words| !words.is_empty()).unwrap_or_else(said)
+}
+
+fn set(name: &str) -> Option<PathBuf> {
+    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+fn config() -> Option<PathBuf> {
+    let dir = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")))?;
+    Some(dir.join("byleave"))
+}
+
+/// The absolute path with links followed as far as it exists: that is how effects name it. A relative one names nothing.
+pub(crate) fn real_path(path: &Path) -> Result<Option<String>> {
+    if !path.is_absolute() {
+        return Ok(None);
+    }
+    let there = path.ancestors().find_map(|above| above.canonicalize().ok().map(|real| (above, real)));
+    let Some((above, real)) = there else { return Ok(None) };
+    let whole = path.strip_prefix(above).map_or_else(|_| real.clone(), |rest| real.join(rest));
+    let plain: PathBuf = whole.components().collect();
+    Ok(Some(text_of(&plain)?))
+}
+
+/// A name for the book, and how sure we are that it is a person: whoever types has a terminal.
+fn person() -> ApproverIdentity {
+    let name = ["USER", "LOGNAME"].into_iter().find_map(variable);
+    let name = name.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()));
+    let grade = if at_terminal() { Assurance::Terminal } else { Assurance::Program };
+    ApproverIdentity { name, grade }
+}
+
+fn at_terminal() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// A path as text, as the book has it.
+pub(crate) fn text_of(path: &Path) -> Result<String> {
+    let said = || {
+        CliError::new(format!("the path `{}` is not readable as text", path.display()))
+            .hint("the book holds text only: work in a directory whose name is UTF-8")
+    };
+    Ok(path.to_str().ok_or_else(said)?.to_owned())
+}

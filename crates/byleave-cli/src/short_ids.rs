@@ -1,0 +1,111 @@
+//! Ids as people type them.
+//!
+//! Ids are UUIDv7: those of one day begin alike, so lists show the last eight characters, which are random. Whoever types
+//! one may give it whole, or its end or its beginning, as long as only one fits.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use anyhow::Result;
+use byleave::audit_log::{AuditLog as _, CallFilter, PageRequest, QuestionFilter};
+use byleave::core::id::{CallId, QuestionId, StandingApprovalId};
+
+use crate::app_context::AppContext;
+use crate::error::CliError;
+use crate::resolved_options::ResolvedOptions;
+use crate::time::now;
+
+/// How many characters a list shows.
+const SHORT_CHARS: usize = 8;
+/// How few may be typed.
+const TYPED_CHARS_MIN: usize = 4;
+/// How many of the newest a shortened id is looked for among.
+const LOOKED_THROUGH_MAX: usize = 10_000;
+
+/// The end of an id, as lists show it.
+pub(crate) fn short(id: &impl Display) -> String {
+    let id = id.to_string();
+    id.chars().skip(id.chars().count().saturating_sub(SHORT_CHARS)).collect()
+}
+
+/// The open question that is meant; a whole id is taken as it is.
+pub(crate) async fn question(house: &AppContext, typed: &str) -> Result<QuestionId> {
+    if let Some(id) = whole(typed) {
+        return Ok(id);
+    }
+    let page = PageRequest::first(LOOKED_THROUGH_MAX);
+    let open = house.book.questions(QuestionFilter::default(), page).await?;
+    let found = pick("open question", typed, open.iter().map(|item| item.question));
+    Ok(found.map_err(|complaint| complaint.hint("`byleave inbox` lists the open questions"))?)
+}
+
+/// The call that is meant.
+pub(crate) async fn call(house: &AppContext, typed: &str) -> Result<CallId> {
+    if let Some(id) = whole(typed) {
+        return Ok(id);
+    }
+    let page = PageRequest::first(LOOKED_THROUGH_MAX);
+    let calls = house.book.calls(CallFilter::default(), page).await?;
+    let found = pick("call", typed, calls.iter().map(|item| item.call));
+    Ok(found.map_err(|complaint| complaint.hint("`byleave book log` lists the calls"))?)
+}
+
+/// The leave that is meant; it must be one that was given.
+pub(crate) async fn leave(
+    house: &AppContext,
+    options: &ResolvedOptions,
+    typed: &str,
+) -> Result<StandingApprovalId> {
+    let given = house.book.leaves_given(&options.tenant, now()).await?;
+    let found = pick("leave", typed, given.iter().map(|item| item.leave.id));
+    Ok(found.map_err(|complaint| complaint.hint("`byleave leaves` lists them"))?)
+}
+
+fn whole<I: FromStr>(typed: &str) -> Option<I> {
+    (typed.len() == 36).then(|| typed.parse().ok()).flatten()
+}
+
+fn pick<I: Copy + Display>(
+    what: &str,
+    typed: &str,
+    among: impl IntoIterator<Item = I>,
+) -> Result<I, CliError> {
+    let sought = typed.to_ascii_lowercase();
+    let shaped = sought.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    if !shaped || sought.len() < TYPED_CHARS_MIN {
+        return Err(CliError::new(format!(
+            "`{typed}` cannot be the id of any {what}: ids are hexadecimal, and at least four characters are needed"
+        )));
+    }
+    let fits = |id: &I| {
+        let id = id.to_string();
+        id.starts_with(&sought) || id.ends_with(&sought)
+    };
+    let mut found = among.into_iter().filter(fits);
+    match (found.next(), found.next()) {
+        (Some(id), None) => Ok(id),
+        (Some(_), Some(_)) => {
+            Err(CliError::new(format!("`{typed}` could be more than one {what}; type more of it")))
+        }
+        (None, _) => Err(CliError::new(format!("there is no {what} `{typed}`"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_or_the_beginning_is_enough_if_only_one_fits() {
+        let ids = ["0190a000-0000-7000-8000-0000aaaa1111", "0190a001-0000-7000-8000-0000bbbb1111"];
+        let ids: Vec<QuestionId> = ids.iter().map(|id| id.parse().unwrap()).collect();
+        let pick = |typed: &str| pick("question", typed, ids.iter().copied()).map_err(|c| c.to_string());
+        assert_eq!(pick("aaaa1111"), Ok(ids[0]));
+        assert_eq!(pick("BBBB1111"), Ok(ids[1]));
+        assert_eq!(pick("0190a001"), Ok(ids[1]));
+        assert_eq!(short(&ids[0]), "aaaa1111");
+        for wrong in ["1111", "0190", "aaaa", "111", "", "zzzz", "aaaa%"] {
+            assert!(pick(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The tools of the program: the built-in ones, and two to try everything with, `echo` and `append_line`.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use byleave::catalog::{Catalog, RegisterError};
+use byleave::core::effect::{Effect, Plan};
+use byleave::core::manifest::{ArgumentRole, PermissionClass};
+use byleave::core::outcome::Output;
+use byleave::ledger::Ledger;
+use byleave::ledger::memory::MemoryLedger;
+use byleave::tool::{RunContext, Tool};
+use byleave::typed_tool::TypedTool;
+use byleave_tools::{BuiltinToolOptions, ExecutionEnv};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::resolved_options::ResolvedOptions;
+
+/// All tools of the program, for calls in this directory. Without a ledger they are only to be looked at.
+pub(crate) fn catalog(
+    options: &ResolvedOptions,
+    workspace: &str,
+    ledger: Option<Arc<dyn Ledger>>,
+) -> Result<Catalog, RegisterError> {
+    let ledger = ledger.unwrap_or_else(|| Arc::new(MemoryLedger::new()));
+    // One call ends with the program: nobody would be there to hold a job.
+    let offer = BuiltinToolOptions {
+        allow_delete: options.allow_delete,
+        ledger: Some(ledger),
+        ..BuiltinToolOptions::default()
+    };
+    let catalog = byleave_tools::catalog(&workplace(options, workspace), &offer)?;
+    catalog.register(echo())?;
+    catalog.register(append_line())?;
+    Ok(catalog)
+}
+
+/// Where commands run that work in this directory. Copies are kept beside the book.
+pub(crate) fn workplace(options: &ResolvedOptions, workspace: &str) -> ExecutionEnv {
+    let state = options.state.canonicalize().unwrap_or_else(|_| options.state.clone());
+    let mut workplace = ExecutionEnv::new(state.join("copies"), PathBuf::from(workspace));
+    workplace.home = options.home.as_ref().map(PathBuf::from);
+    workplace.unfinished = Some(unfinished(&state));
+    workplace.ours = vec![options.ours().canonicalize().unwrap_or(state)];
+    workplace.environment = std::env::vars().collect();
+    workplace.waived.clone_from(&options.waived);
+    workplace.required.clone_from(&options.required);
+    workplace
+}
+
+/// Where runs that have not ended are noted, the same for all that runs commands: what one left, the next puts out of action.
+pub(crate) fn unfinished(state: &Path) -> PathBuf {
+    state.join("unfinished")
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Echo {
+    /// What to say
+    text: String,
+}
+
+fn echo() -> impl Tool {
+    TypedTool::new("echo", "Says a text back.", |args: Echo, _run: RunContext| async move { args.text })
+        .class(PermissionClass::Readonly)
+        .hint("say a text back unchanged")
+        .read_only()
+        .concurrency_safe()
+        .repeatable()
+        .not_sensitive()
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AppendLineArguments {
+    /// The file; it is made if it is not there
+    #[expect(dead_code, reason = "the path that was judged is in the plan, and that one is used")]
+    path: String,
+    /// The line, without its end
+    #[schemars(regex(pattern = "^[^\\n]*$"))]
+    line: String,
+}
+
+fn append_line() -> impl Tool {
+    TypedTool::new(
+        "append_line",
+        "Appends one line to a file.",
+        |args: AppendLineArguments, run: RunContext| async move { append(&args.line, &run.plan) },
+    )
+    .class(PermissionClass::File)
+    .role("/path", ArgumentRole::WritePath)
+    .hint("append one line to a file")
+    .audit_operation("write")
+}
+
+/// Appends to the path that was permitted, which has no links in it: one that is there now was not there then.
+fn append(line: &str, plan: &Plan) -> Result<Output, String> {
+    let [Effect::Write { path }] = plan.effects.as_slice() else {
+        return Err("the plan does not name one file to write".into());
+    };
+    let fault = |error: std::io::Error| format!("cannot append to `{path}`: {error}");
+    // Without blocking: a pipe that nobody reads would hold us forever.
+    let flags = OFlags::WRONLY
+        | OFlags::APPEND
+        | OFlags::CREATE
+        | OFlags::NONBLOCK
+        | OFlags::NOCTTY
+        | OFlags::CLOEXEC;
+    let opened = openat2(CWD, path.as_str(), flags, Mode::from_raw_mode(0o666), ResolveFlags::NO_SYMLINKS);
+    let mut file = File::from(opened.map_err(|errno| fault(errno.into()))?);
+    if !file.metadata().map_err(fault)?.is_file() {
+        return Err(format!("cannot append to `{path}`: it is not a file"));
+    }
+    let bytes = format!("{line}\n").into_bytes();
+    // One write: lines of others who append at the same time stay whole.
+    let written = file.write(&bytes).map_err(fault)?;
+    if written < bytes.len() {
+        return Err(format!("only {written} of {} bytes were appended to `{path}`", bytes.len()));
+    }
+    file.sync_all().map_err(fault)?;
+    let data = json!({ "path": path, "bytes": written });
+    Ok(Output::text(format!("appended {written} bytes to {path}")).with_data(data))
+}

@@ -1,0 +1,182 @@
+//! Taking back: what an undo would be about, and the call that does it.
+
+use std::path::Path;
+
+use anyhow::Result;
+use byleave::approver::Reply;
+use byleave::audit_log::{AuditLog as _, CallFilter, CallItem, PageRequest};
+use byleave::clock::fresh_id;
+use byleave::core::call::{Call, Mode};
+use byleave::core::file_change::FileChanges;
+use byleave::core::id::{AgentId, CallId, SessionId};
+use byleave::core::render::summary;
+use byleave::gate::{Gate, SubmittedAnswer};
+use byleave::result::CallStatus;
+use byleave_copy::{CopyState, CopyStore};
+use serde_json::json;
+
+use crate::app_context::AppContext;
+use crate::args::AskArg;
+use crate::call_display::{self, relative};
+use crate::console::one_line;
+use crate::error::CliError;
+use crate::resolved_options::ResolvedOptions;
+use crate::time::{now, span};
+use crate::tool_catalog::workplace;
+
+/// How many calls of a session are looked at.
+const CALLS_MAX: usize = 10_000;
+/// How many of them are read at once where one is looked for.
+const AT_ONCE: usize = 100;
+
+/// How many changed files are named.
+const FILES_SHOWN: usize = 3;
+
+/// Whose changes are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UndoScope {
+    /// Those of calls in this directory, or in one that it lies in.
+    Here,
+    /// All.
+    Anywhere,
+}
+
+/// What an undo without further words would take back, in words.
+pub(crate) async fn last_change(house: &AppContext, options: &ResolvedOptions) -> Result<Option<String>> {
+    let Some(item) = newest_standing(CallFilter::default(), UndoScope::Here, house, options).await? else {
+        return Ok(None);
+    };
+    let changes = workplace(options, &options.cwd).store()?.changes(item.call.uuid())?;
+    let ago = span(now().saturating_sub(item.changed_at));
+    let files = named(&changes, Path::new(&options.cwd));
+    Ok(Some(format!("{} of {ago} ago ({}: {files})", item.listing.tool, summary(&changes))))
+}
+
+/// Which files a call changed, and where it worked if that is not here.
+pub(crate) async fn files_of(call: CallId, house: &AppContext, options: &ResolvedOptions) -> Option<String> {
+    let changes = workplace(options, &options.cwd).store().ok()?.changes(call.uuid()).ok()?;
+    let workspace = house.workspace_of(call).await.ok()?;
+    let files = named(&changes, Path::new(&workspace));
+    if workspace == options.cwd {
+        return Some(files);
+    }
+    Some(format!("in `{}`: {files}", one_line(&workspace)))
+}
+
+/// The first of the files that changed.
+fn named(changes: &FileChanges, base: &Path) -> String {
+    let mut names: Vec<String> =
+        changes.list.iter().take(FILES_SHOWN).map(|change| relative(&change.path, base)).collect();
+    if changes.list.len() > FILES_SHOWN {
+        names.push(format!("{} more", changes.list.len() - FILES_SHOWN));
+    }
+    names.join(", ")
+}
+
+/// Takes that back, and says what came of it.
+pub(crate) async fn newest(house: &AppContext, options: &ResolvedOptions) -> Result<String> {
+    let found = newest_standing(CallFilter::default(), UndoScope::Here, house, options).await?;
+    taken_back(found, house, options).await
+}
+
+/// Takes back what a session changed last, and says what came of it.
+#[cfg(feature = "agent")]
+pub(crate) async fn newest_of(
+    session: &SessionId,
+    house: &AppContext,
+    options: &ResolvedOptions,
+) -> Result<String> {
+    let filter = CallFilter { session: Some(session.clone()), ..CallFilter::default() };
+    let found = newest_standing(filter, UndoScope::Anywhere, house, options).await?;
+    taken_back(found, house, options).await
+}
+
+async fn taken_back(
+    found: Option<CallItem>,
+    house: &AppContext,
+    options: &ResolvedOptions,
+) -> Result<String> {
+    let Some(item) = found else {
+        return Ok("there is nothing to take back here".to_owned());
+    };
+    let what = files_of(item.call, house, options).await.unwrap_or_default();
+    let (gate, undo) = prepared(item.call, false, house, options).await?;
+    let mut came = gate.advance(undo).await;
+    if let CallStatus::Waiting { question, .. } = &came {
+        let (id, digest, by) = (question.id, question.digest(), options.person.clone());
+        let given = SubmittedAnswer { question: id, digest, reply: Reply::Yes { note: None }, by };
+        let call = gate.answer(given).await.map_err(CliError::from)?;
+        came = gate.resume(call).await;
+    }
+    Ok(format!("undo of {} ({what}): {}", item.listing.tool, call_display::in_short(&came)))
+}
+
+/// The newest call whose changes can be taken back. No more is read than it takes to find it: a question waits for this.
+pub(crate) async fn newest_standing(
+    filter: CallFilter,
+    reach: UndoScope,
+    house: &AppContext,
+    options: &ResolvedOptions,
+) -> Result<Option<CallItem>> {
+    let store = workplace(options, &options.cwd).store()?;
+    let (mut page, mut looked) = (PageRequest::first(AT_ONCE), 0);
+    while looked < CALLS_MAX {
+        let calls = house.book.calls(filter.clone(), page).await?;
+        page.after = calls.last().map(|item| item.cursor);
+        looked += calls.len();
+        let is_last = calls.len() < AT_ONCE;
+        for item in calls.into_iter().filter(|item| stands(&store, item)) {
+            let is_meant = reach == UndoScope::Anywhere
+                || Path::new(&options.cwd).starts_with(house.workspace_of(item.call).await?);
+            if is_meant {
+                return Ok(Some(item));
+            }
+        }
+        if is_last {
+            break;
+        }
+    }
+    Ok(None)
+}
+
+/// The calls whose changes can be taken back, the newest first.
+pub(crate) async fn standing(
+    filter: CallFilter,
+    house: &AppContext,
+    options: &ResolvedOptions,
+) -> Result<Vec<CallItem>> {
+    let store = workplace(options, &options.cwd).store()?;
+    let mut all = house.book.calls(filter, PageRequest::first(CALLS_MAX)).await?;
+    all.retain(|item| stands(&store, item));
+    Ok(all)
+}
+
+fn stands(store: &CopyStore, item: &CallItem) -> bool {
+    item.listing.operation != "undo"
+        && store.state(item.call.uuid()).is_ok_and(|state| state == CopyState::Committed)
+}
+
+/// The call that takes another back, and the gate for it.
+pub(crate) async fn prepared(
+    call: CallId,
+    force: bool,
+    house: &AppContext,
+    options: &ResolvedOptions,
+) -> Result<(Gate, Call)> {
+    let workspace = house.workspace_of(call).await?;
+    let gate = house.gate(options, &workspace, AskArg::Inbox, options.chosen.gate())?;
+    let arguments = if force { json!({ "call": call, "force": true }) } else { json!({ "call": call }) };
+    let undo = Call {
+        id: CallId::new(fresh_id()),
+        tenant: options.tenant.clone(),
+        session: SessionId::new("cli")?,
+        agent: AgentId::new("undo")?,
+        tool: "undo".into(),
+        arguments,
+        reason: None,
+        cwd: workspace,
+        mode: Mode::ConfirmSensitive,
+        dry_run: false,
+    };
+    Ok((gate, undo))
+}

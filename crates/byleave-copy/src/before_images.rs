@@ -1,0 +1,95 @@
+//! Before-images: where in the store each path of a commit is as it was.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use byleave_core::file_change::FileChanges;
+use uuid::Uuid;
+
+use crate::change_list;
+use crate::dir_handle::DirHandle;
+use crate::error::{Error, IoContext as _};
+use crate::file_digest::FileReader;
+use crate::journal::{CommitCompletion, Journal, StepAction};
+use crate::json_files::read_json;
+use crate::paths::ancestors;
+use crate::preconditions;
+use crate::store::{CopyState, CopyStore};
+
+/// A commit that has ended, as the store knows it.
+pub(crate) struct CompletedCommit {
+    pub journal: Journal,
+    pub done: CommitCompletion,
+    pub changes: FileChanges,
+}
+
+impl CompletedCommit {
+    /// By the absolute path: where it is in the store, beneath the copies.
+    pub(crate) fn images(&self) -> HashMap<String, String> {
+        let mut images = HashMap::new();
+        for step in &self.journal.steps {
+            let (StepAction::Take { keep, .. } | StepAction::Swap { keep, .. }) = &step.act else { continue };
+            images.insert(self.journal.path(step), keep.settled(self.journal.id).path);
+        }
+        images
+    }
+}
+
+/// Where a path is as it was: an image of its own, or in that of a directory above it.
+pub(crate) fn image(images: &HashMap<String, String>, path: &str) -> Option<String> {
+    if let Some(own) = images.get(path) {
+        return Some(own.clone());
+    }
+    let above = ancestors(path).find(|above| images.contains_key(*above))?;
+    let rest = path.strip_prefix(above)?;
+    Some(format!("{}{rest}", images.get(above)?))
+}
+
+impl CopyStore {
+    /// The changes of a copy, whether it waits or is committed, with the diffs that can still be made.
+    pub fn changes(&self, id: Uuid) -> Result<FileChanges, Error> {
+        if self.state(id)? == CopyState::Open {
+            let listing: Option<change_list::ChangeList> =
+                read_json(&self.directory(id).join("listing.json"))?;
+            return Ok(listing.ok_or(Error::Missing(id))?.changes());
+        }
+        let mut ended = self.ended(id)?;
+        let images = ended.images();
+        let copies = self.at.join("copies");
+        let root = PathBuf::from("/");
+        let disk = DirHandle::open(&root).at("open", &root)?;
+        let mut reader = FileReader::new();
+        for change in ended.changes.list.iter_mut().filter(|change| change.diff.is_none()) {
+            let at = image(&images, &change.path).unwrap_or_default();
+            if at.is_empty() && change.before.is_some() {
+                continue;
+            }
+            // Only what is still as the commit left it can be compared.
+            let path = change.path.trim_start_matches('/');
+            if change.after.is_some()
+                && !preconditions::is_as_left(&disk, change, ended.done.at, &mut reader)?
+            {
+                continue;
+            }
+            change.diff = change_list::shown(change, (&copies, &at), (&root, path))?;
+        }
+        Ok(ended.changes)
+    }
+
+    /// A commit that has ended.
+    pub(crate) fn ended(&self, id: Uuid) -> Result<CompletedCommit, Error> {
+        let at = self.directory(id);
+        match self.state(id)? {
+            CopyState::Missing | CopyState::Dropped { .. } => return Err(self.missing(id)),
+            CopyState::Open => return Err(Error::Uncommitted(id)),
+            CopyState::Interrupted => return Err(Error::Interrupted(id)),
+            CopyState::Committed | CopyState::Undone { .. } => {}
+        }
+        let missing = || Error::Missing(id);
+        Ok(CompletedCommit {
+            journal: read_json(&at.join("journal.json"))?.ok_or_else(missing)?,
+            done: read_json(&at.join("done.json"))?.ok_or_else(missing)?,
+            changes: read_json(&at.join("changes.json"))?.ok_or_else(missing)?,
+        })
+    }
+}

@@ -1,0 +1,62 @@
+//! What a run without a copy would have done otherwise, told in words with the paths.
+
+use std::collections::BTreeMap;
+
+/// A limit of copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Caveat {
+    /// A file had other names, and only this one has the new content.
+    Unlinked,
+    /// They are alike in every way, and a directory was moved, which a copy does by copying.
+    Apart,
+    /// The file below was changed by somebody else since the copy was made.
+    Underneath,
+    /// Extended attributes are other ones: kept, and not shown.
+    Attributes,
+    /// It belongs to somebody else now.
+    Owner,
+}
+
+/// The limits that were met.
+#[derive(Debug, Default)]
+pub(crate) struct Caveats(BTreeMap<Caveat, Vec<String>>);
+
+const NAMED_MAX: usize = 5;
+
+impl Caveats {
+    pub(crate) fn met(&mut self, limit: Caveat, path: &str) {
+        self.0.entry(limit).or_default().push(path.into());
+    }
+
+    pub(crate) fn told(&self) -> Vec<String> {
+        self.0.iter().map(|(limit, paths)| format!("{}: {}", limit.words(), named(paths))).collect()
+    }
+}
+
+impl Caveat {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Unlinked => {
+                "hard links: other names of these files are not changed with them, because a copy changes one name only"
+            }
+            Self::Apart => {
+                "hard links: these are alike in content, mode and time; if they were one file, moving a directory took them apart, \
+                 because a copy moves by copying"
+            }
+            Self::Underneath => "changed by somebody else since the copy was made, a commit is refused",
+            Self::Attributes => {
+                "extended attributes or access lists differ: they are committed, and not shown here"
+            }
+            Self::Owner => "the owner or group differs: it is committed, and not shown here",
+        }
+    }
+}
+
+fn named(paths: &[String]) -> String {
+    let mut text =
+        paths.iter().take(NAMED_MAX).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
+    if let Some(more) = paths.len().checked_sub(NAMED_MAX).filter(|more| *more > 0) {
+        text.push_str(&format!(" and {more} more"));
+    }
+    text
+}

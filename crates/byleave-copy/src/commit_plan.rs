@@ -1,0 +1,151 @@
+//! The plan of a commit: which items, and the steps that make them final, in an order in which every step is possible.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use byleave_core::file_change::{FileChanges, FileNodeKind};
+
+use crate::diff_scan::{ChangedPath, is_directory};
+use crate::dir_handle::{FileIdentity, bits};
+use crate::error::Error;
+use crate::journal::{JournalStep, StepAction, StorageSlot};
+use crate::layers::CopyRoot;
+use crate::paths::{self, ancestors};
+
+/// The items that are chosen, with the directories that they need; refuses a choice that cannot be had alone.
+pub(crate) fn choose<'a>(
+    items: &'a [ChangedPath],
+    chosen: &FileChanges,
+) -> Result<Vec<&'a ChangedPath>, Error> {
+    let by_path: HashMap<&str, usize> =
+        items.iter().enumerate().map(|(number, item)| (item.change.path.as_str(), number)).collect();
+    let item = |path: &str| by_path.get(path).and_then(|number| Some((*number, items.get(*number)?)));
+    let mut all = BTreeSet::new();
+    for change in &chosen.list {
+        let same =
+            |one: &ChangedPath| (&one.change.before, &one.change.after) == (&change.before, &change.after);
+        let Some((number, _)) = item(&change.path).filter(|(_, one)| same(one)) else {
+            return Err(Error::NotListed(change.path.clone()));
+        };
+        all.insert(number);
+    }
+    for change in chosen.list.iter().filter(|change| change.after.is_some()) {
+        for (number, above) in ancestors(&change.path).filter_map(item) {
+            // Only a directory that is simply new comes along unasked.
+            match (&above.change.before, is_directory(above.change.after.as_ref())) {
+                (None, true) => _ = all.insert(number),
+                (Some(before), true) if before.kind != FileNodeKind::Directory && !all.contains(&number) => {
+                    return Err(Error::Incomplete {
+                        path: change.path.clone(),
+                        needs: above.change.path.clone(),
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+    for (number, item) in items.iter().enumerate() {
+        if all.contains(&number) || item.change.before.is_none() {
+            continue;
+        }
+        for path in ancestors(&item.change.path) {
+            let above =
+                by_path.get(path).filter(|above| all.contains(above)).and_then(|above| items.get(*above));
+            if above.is_some_and(ChangedPath::is_going) {
+                return Err(Error::Incomplete { path: path.into(), needs: item.change.path.clone() });
+            }
+        }
+    }
+    Ok(all.into_iter().filter_map(|number| items.get(number)).collect())
+}
+
+/// Where things come from and where they are kept.
+pub(crate) trait SlotAllocator {
+    /// Where the new thing of an item is, made ready to be moved.
+    fn incoming(&mut self, item: &ChangedPath, inside: &str) -> Result<(StorageSlot, FileIdentity), Error>;
+    /// A free place to keep the old thing.
+    fn keep(&mut self, root: usize) -> StorageSlot;
+    /// The mode that a directory has now which others are to be moved into or out of, if its owner may not do that.
+    fn closed(&mut self, root: usize, inside: &str) -> Result<Option<FileIdentity>, Error>;
+}
+
+/// The steps that make the items final.
+pub(crate) fn steps(
+    items: &[&ChangedPath],
+    roots: &[CopyRoot],
+    slots: &mut impl SlotAllocator,
+) -> Result<Vec<JournalStep>, Error> {
+    let going: HashSet<&str> =
+        items.iter().filter(|item| item.is_going()).map(|item| item.change.path.as_str()).collect();
+    let (mut open, mut middle, mut close) = (Vec::new(), Vec::new(), Vec::new());
+    let mut opened = HashSet::new();
+    for item in items {
+        let root = item.root;
+        let path = &item.change.path;
+        let Some(top) = roots.get(root) else { continue };
+        let inside = paths::inside(&top.path, path);
+        let step = |act| JournalStep { root, inside: inside.to_owned(), act };
+        if item.is.is_none() && ancestors(path).any(|above| going.contains(above)) {
+            continue;
+        }
+        match (&item.was, &item.is) {
+            (None, None) => continue,
+            (Some(was), Some(is)) if was.is_directory() && is.is_directory() => {
+                let (from, to) = (bits(was.mode), bits(is.mode));
+                if from & 0o700 != 0o700 && opened.insert((root, inside.to_owned())) {
+                    open.push(step(StepAction::Mode { of: *was, was: from, is: from | 0o700 }));
+                    close.push(step(StepAction::Mode { of: *was, was: from | 0o700, is: to }));
+                } else if from & 0o700 == 0o700 {
+                    opened.insert((root, inside.to_owned()));
+                    close.push(step(StepAction::Mode { of: *was, was: from, is: to }));
+                }
+                continue;
+            }
+            (None, Some(is)) => {
+                let (from, new) = slots.incoming(item, inside)?;
+                middle.push(step(StepAction::Put { new, from }));
+                closing(is, &new, &step, &mut close);
+            }
+            (Some(old), None) => middle.push(step(StepAction::Take { old: *old, keep: slots.keep(root) })),
+            (Some(old), Some(is)) => {
+                let (from, new) = slots.incoming(item, inside)?;
+                middle.push(step(StepAction::Swap { old: *old, new, from, keep: slots.keep(root) }));
+                closing(is, &new, &step, &mut close);
+            }
+        }
+        // A directory that its owner may not write to is opened for the commit, as whoever changed something in it had to; also
+        // one that goes, since a directory that is moved is written to.
+        let parent = paths::above(inside);
+        for directory in [Some(parent), item.is_going().then_some(inside)].into_iter().flatten() {
+            if !opened.insert((root, directory.to_owned())) {
+                continue;
+            }
+            let Some(of) = slots.closed(root, directory)? else { continue };
+            let mode = bits(of.mode);
+            let at = |was, is| JournalStep {
+                root,
+                inside: directory.to_owned(),
+                act: StepAction::Mode { of, was, is },
+            };
+            open.push(at(mode, mode | 0o700));
+            if directory == parent {
+                close.push(at(mode | 0o700, mode));
+            }
+        }
+    }
+    close.reverse();
+    open.extend(middle);
+    open.extend(close);
+    Ok(open)
+}
+
+/// A directory comes with the rights that filling it needs; the mode that it is to have comes last.
+fn closing(
+    is: &FileIdentity,
+    new: &FileIdentity,
+    step: &impl Fn(StepAction) -> JournalStep,
+    close: &mut Vec<JournalStep>,
+) {
+    if is.is_directory() && bits(is.mode) != bits(new.mode) {
+        close.push(step(StepAction::Mode { of: *new, was: bits(new.mode), is: bits(is.mode) }));
+    }
+}

@@ -1,0 +1,415 @@
+//! Listing: what differs between a copy and what it is a copy of, in one pass over what the command touched.
+//!
+//! Reads by handles from both sides and follows no link. What cannot be told exactly is a fault: nothing of it can be committed.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::CStr;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use byleave_core::digest::Digest;
+use byleave_core::file_change::{FileChange, FileNode, FileNodeKind, GitStatus};
+use rustix::fs::{FileType, Stat};
+use serde::{Deserialize, Serialize};
+
+use crate::caveats::{Caveat, Caveats};
+use crate::dir_handle::{self, FileIdentity, bits, stat_at};
+use crate::error::{Error, IoContext as _};
+use crate::file_digest::FileReader;
+use crate::paths;
+use crate::whiteout::{self, WhiteoutMarks};
+use crate::xattrs;
+
+/// One path that differs, and which things are at it on both sides.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ChangedPath {
+    pub root: usize,
+    pub change: FileChange,
+    pub was: Option<FileIdentity>,
+    pub is: Option<FileIdentity>,
+}
+
+impl ChangedPath {
+    /// Whether a directory was there and is none any more.
+    pub(crate) fn is_going(&self) -> bool {
+        is_directory(self.change.before.as_ref()) && !is_directory(self.change.after.as_ref())
+    }
+
+    /// Whether a directory is there that was none before.
+    pub(crate) fn is_coming(&self) -> bool {
+        is_directory(self.change.after.as_ref()) && !is_directory(self.change.before.as_ref())
+    }
+}
+
+/// How to look at one root.
+pub(crate) struct ScanOptions<'a> {
+    pub root: usize,
+    pub path: &'a str,
+    /// What the command left.
+    pub changed: &'a Path,
+    /// Whether that is everything, and not only what differs.
+    pub is_whole: bool,
+    pub started: i64,
+    /// Directories that are mounted over: not looked at.
+    pub mounted: &'a HashSet<String>,
+    /// Whether a directory that the command made is scratch.
+    pub is_scratch: &'a dyn Fn(&str) -> bool,
+}
+
+/// What was found.
+#[derive(Default)]
+pub(crate) struct ScanResult {
+    pub items: Vec<ChangedPath>,
+    pub limits: Caveats,
+    /// Files with other names that were removed, or renamed, which cannot be told apart.
+    pub linked: Vec<String>,
+    /// By inode of the copy: how many names a file has, the first of them, and how many are listed.
+    pub names: HashMap<u64, (u64, String, u64)>,
+    /// Scratch that the command made, by path in the root.
+    pub scratch: Vec<(usize, String)>,
+}
+
+/// Lists what differs in one root.
+pub(crate) fn list(
+    look: &ScanOptions<'_>,
+    reader: &mut FileReader,
+    found: &mut ScanResult,
+) -> Result<(), Error> {
+    let upper = dir_handle::open_resolved(look.changed).at("open", look.changed)?;
+    let lower = dir_handle::open_resolved(Path::new(look.path)).at("open", look.path)?;
+    let mut walk = LayerScanner { look, reader, found, has_attributes: false };
+    let (is, was) = (
+        rustix::fs::fstat(&upper).at("look at", look.changed)?,
+        rustix::fs::fstat(&lower).at("look at", look.path)?,
+    );
+    walk.directories("", &was, &is);
+    walk.directory(&upper, Some(&lower), "", look.is_whole)
+}
+
+struct LayerScanner<'a, 'b> {
+    look: &'a ScanOptions<'b>,
+    reader: &'a mut FileReader,
+    found: &'a mut ScanResult,
+    /// Whether the file of the copy that was read last has attributes of its own.
+    has_attributes: bool,
+}
+
+/// A name on both sides.
+#[derive(Clone, Copy)]
+struct EntryPair<'a> {
+    upper: &'a OwnedFd,
+    lower: Option<&'a OwnedFd>,
+    name: &'a CStr,
+    inside: &'a str,
+}
+
+impl LayerScanner<'_, '_> {
+    fn directory(
+        &mut self,
+        upper: &OwnedFd,
+        lower: Option<&OwnedFd>,
+        inside: &str,
+        whole: bool,
+    ) -> Result<(), Error> {
+        let marks = match whiteout::marks(upper).at("read the attributes of", self.path(inside))? {
+            Ok(marks) => marks,
+            Err(what) => return Err(Error::Layer { path: self.path(inside), what }),
+        };
+        let whole = whole || marks.is_opaque;
+        let names = dir_handle::names(upper).at("list", self.path(inside))?;
+        for name in &names {
+            let path = self.join(inside, name)?;
+            self.name(EntryPair { upper, lower, name, inside: &path }, whole, marks)?;
+        }
+        let Some(lower) = lower.filter(|_| whole) else { return Ok(()) };
+        let there: HashSet<&CStr> = names.iter().map(|name| &**name).collect();
+        for name in dir_handle::names(lower).at("list", self.path(inside))? {
+            if !there.contains(&*name) {
+                let path = self.join(inside, &name)?;
+                self.removed(lower, &name, &path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, pair: EntryPair<'_>, whole: bool, marks: WhiteoutMarks) -> Result<(), Error> {
+        let at = || self.path(pair.inside);
+        let Some(is) = stat_at(pair.upper, pair.name).at("look at", at())? else { return Ok(()) };
+        if self.is_whiteout(pair, &is, marks)? {
+            return pair.lower.map_or(Ok(()), |lower| self.removed(lower, pair.name, pair.inside));
+        }
+        let was =
+            pair.lower.map(|lower| stat_at(lower, pair.name)).transpose().at("look at", at())?.flatten();
+        if FileType::from_raw_mode(is.st_mode) == FileType::Directory {
+            self.is_directory(pair, was.as_ref(), &is, whole)
+        } else {
+            self.is_leaf(pair, was.as_ref(), &is)
+        }
+    }
+
+    fn is_directory(
+        &mut self,
+        pair: EntryPair<'_>,
+        was: Option<&Stat>,
+        is: &Stat,
+        whole: bool,
+    ) -> Result<(), Error> {
+        if self.look.mounted.contains(pair.inside) {
+            return Ok(());
+        }
+        if was.is_none() && (self.look.is_scratch)(pair.inside) {
+            self.found.scratch.push((self.look.root, pair.inside.into()));
+            return Ok(());
+        }
+        let upper =
+            dir_handle::open_ours(pair.upper.as_fd(), pair.name, is).at("open", self.path(pair.inside))?;
+        let was_directory = was.filter(|was| FileType::from_raw_mode(was.st_mode) == FileType::Directory);
+        let lower = match (was_directory, pair.lower) {
+            (Some(was), Some(lower)) => {
+                self.directories(pair.inside, was, is);
+                Some(dir_handle::open_directory(lower, pair.name).at("open", self.path(pair.inside))?)
+            }
+            _ => {
+                let before =
+                    was.map(|was| self.node(pair.lower.map(|lower| lower.as_fd()), pair, was)).transpose()?;
+                if was.is_some_and(|was| was.st_nlink > 1) {
+                    let path = self.text(pair.inside);
+                    self.found.linked.push(path);
+                }
+                self.add(pair.inside, before.zip(was), Some((directory(is), is)));
+                None
+            }
+        };
+        self.directory(&upper, lower.as_ref(), pair.inside, whole)
+    }
+
+    /// A directory that was there and is there: only its mode can differ.
+    fn directories(&mut self, inside: &str, was: &Stat, is: &Stat) {
+        if bits(was.st_mode) != bits(is.st_mode) {
+            self.add(inside, Some((directory(was), was)), Some((directory(is), is)));
+        }
+        if (was.st_uid, was.st_gid) != (is.st_uid, is.st_gid) {
+            let path = self.text(inside);
+            self.found.limits.met(Caveat::Owner, &path);
+        }
+    }
+
+    fn is_leaf(&mut self, pair: EntryPair<'_>, was: Option<&Stat>, is: &Stat) -> Result<(), Error> {
+        let mut after = self.node(None, pair, is)?;
+        let Some((was, lower)) = was.zip(pair.lower) else {
+            self.add(pair.inside, None, Some((after, is)));
+            return Ok(());
+        };
+        if FileType::from_raw_mode(was.st_mode) == FileType::Directory {
+            self.add(pair.inside, Some((directory(was), was)), Some((after, is)));
+            let inner = dir_handle::open_directory(lower, pair.name).at("open", self.path(pair.inside))?;
+            return self.all_removed(&inner, pair.inside);
+        }
+        let mut before = self.node(Some(lower.as_fd()), pair, was)?;
+        let mut other_attributes = false;
+        if let (
+            FileNodeKind::File { size: old, digest: before },
+            FileNodeKind::File { size: new, digest: after },
+        ) = (&mut before.kind, &mut after.kind)
+        {
+            let mut attributes = self.has_attributes;
+            if old == new {
+                let read = self.reader.digest_if_readable(lower, pair.name);
+                let read = read.at("read", self.path(pair.inside))?;
+                *before = read.map(|(digest, _)| digest);
+                attributes |= read.is_some_and(|(_, attributes)| attributes);
+            }
+            other_attributes =
+                attributes && old == new && before == after && self.other_attributes(pair, is)?;
+        }
+        let other_owner = (was.st_uid, was.st_gid) != (is.st_uid, is.st_gid);
+        // Linked to something that the command made: the link is lost unless both are committed.
+        let is_linked = is.st_nlink > 1 && is.st_nlink != was.st_nlink;
+        // A whole tree has all of its names; a layer only those that were touched.
+        let loses_names = if self.look.is_whole { was.st_nlink > is.st_nlink } else { was.st_nlink > 1 };
+        if before == after && !other_attributes && !other_owner && !is_linked {
+            if loses_names && !self.look.is_whole {
+                let path = self.text(pair.inside);
+                self.found.limits.met(Caveat::Unlinked, &path);
+            }
+            return Ok(());
+        }
+        let path = self.text(pair.inside);
+        for (limit, met) in [
+            (Caveat::Attributes, other_attributes),
+            (Caveat::Owner, other_owner),
+            (Caveat::Unlinked, loses_names),
+            (Caveat::Underneath, FileIdentity::of(was).touched > self.look.started),
+        ] {
+            if met {
+                self.found.limits.met(limit, &path);
+            }
+        }
+        self.add(pair.inside, Some((before, was)), Some((after, is)));
+        Ok(())
+    }
+
+    fn removed(&mut self, lower: &OwnedFd, name: &CStr, inside: &str) -> Result<(), Error> {
+        let Some(was) = stat_at(lower, name).at("look at", self.path(inside))? else { return Ok(()) };
+        if self.look.mounted.contains(inside) {
+            return Ok(());
+        }
+        if FileType::from_raw_mode(was.st_mode) == FileType::Directory {
+            self.add(inside, Some((directory(&was), &was)), None);
+            let inner = dir_handle::open_directory(lower, name).at("open", self.path(inside))?;
+            return self.all_removed(&inner, inside);
+        }
+        let pair = EntryPair { upper: lower, lower: Some(lower), name, inside };
+        let before = self.node(Some(lower.as_fd()), pair, &was)?;
+        let path = self.text(inside);
+        if FileIdentity::of(&was).touched > self.look.started {
+            self.found.limits.met(Caveat::Underneath, &path);
+        }
+        if was.st_nlink > 1 {
+            self.found.linked.push(path);
+        }
+        self.add(inside, Some((before, &was)), None);
+        Ok(())
+    }
+
+    fn all_removed(&mut self, directory: &OwnedFd, inside: &str) -> Result<(), Error> {
+        for name in dir_handle::names(directory).at("list", self.path(inside))? {
+            let path = self.join(inside, &name)?;
+            self.removed(directory, &name, &path)?;
+        }
+        Ok(())
+    }
+
+    fn is_whiteout(&self, pair: EntryPair<'_>, is: &Stat, marks: WhiteoutMarks) -> Result<bool, Error> {
+        if whiteout::is_whiteout(is) {
+            return Ok(true);
+        }
+        let may_be = marks.has_whiteout_files
+            && is.st_size == 0
+            && FileType::from_raw_mode(is.st_mode) == FileType::RegularFile;
+        if !may_be {
+            return Ok(false);
+        }
+        let file =
+            dir_handle::open_ours(pair.upper.as_fd(), pair.name, is).at("open", self.path(pair.inside))?;
+        whiteout::is_whiteout_file(&file).at("read the attributes of", self.path(pair.inside))
+    }
+
+    fn other_attributes(&self, pair: EntryPair<'_>, is: &Stat) -> Result<bool, Error> {
+        let Some(lower) = pair.lower else { return Ok(false) };
+        let Ok(lower) = dir_handle::open_file(lower, pair.name) else { return Ok(true) };
+        let below = xattrs::list(&lower).at("read the attributes of", self.path(pair.inside))?;
+        let above =
+            dir_handle::open_ours(pair.upper.as_fd(), pair.name, is).at("open", self.path(pair.inside))?;
+        let above = whiteout::attributes(&above).at("read the attributes of", self.path(pair.inside))?;
+        Ok(below != above)
+    }
+
+    /// What is there. A file of the copy is read, one of the user is not: `lower` says whose.
+    fn node(
+        &mut self,
+        lower: Option<BorrowedFd<'_>>,
+        pair: EntryPair<'_>,
+        stat: &Stat,
+    ) -> Result<FileNode, Error> {
+        let ident = FileIdentity::of(stat);
+        let kind = match ident.kind() {
+            FileType::Directory => FileNodeKind::Directory,
+            FileType::RegularFile if lower.is_some() => FileNodeKind::File { size: ident.size, digest: None },
+            FileType::RegularFile => {
+                FileNodeKind::File { size: ident.size, digest: Some(self.changed(pair, stat)?) }
+            }
+            FileType::Symlink => {
+                let above = lower.unwrap_or_else(|| pair.upper.as_fd());
+                let to = rustix::fs::readlinkat(above, pair.name, Vec::with_capacity(256));
+                let to = to.at("read", self.path(pair.inside))?.into_string();
+                FileNodeKind::Link { to: to.map_err(|_| Error::NotText { path: self.path(pair.inside) })? }
+            }
+            kind => FileNodeKind::Special { what: special(kind).into() },
+        };
+        Ok(of_kind(kind, &ident))
+    }
+
+    /// The digest of a file of the copy, which loses the marks of the layer.
+    fn changed(&mut self, pair: EntryPair<'_>, stat: &Stat) -> Result<Digest, Error> {
+        let at = || self.path(pair.inside);
+        let file = dir_handle::open_ours(pair.upper.as_fd(), pair.name, stat).at("open", at())?;
+        if let Some(what) = whiteout::take_marks_off(&file).at("read the attributes of", at())? {
+            return Err(Error::Layer { path: at(), what });
+        }
+        self.has_attributes = xattrs::has_any(&file).at("read the attributes of", at())?;
+        self.reader.digest(&file).at("read", self.path(pair.inside))
+    }
+
+    fn add(&mut self, inside: &str, was: Option<(FileNode, &Stat)>, is: Option<(FileNode, &Stat)>) {
+        let ident = |side: &Option<(FileNode, &Stat)>| side.as_ref().map(|(_, stat)| FileIdentity::of(stat));
+        let (old, new) = (ident(&was), ident(&is));
+        if let Some((_, is)) =
+            is.as_ref().filter(|(node, is)| is.st_nlink > 1 && node.kind != FileNodeKind::Directory)
+        {
+            let path = self.text(inside);
+            let names = self
+                .found
+                .names
+                .entry(FileIdentity::of(is).ino)
+                .or_insert_with(|| (FileIdentity::names(is), path, 0));
+            names.2 += 1;
+        }
+        let change = FileChange {
+            path: self.text(inside),
+            before: was.map(|(node, _)| node),
+            after: is.map(|(node, _)| node),
+            standing: GitStatus::default(),
+            diff: None,
+        };
+        self.found.items.push(ChangedPath { root: self.look.root, change, was: old, is: new });
+    }
+
+    fn join(&self, inside: &str, name: &CStr) -> Result<String, Error> {
+        let Ok(name) = name.to_str() else {
+            use std::os::unix::ffi::OsStrExt as _;
+            let name = std::ffi::OsStr::from_bytes(name.to_bytes());
+            return Err(Error::NotText { path: self.path(inside).join(name) });
+        };
+        // Whoever made it this deep wants us to run out of handles or stack.
+        if inside.bytes().filter(|byte| *byte == b'/').count() >= dir_handle::DEPTH_MAX {
+            return Err(Error::TooDeep { path: self.look.path.into() });
+        }
+        Ok(if inside.is_empty() { name.to_owned() } else { format!("{inside}/{name}") })
+    }
+
+    fn text(&self, inside: &str) -> String {
+        paths::absolute(self.look.path, inside)
+    }
+
+    fn path(&self, inside: &str) -> PathBuf {
+        self.text(inside).into()
+    }
+}
+
+/// Whether a directory is there.
+pub(crate) fn is_directory(node: Option<&FileNode>) -> bool {
+    node.is_some_and(|node| node.kind == FileNodeKind::Directory)
+}
+
+fn directory(stat: &Stat) -> FileNode {
+    of_kind(FileNodeKind::Directory, &FileIdentity::of(stat))
+}
+
+/// A node of this kind with the mode and time that go with it.
+pub(crate) fn of_kind(kind: FileNodeKind, ident: &FileIdentity) -> FileNode {
+    let mode = if matches!(kind, FileNodeKind::Link { .. }) { 0 } else { bits(ident.mode) };
+    let modified = if matches!(kind, FileNodeKind::File { .. }) { ident.modified } else { 0 };
+    FileNode { kind, mode, modified }
+}
+
+/// What people call what is neither file, directory nor link.
+pub(crate) const fn special(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Fifo => "pipe",
+        FileType::Socket => "socket",
+        FileType::CharacterDevice => "character device",
+        FileType::BlockDevice => "block device",
+        _ => "unknown",
+    }
+}

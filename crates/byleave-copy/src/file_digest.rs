@@ -1,0 +1,55 @@
+//! Reading contents: digests of files, in a space that is used again.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use byleave_core::digest::Digest;
+use rustix::io::{Errno, Result};
+
+use crate::dir_handle;
+use crate::xattrs;
+
+/// Reads files, one after the other.
+pub(crate) struct FileReader {
+    space: Vec<u8>,
+}
+
+impl FileReader {
+    pub(crate) fn new() -> Self {
+        Self { space: vec![0; 128 * 1024] }
+    }
+
+    /// The digest of an open file.
+    pub(crate) fn digest(&mut self, file: impl AsFd) -> Result<Digest> {
+        let file = file.as_fd();
+        let length = rustix::io::read(file, &mut *self.space)?;
+        let first = self.space.get(..length).unwrap_or_default();
+        if length < self.space.len() {
+            // Most files: all of it at once.
+            return Ok(Digest::of(first));
+        }
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(first);
+        loop {
+            match rustix::io::read(file, &mut *self.space) {
+                Ok(0) => return Ok(Digest::from_bytes(hasher.finalize().into())),
+                Ok(length) => _ = hasher.update(self.space.get(..length).unwrap_or_default()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// The digest of a file by its name, and whether it has extended attributes; none where it is not ours to read, or gone.
+    pub(crate) fn digest_if_readable(
+        &mut self,
+        above: &OwnedFd,
+        name: &CStr,
+    ) -> Result<Option<(Digest, bool)>> {
+        match dir_handle::open_file(above, name) {
+            Ok(file) => Ok(Some((self.digest(&file)?, xattrs::has_any(&file)?))),
+            Err(Errno::ACCESS | Errno::NOENT | Errno::LOOP) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Durability: what was written is on the disk before something relies on it. A few files are waited for one by one; many by one
+//! call for the whole filesystem, which also waits for what everybody else has written.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
+
+use crate::dir_handle::{self, DirHandle};
+use crate::error::{Error, IoContext as _};
+use crate::journal::{Journal, JournalStep, StepAction, StepContext, StorageSlot};
+use crate::paths;
+use crate::store::CopyStore;
+
+const ONE_BY_ONE_MAX: usize = 64;
+
+/// The contents that are going to come are on the disk: the layer itself never waited for that.
+pub(crate) fn contents(store: &CopyStore, journal: &Journal, ground: &StepContext) -> Result<(), Error> {
+    let all = || journal.steps.iter().filter_map(|step| incoming(&step.act));
+    let one = |slot: &StorageSlot| -> Result<(), Errno> {
+        let (within, path) = ground.slot(slot)?;
+        let is_file = within.ident(path)?.is_some_and(|ident| ident.kind() == FileType::RegularFile);
+        if is_file { rustix::fs::fsync(within.open_at(path, OFlags::RDONLY)?) } else { Ok(()) }
+    };
+    if journal.steps.len() <= ONE_BY_ONE_MAX && all().all(|slot| one(slot).is_ok()) {
+        return Ok(());
+    }
+    filesystems(store, journal)
+}
+
+/// The names that steps gave and took are on the disk.
+pub(crate) fn names(store: &CopyStore, journal: &Journal, ground: &StepContext) -> Result<(), Error> {
+    // What was copied from another filesystem has contents to wait for as well.
+    let is_near = journal.steps.iter().flat_map(slots).all(|slot| slot.root.is_none());
+    if is_near && journal.steps.len() <= ONE_BY_ONE_MAX && parents(journal, ground).is_ok() {
+        return Ok(());
+    }
+    filesystems(store, journal)
+}
+
+fn parents(journal: &Journal, ground: &StepContext) -> Result<(), Errno> {
+    let mut seen: HashSet<(Option<usize>, String)> = HashSet::new();
+    let mut one = |root: Option<usize>, within: &DirHandle, path: &str| -> Result<(), Errno> {
+        let above = paths::above(path);
+        if !seen.insert((root, above.to_owned())) {
+            return Ok(());
+        }
+        match within.open_at(above, OFlags::RDONLY | OFlags::DIRECTORY) {
+            // It went away itself, as a whole: then its own parent is what matters.
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+            other => rustix::fs::fsync(other?),
+        }
+    };
+    for step in &journal.steps {
+        let (within, path) = ground.place(step)?;
+        one(Some(step.root), within, path)?;
+        if let StepAction::Mode { .. } = step.act {
+            rustix::fs::fsync(within.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY)?)?;
+        }
+        for slot in slots(step) {
+            let (within, path) = ground.slot(slot)?;
+            one(slot.root, within, path)?;
+        }
+    }
+    Ok(())
+}
+
+const fn incoming(act: &StepAction) -> Option<&StorageSlot> {
+    match act {
+        StepAction::Put { from, .. } | StepAction::Swap { from, .. } => Some(from),
+        StepAction::Take { .. } | StepAction::Mode { .. } => None,
+    }
+}
+
+fn slots(step: &JournalStep) -> Vec<&StorageSlot> {
+    match &step.act {
+        StepAction::Put { from, .. } => vec![from],
+        StepAction::Take { keep, .. } => vec![keep],
+        StepAction::Swap { from, keep, .. } => vec![from, keep],
+        StepAction::Mode { .. } => Vec::new(),
+    }
+}
+
+fn filesystems(store: &CopyStore, journal: &Journal) -> Result<(), Error> {
+    let mut seen = HashSet::new();
+    let roots = journal.roots.iter().map(|root| Path::new(&root.path));
+    for path in std::iter::once(store.at.as_path()).chain(roots) {
+        let handle = dir_handle::open_directory(rustix::fs::CWD, path).at("open", path)?;
+        if seen.insert(rustix::fs::fstat(&handle).at("look at", path)?.st_dev) {
+            rustix::fs::syncfs(&handle).at("write to the disk", path)?;
+        }
+    }
+    Ok(())
+}

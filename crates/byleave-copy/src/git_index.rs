@@ -1,0 +1,190 @@
+//! Git's index, as far as names go. Read, never locked, never written; what cannot be read has no names in it, which is the
+//! careful answer: nothing is then taken for safe in the repository.
+//!
+//! An agent can write the index. So it is read piece by piece, and nothing in it decides how much memory is taken: the names lie in
+//! one text of limited length, and a directory is found by the names beneath it.
+
+use std::io::{BufRead, Read};
+
+/// The length of an entry before its name, with hashes of 20 bytes; its last two bytes are flags.
+const FIXED: usize = 62;
+/// Linux opens no longer path.
+const NAME_BYTES_MAX: u64 = 4_096;
+
+/// The names in an index.
+#[derive(Debug, Default)]
+pub(crate) struct GitIndexNames {
+    /// All of them, one behind the other, in the order of the index: sorted by bytes.
+    text: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<u32>,
+}
+
+impl GitIndexNames {
+    /// Reads an index of version 2, 3 or 4 with hashes of 20 bytes. None where it is another, is damaged, or its names have more bytes
+    /// than may be kept.
+    pub(crate) fn read(mut index: impl BufRead, bytes_max: usize) -> Option<Self> {
+        let mut header = [0; 12];
+        index.read_exact(&mut header).ok()?;
+        let [b'D', b'I', b'R', b'C', 0, 0, 0, version @ 2..=4, count @ ..] = header else { return None };
+        // All at once, so that it is never moved: what is not written to takes no memory.
+        let mut names = Self { text: Vec::with_capacity(bytes_max), ends: Vec::new() };
+        let mut name = Vec::new();
+        for _ in 0..u32::from_be_bytes(count) {
+            read_name(&mut index, version, &mut name)?;
+            if name.len() > bytes_max.saturating_sub(names.text.len()) {
+                return None;
+            }
+            names.text.extend_from_slice(&name);
+            names.ends.push(u32::try_from(names.text.len()).ok()?);
+        }
+        names.text.shrink_to_fit();
+        Some(names)
+    }
+
+    /// Whether a path is in the index, or something beneath it.
+    pub(crate) fn contains(&self, path: &str) -> bool {
+        let at_or_after = |wanted: &[u8]| self.name(self.position(wanted));
+        let beneath = format!("{path}/");
+        at_or_after(path.as_bytes()).is_some_and(|name| name == path.as_bytes())
+            || at_or_after(beneath.as_bytes()).is_some_and(|name| name.starts_with(beneath.as_bytes()))
+    }
+
+    /// How many bytes its names have.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The place of the first name that is not before another.
+    fn position(&self, wanted: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.ends.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.name(middle) {
+                Some(name) if name < wanted => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        low
+    }
+
+    fn name(&self, place: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(place)? as usize;
+        let start =
+            place.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |end| *end as usize);
+        self.text.get(start..end)
+    }
+}
+
+/// Reads one entry, and makes `name` its name; in version 4 that begins as the one before it.
+fn read_name(index: &mut impl BufRead, version: u8, name: &mut Vec<u8>) -> Option<()> {
+    let mut fixed = [0; FIXED];
+    index.read_exact(&mut fixed).ok()?;
+    let [.., flags, _] = fixed;
+    let mut length = FIXED;
+    if version >= 3 && flags & 0x40 != 0 {
+        index.read_exact(&mut [0; 2]).ok()?;
+        length += 2;
+    }
+    let kept = if version == 4 { name.len().checked_sub(read_number(index)?)? } else { 0 };
+    name.truncate(kept);
+    index.by_ref().take(NAME_BYTES_MAX).read_until(0, name).ok()?;
+    (name.pop()? == 0 && name.len() as u64 <= NAME_BYTES_MAX).then_some(())?;
+    if version < 4 {
+        // Entries are padded to eight bytes, with at least one, which was read behind the name.
+        length += name.len() + 1;
+        let padding = length.next_multiple_of(8) - length;
+        index.read_exact([0; 8].get_mut(..padding)?).ok()?;
+    }
+    Some(())
+}
+
+/// Reads a number of variable length, as in pack files with offsets.
+fn read_number(index: &mut impl Read) -> Option<usize> {
+    let mut next = || {
+        let mut byte = [0];
+        index.read_exact(&mut byte).ok()?;
+        Some(byte)
+    };
+    let [mut byte] = next()?;
+    let mut value = usize::from(byte & 0x7f);
+    while byte & 0x80 != 0 {
+        [byte] = next()?;
+        value = value.checked_add(1)?.checked_mul(128)?.checked_add(usize::from(byte & 0x7f))?;
+    }
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(index: &[u8]) -> Option<GitIndexNames> {
+        GitIndexNames::read(index, 1 << 20)
+    }
+
+    fn header(version: u8, count: u32) -> Vec<u8> {
+        [b"DIRC\0\0\0".as_slice(), &[version], &count.to_be_bytes()].concat()
+    }
+
+    /// An index of version 2.
+    fn index(names: &[String]) -> Vec<u8> {
+        let mut bytes = header(2, u32::try_from(names.len()).unwrap());
+        for name in names {
+            let start = bytes.len();
+            bytes.extend([0; FIXED]);
+            bytes.extend(name.as_bytes());
+            bytes.push(0);
+            bytes.resize(start + (bytes.len() - start).next_multiple_of(8), 0);
+        }
+        bytes
+    }
+
+    // req: E9
+    #[test]
+    fn names_and_the_directories_above_them_are_found() {
+        let names =
+            read(&index(&["a".into(), "d-x".into(), "d/e/f".into(), "dz".into(), "s/".into()])).unwrap();
+        for there in ["a", "d-x", "d", "d/e", "d/e/f", "dz", "s"] {
+            assert!(names.contains(there), "{there}");
+        }
+        for absent in ["", "b", "d/", "d/e/", "d/e/g", "e", "x", "d/e/f/g"] {
+            assert!(!names.contains(absent), "{absent}");
+        }
+        assert!(!read(&index(&[])).unwrap().contains("a"));
+        assert!(read(b"").is_none() && read(&header(5, 0)).is_none() && read(&header(2, 1)).is_none());
+    }
+
+    // req: E9
+    #[test]
+    fn an_index_cannot_make_more_of_itself() {
+        // Every name is as long as the first, and nearly nothing of it is in the file.
+        let mut repeating = header(4, 10_000);
+        for number in 0..10_000 {
+            repeating.extend([0; FIXED]);
+            match number {
+                0 => repeating.extend([vec![0], vec![b'a'; 4_000], vec![0]].concat()),
+                _ => repeating.extend([1, b'b', 0]),
+            }
+        }
+        assert!(repeating.len() < 1 << 20);
+        assert!(GitIndexNames::read(repeating.as_slice(), 32 << 20).is_none());
+        assert!(GitIndexNames::read(repeating.as_slice(), 40 << 20).is_some());
+        // Every name has many directories above it.
+        let deep = "a/".repeat(2_000);
+        let names: Vec<String> = (0..1_000).map(|number| format!("{number:04}/{deep}x")).collect();
+        let read = read(&index(&names)[..]);
+        assert!(read.is_none(), "4 MB of names in 1 MiB");
+        let read = GitIndexNames::read(index(&names).as_slice(), 5 << 20).unwrap();
+        assert!(
+            read.contains(&names[999]) && read.contains("0500/a/a/a") && read.text.capacity() <= 10 << 20
+        );
+        // A name that no file can have.
+        assert!(GitIndexNames::read(index(&["a".repeat(5_000)]).as_slice(), 1 << 20).is_none());
+        // A number that cannot be one.
+        assert!(
+            GitIndexNames::read([header(4, 1), vec![0; FIXED], vec![0xff; 99]].concat().as_slice(), 9)
+                .is_none()
+        );
+    }
+}

@@ -1,0 +1,198 @@
+//! What the repository that a path lies in knows of it: read from git's own files as they are below the copy, so that a command
+//! cannot make its work look ignored. Never runs git, its hooks or its filters.
+//!
+//! Read are the index, the `.gitignore` files and `info/exclude`. The person's global excludes are not: this crate knows no home.
+//!
+//! An agent can replace every one of these files, and they are read outside of the sandbox. So each is read by `byleave-files`, and all of
+//! them together within limits. Where a file is not read because of that, the answer is the careful one: no repository has the path.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use byleave_core::file_change::GitStatus;
+use byleave_files::{LinkPolicy, ReadError, open, read_text};
+use ignore::Match;
+use ignore::gitignore::Gitignore;
+
+use crate::diff_scan::{self, ChangedPath};
+use crate::git_index::GitIndexNames;
+use crate::patterns;
+
+/// How many bytes of indexes are read for one listing.
+const INDEX_BYTES_MAX: u64 = 64 << 20;
+/// How many bytes of names out of indexes are kept for one listing.
+const NAME_BYTES_MAX: usize = 32 << 20;
+
+/// Fills in the standing of every item.
+pub(crate) fn tell(items: &mut [ChangedPath]) {
+    let mut known = GitStatusCache::default();
+    for item in items {
+        let node = item.change.before.as_ref().or(item.change.after.as_ref());
+        let is_directory = diff_scan::is_directory(node);
+        item.change.standing = known.standing(&item.change.path, is_directory);
+    }
+}
+
+#[derive(Default)]
+struct GitStatusCache {
+    limits: GitReadLimits,
+    /// By directory: the repository that it lies in.
+    repositories: HashMap<PathBuf, Option<Rc<GitRepository>>>,
+    /// By directory: whether it is ignored, or lies in one that is.
+    ignored: HashMap<PathBuf, bool>,
+    /// By directory: the patterns that it has.
+    patterns: HashMap<PathBuf, IgnorePatterns>,
+}
+
+/// How much may still be read and kept.
+struct GitReadLimits {
+    index_bytes: u64,
+    name_bytes: usize,
+    patterns: patterns::PatternBudget,
+}
+
+impl Default for GitReadLimits {
+    fn default() -> Self {
+        Self {
+            index_bytes: INDEX_BYTES_MAX,
+            name_bytes: NAME_BYTES_MAX,
+            patterns: patterns::PatternBudget::default(),
+        }
+    }
+}
+
+struct GitRepository {
+    top: PathBuf,
+    tracked: GitIndexNames,
+    excluded: IgnorePatterns,
+}
+
+/// The patterns of one file.
+enum IgnorePatterns {
+    /// There is no such file.
+    None,
+    /// They are these.
+    Known(Gitignore),
+    /// There is something, and it was not read or not compiled.
+    Unknown,
+}
+
+impl GitStatusCache {
+    fn standing(&mut self, path: &str, is_directory: bool) -> GitStatus {
+        if path.split('/').any(|name| name == ".git") {
+            return GitStatus::Repository;
+        }
+        let path = Path::new(path);
+        let Some(repository) = path.parent().and_then(|above| self.repository(above)) else {
+            return GitStatus::Untracked;
+        };
+        let inside = path.strip_prefix(&repository.top).ok().and_then(Path::to_str).unwrap_or_default();
+        if repository.tracked.contains(inside) {
+            GitStatus::Tracked
+        } else if self.is_ignored(&repository, path, is_directory) {
+            GitStatus::Ignored
+        } else {
+            GitStatus::Untracked
+        }
+    }
+
+    fn repository(&mut self, directory: &Path) -> Option<Rc<GitRepository>> {
+        if let Some(known) = self.repositories.get(directory) {
+            return known.clone();
+        }
+        let found = GitRepository::at(directory, &mut self.limits)
+            .map(Rc::new)
+            .or_else(|| directory.parent().and_then(|above| self.repository(above)));
+        self.repositories.insert(directory.to_owned(), found.clone());
+        found
+    }
+
+    fn is_ignored(&mut self, repository: &GitRepository, path: &Path, is_directory: bool) -> bool {
+        if path == repository.top {
+            return false;
+        }
+        if is_directory && let Some(known) = self.ignored.get(path) {
+            return *known;
+        }
+        // What lies in an ignored directory is ignored, whatever a pattern below says.
+        let ignored = path.parent().is_some_and(|above| self.is_ignored(repository, above, true))
+            || self.is_matched(repository, path, is_directory);
+        if is_directory {
+            self.ignored.insert(path.to_owned(), ignored);
+        }
+        ignored
+    }
+
+    fn is_matched(&mut self, repository: &GitRepository, path: &Path, is_directory: bool) -> bool {
+        for above in path.ancestors().skip(1).take_while(|above| above.starts_with(&repository.top)) {
+            let patterns = self
+                .patterns
+                .entry(above.to_owned())
+                .or_insert_with(|| IgnorePatterns::read(above, &above.join(".gitignore"), &mut self.limits));
+            match patterns.of(path, is_directory) {
+                Match::Ignore(()) => return true,
+                Match::Whitelist(()) => return false,
+                Match::None => {}
+            }
+        }
+        repository.excluded.of(path, is_directory).is_ignore()
+    }
+}
+
+impl GitRepository {
+    fn at(top: &Path, limits: &mut GitReadLimits) -> Option<Self> {
+        let entry = top.join(".git");
+        let metadata = fs::symlink_metadata(&entry).ok()?;
+        let directory = if metadata.is_dir() {
+            entry
+        } else {
+            // A worktree or a submodule: a file that says where. What is named there may lead through links.
+            let text = read_text(&entry, LinkPolicy::Never, patterns::FILE_BYTES_MAX).ok()?;
+            top.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?
+        };
+        let common = read_text(&directory.join("commondir"), LinkPolicy::Never, patterns::FILE_BYTES_MAX)
+            .map_or_else(|_| directory.clone(), |text| directory.join(text.trim()));
+        let common = common.canonicalize().unwrap_or(common);
+        let tracked = tracked(&directory.join("index"), limits).unwrap_or_default();
+        let excluded = IgnorePatterns::read(top, &common.join("info/exclude"), limits);
+        Some(Self { top: top.to_owned(), tracked, excluded })
+    }
+}
+
+/// The names in an index; none where they cannot be told.
+fn tracked(index: &Path, limits: &mut GitReadLimits) -> Option<GitIndexNames> {
+    let index = open(index, LinkPolicy::Never).ok()?;
+    limits.index_bytes = limits.index_bytes.checked_sub(index.metadata.len())?;
+    // Even if it grows.
+    let index = BufReader::new(index.file.take(index.metadata.len()));
+    let names = GitIndexNames::read(index, limits.name_bytes)?;
+    limits.name_bytes = limits.name_bytes.saturating_sub(names.bytes());
+    Some(names)
+}
+
+impl IgnorePatterns {
+    /// Reads the patterns of a file, which count from a directory.
+    fn read(directory: &Path, file: &Path, limits: &mut GitReadLimits) -> Self {
+        match read_text(file, LinkPolicy::Never, patterns::FILE_BYTES_MAX) {
+            Ok(text) => {
+                patterns::compile(directory, &text, &mut limits.patterns).map_or(Self::Unknown, Self::Known)
+            }
+            Err(error) if error.is_missing() => Self::None,
+            // Git follows no such link either.
+            Err(ReadError::Link) => Self::None,
+            Err(_) => Self::Unknown,
+        }
+    }
+
+    /// What they say of a path. What cannot be told is not ignored, whatever is said further up.
+    fn of(&self, path: &Path, is_directory: bool) -> Match<()> {
+        match self {
+            Self::None => Match::None,
+            Self::Known(patterns) => patterns.matched(path, is_directory).map(|_| ()),
+            Self::Unknown => Match::Whitelist(()),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The small files of the store: written wholly or not at all, read if they are there.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use byleave_files::own;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::dir_handle;
+use crate::error::{Error, IoContext as _};
+
+/// The names in a directory; none if it is not there.
+pub(crate) fn names(directory: &Path) -> Result<Vec<String>, Error> {
+    let listing = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.at("list", directory)?,
+    };
+    let names = listing.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+    names.collect::<io::Result<Vec<_>>>().at("list", directory)
+}
+
+/// Writes a file that is there wholly or not at all, as long as the machine runs.
+pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), Error> {
+    let draft = path.with_extension("draft");
+    fs::write(&draft, json(path, value)?).at("write", &draft)?;
+    fs::rename(&draft, path).at("write", path)
+}
+
+/// Writes a file that is there wholly or not at all, also after a power cut.
+pub(crate) fn write_json_durably<T: Serialize>(path: &Path, value: &T) -> Result<(), Error> {
+    dir_handle::write_whole(path, &json(path, value)?).at("write", path)
+}
+
+fn json<T: Serialize>(path: &Path, value: &T) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(value).map_err(|source| Error::Garbled { path: path.to_owned(), source })
+}
+
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Error> {
+    match own::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).at("read", path),
+        Ok(text) => serde_json::from_slice(&text)
+            .map(Some)
+            .map_err(|source| Error::Garbled { path: path.to_owned(), source }),
+    }
+}

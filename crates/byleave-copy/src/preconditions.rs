@@ -1,0 +1,113 @@
+//! Checks before a commit: that everything is still as it was when the copy was made. Looks at everything, touches nothing.
+
+use std::collections::HashSet;
+
+use byleave_core::file_change::{FileChange, FileNode, FileNodeKind};
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
+
+use crate::diff_scan::{ChangedPath, of_kind, special};
+use crate::dir_handle::{self, DirHandle, FileIdentity, bits};
+use crate::error::{Conflict, Error, IoContext as _};
+use crate::file_digest::FileReader;
+
+/// What stands in the way of committing one item: `inside` is where it is in its root.
+pub(crate) fn conflict(
+    item: &ChangedPath,
+    (root, inside): (&DirHandle, &str),
+    started: i64,
+) -> Result<Option<Conflict>, Error> {
+    let change = &item.change;
+    let now = match root.ident(inside) {
+        Err(Errno::LOOP) => {
+            return Ok(Some(met(change.before.clone(), change, None, "a link is in its way")));
+        }
+        other => other.at("look at", &change.path)?,
+    };
+    let why = match (&item.was, &now) {
+        (None, None) => return Ok(None),
+        (None, Some(_)) => "something was made there meanwhile",
+        (Some(_), None) => "it is gone",
+        (Some(was), Some(now)) if !now.is_same(was) => "it is another one",
+        (Some(was), Some(now)) if bits(was.mode) != bits(now.mode) => "its mode is another one",
+        (Some(was), Some(now)) if !now.is_untouched(was) => "something was done to it",
+        (Some(_), Some(now)) if !now.is_directory() && now.touched > started => {
+            "it was changed while the copy was in use"
+        }
+        (Some(_), Some(_)) => return Ok(None),
+    };
+    Ok(Some(met(change.before.clone(), change, look(root, inside)?, why)))
+}
+
+/// Whether a directory that is to go has something in it that nobody listed. `listed` are paths in the root.
+pub(crate) fn holds_more(root: &DirHandle, inside: &str, listed: &HashSet<&str>) -> Result<bool, Errno> {
+    let opened = root.open_at(inside, OFlags::RDONLY | OFlags::DIRECTORY)?;
+    Ok(dir_handle::names(&opened)?.iter().any(|name| match name.to_str() {
+        Ok(name) => !listed.contains(format!("{inside}/{name}").as_str()),
+        Err(_) => true,
+    }))
+}
+
+/// What is at a path, without its content.
+pub(crate) fn look(root: &DirHandle, inside: &str) -> Result<Option<FileNode>, Error> {
+    let Ok(Some(ident)) = root.ident(inside) else { return Ok(None) };
+    Ok(Some(node(root, inside, &ident).at("look at", inside)?))
+}
+
+pub(crate) fn node(root: &DirHandle, inside: &str, ident: &FileIdentity) -> Result<FileNode, Errno> {
+    let kind = match ident.kind() {
+        FileType::Directory => FileNodeKind::Directory,
+        FileType::RegularFile => FileNodeKind::File { size: ident.size, digest: None },
+        FileType::Symlink => {
+            let (above, name) = root.parent(inside)?;
+            let to = rustix::fs::readlinkat(&*above, name, Vec::new())?;
+            FileNodeKind::Link { to: to.to_string_lossy().into_owned() }
+        }
+        kind => FileNodeKind::Special { what: special(kind).into() },
+    };
+    Ok(of_kind(kind, ident))
+}
+
+/// Whether a path is as a commit left it: untouched since, or with the same content again.
+pub(crate) fn is_as_left(
+    disk: &DirHandle,
+    change: &FileChange,
+    done_at: i64,
+    reader: &mut FileReader,
+) -> Result<bool, Error> {
+    let inside = change.path.trim_start_matches('/');
+    let ident = match disk.ident(inside) {
+        Err(Errno::LOOP) => None,
+        other => other.at("look at", &change.path)?,
+    };
+    let (Some(after), Some(ident)) = (&change.after, &ident) else {
+        return Ok(change.after.is_none() && ident.is_none());
+    };
+    let now = node(disk, inside, ident).at("look at", &change.path)?;
+    if now.mode != after.mode {
+        return Ok(false);
+    }
+    match (&now.kind, &after.kind) {
+        (FileNodeKind::File { size, .. }, FileNodeKind::File { size: left, digest }) => {
+            if size != left {
+                return Ok(false);
+            }
+            if now.modified == after.modified && ident.touched <= done_at {
+                return Ok(true);
+            }
+            let file = disk.open_at(inside, OFlags::RDONLY | OFlags::NONBLOCK).at("open", &change.path)?;
+            Ok(digest.is_some() && *digest == Some(reader.digest(&file).at("read", &change.path)?))
+        }
+        (now, left) => Ok(now == left),
+    }
+}
+
+/// A conflict without texts.
+pub(crate) fn met(
+    was: Option<FileNode>,
+    change: &FileChange,
+    is: Option<FileNode>,
+    why: &'static str,
+) -> Conflict {
+    Conflict { path: change.path.clone(), was, is, why, texts: None }
+}

@@ -1,0 +1,152 @@
+//! Copies of whole trees and of single things: blocks shared where the filesystem can, modes, times, owners and attributes kept.
+
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
+use rustix::io::Errno;
+
+use crate::dir_handle::{self, bits};
+use crate::error::{Error, IoContext as _};
+use crate::xattrs;
+
+/// Copies what is in a directory into an empty one, as long as it is not more than the limit.
+pub(crate) fn copy(from: &Path, to: &Path, limit_bytes: u64) -> Result<(), Error> {
+    let source = dir_handle::open_resolved(from).at("open", from)?;
+    let target = dir_handle::open_directory(rustix::fs::CWD, to).at("open", to)?;
+    let mut copying =
+        TreeCopier { left: limit_bytes, top: Some(&target), path: Vec::new(), links: HashMap::new() };
+    match copying.inside(&source, &target) {
+        Err(Errno::FBIG) => Err(Error::TooLarge { path: from.to_owned(), limit_bytes }),
+        other => other.at("copy", from),
+    }
+}
+
+/// Copies one thing, with everything beneath it, to where nothing is.
+pub(crate) fn one(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Result<(), Errno> {
+    TreeCopier { left: u64::MAX, top: None, path: Vec::new(), links: HashMap::new() }.one(from, to)
+}
+
+struct TreeCopier<'a> {
+    /// How many bytes may still be copied.
+    left: u64,
+    /// What everything is copied into, where files with several names keep them.
+    top: Option<&'a OwnedFd>,
+    /// Where in it we are.
+    path: Vec<u8>,
+    /// By filesystem and inode: the first name of a file that has several.
+    links: HashMap<(u64, u64), Vec<u8>>,
+}
+
+impl TreeCopier<'_> {
+    fn inside(&mut self, source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
+        if self.path.iter().filter(|byte| **byte == b'/').count() >= dir_handle::DEPTH_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
+        for name in dir_handle::names(source)? {
+            let length = self.path.len();
+            if length > 0 {
+                self.path.push(b'/');
+            }
+            self.path.extend_from_slice(name.to_bytes());
+            self.one((source.as_fd(), &name), (target.as_fd(), &name))?;
+            self.path.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Result<(), Errno> {
+        let stat = rustix::fs::statat(from.0, from.1, AtFlags::SYMLINK_NOFOLLOW)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {
+                let source = dir_handle::open_ours(from.0, from.1, &stat)?;
+                rustix::fs::mkdirat(to.0, to.1, Mode::RWXU)?;
+                let target = dir_handle::open_directory(to.0, to.1)?;
+                self.inside(&source, &target)?;
+                like(&stat, &source, &target)?;
+            }
+            FileType::RegularFile => {
+                if self.is_linked(&stat, to)? {
+                    return Ok(());
+                }
+                let size = u64::try_from(stat.st_size).unwrap_or_default();
+                self.left = self.left.checked_sub(size).ok_or(Errno::FBIG)?;
+                file(from, to, &stat)?;
+            }
+            FileType::Symlink => {
+                let to_where = rustix::fs::readlinkat(from.0, from.1, Vec::new())?;
+                rustix::fs::symlinkat(&*to_where, to.0, to.1)?;
+                own(&stat, to)?;
+            }
+            kind => {
+                let mode = Mode::from_raw_mode(bits(stat.st_mode));
+                rustix::fs::mknodat(to.0, to.1, kind, mode, stat.st_rdev)?;
+                own(&stat, to)?;
+                rustix::fs::chmodat(to.0, to.1, mode, AtFlags::empty())?;
+            }
+        }
+        rustix::fs::utimensat(to.0, to.1, &times(&stat), AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// Whether the file is there under another name already, and has this one as well now.
+    fn is_linked(&mut self, stat: &Stat, to: (BorrowedFd<'_>, &CStr)) -> Result<bool, Errno> {
+        let Some(top) = self.top.filter(|_| stat.st_nlink > 1) else { return Ok(false) };
+        let ident = dir_handle::FileIdentity::of(stat);
+        match self.links.get(&(ident.dev, ident.ino)) {
+            Some(first) => rustix::fs::linkat(top, &**first, to.0, to.1, AtFlags::empty()).map(|()| true),
+            None => {
+                self.links.insert((ident.dev, ident.ino), self.path.clone());
+                Ok(false)
+            }
+        }
+    }
+}
+
+fn file(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr), stat: &Stat) -> Result<(), Errno> {
+    let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let source = rustix::fs::openat(from.0, from.1, read, Mode::empty())?;
+    let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let target = rustix::fs::openat(to.0, to.1, write, Mode::RUSR | Mode::WUSR)?;
+    if rustix::fs::ioctl_ficlone(&target, &source).is_err() {
+        let (mut source, mut target) = (
+            File::from(source.try_clone().map_err(|error| errno(&error))?),
+            File::from(target.try_clone().map_err(|error| errno(&error))?),
+        );
+        std::io::copy(&mut source, &mut target).map_err(|error| errno(&error))?;
+    }
+    like(stat, &source, &target)
+}
+
+fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+/// Owner, mode and attributes as those of the original. The owner first: that takes bits from the mode.
+fn like(stat: &Stat, source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
+    if rustix::process::geteuid().is_root() {
+        let owner = rustix::fs::Uid::from_raw(stat.st_uid);
+        rustix::fs::fchown(target, Some(owner), Some(rustix::fs::Gid::from_raw(stat.st_gid)))?;
+    }
+    xattrs::copy(source, target)?;
+    rustix::fs::fchmod(target, Mode::from_raw_mode(bits(stat.st_mode)))
+}
+
+fn own(stat: &Stat, to: (BorrowedFd<'_>, &CStr)) -> Result<(), Errno> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let (uid, gid) = (rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid));
+    rustix::fs::chownat(to.0, to.1, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+}
+
+#[expect(clippy::useless_conversion, reason = "the widths differ between architectures")]
+fn times(stat: &Stat) -> Timestamps {
+    let at = |tv_sec: i64, nanoseconds: i64| Timespec { tv_sec, tv_nsec: nanoseconds };
+    Timestamps {
+        last_access: at(stat.st_atime.into(), i64::try_from(stat.st_atime_nsec).unwrap_or_default()),
+        last_modification: at(stat.st_mtime.into(), i64::try_from(stat.st_mtime_nsec).unwrap_or_default()),
+    }
+}

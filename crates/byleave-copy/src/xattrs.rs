@@ -1,0 +1,53 @@
+//! Extended attributes of open files.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::XattrFlags;
+use rustix::io::{Errno, Result};
+
+/// Extended attributes, by name.
+pub(crate) type ExtendedAttributes = Vec<(String, Vec<u8>)>;
+
+/// The extended attributes of an open file.
+pub(crate) fn list(file: &OwnedFd) -> Result<ExtendedAttributes> {
+    let mut all = Vec::new();
+    for name in names(file)? {
+        let mut value = vec![0_u8; 65_536];
+        let length = rustix::fs::fgetxattr(file, &*name, &mut *value)?;
+        value.truncate(length);
+        all.push((name, value));
+    }
+    all.sort();
+    Ok(all)
+}
+
+/// The names of the extended attributes of an open file.
+pub(crate) fn names(file: &OwnedFd) -> Result<Vec<String>> {
+    // Most files have none: ask first, with no space to fill.
+    if !has_any(file)? {
+        return Ok(Vec::new());
+    }
+    let mut space = vec![0_u8; 65_536];
+    let length = rustix::fs::flistxattr(file, &mut *space)?;
+    let names =
+        space.get(..length).unwrap_or_default().split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+}
+
+/// Whether an open file has extended attributes.
+pub(crate) fn has_any(file: &OwnedFd) -> Result<bool> {
+    match rustix::fs::flistxattr_query(file) {
+        Err(Errno::OPNOTSUPP) => Ok(false),
+        other => Ok(other? > 0),
+    }
+}
+
+/// Copies the extended attributes; those of overlays are of the layer, not of the file.
+pub(crate) fn copy(source: &OwnedFd, target: &OwnedFd) -> Result<()> {
+    for (name, value) in list(source)? {
+        if !name.starts_with("user.overlay.") {
+            rustix::fs::fsetxattr(target, &*name, &value, XattrFlags::empty())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,265 @@
+//! What leave could be given: the scopes that a person can choose between, the narrowest first, each in plain words.
+//!
+//! Pure: from the sheet of a question alone. An offer is made only where the leave would spare the same question next time, by
+//! the very test with which the policy uses leaves ([`crate::standing_approval::asked`]); and no offer is wider than its words. A program
+//! is offered with other words only if these could not do more harm. A call that changes *something beneath* a directory is
+//! only offered as the very same call.
+
+mod command;
+mod same;
+
+use serde::Serialize;
+
+use crate::effect::{Effect, Plan};
+use crate::escape::{EscapeLevel, visible};
+use crate::id::StandingApprovalId;
+use crate::pattern::{Pattern, literal};
+use crate::question::QuestionKind;
+use crate::question_view::QuestionView;
+use crate::review::ReviewOutcome;
+use crate::standing_approval::{NotCoverable, StandingApproval, StandingApprovalMatcher, asked};
+
+/// How wide an offer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScopeWidth {
+    /// Exactly these effects.
+    Exact,
+    /// The same programs with the same first words.
+    Program,
+    /// The directories of the paths.
+    Directory,
+    /// Everything beneath the directory of the call.
+    Workspace,
+    /// The hosts, not at one port only.
+    Host,
+    /// The tool, with whatever arguments.
+    Tool,
+}
+
+/// A scope that a person may choose.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ApprovalScope {
+    /// How wide it is.
+    pub breadth: ScopeWidth,
+    /// All that it lets pass, in words for people; everything in them is visible.
+    pub words: String,
+    /// The scope of the leave.
+    pub scope: Vec<Pattern>,
+}
+
+/// The scopes that a person can choose between, the narrowest first and never none; or why no leave would help.
+pub fn offers(sheet: &QuestionView) -> Result<Vec<ApprovalScope>, NotCoverable> {
+    let asked = asked_on(sheet)?;
+    if let Some(why) = asked.iter().find_map(|effect| not_sayable(effect)) {
+        return Err(NotCoverable::NotSayable(why));
+    }
+    if asked.iter().any(|effect| sheet.plan.is_beneath(effect)) {
+        return same::offer(&sheet.plan, &asked).map(|offer| vec![offer]);
+    }
+    let all = ScopeSubject { effects: &asked, workspace: &sheet.cwd };
+    let mut offers: Vec<ApprovalScope> = Vec::new();
+    for breadth in LADDER {
+        let Some(offer) = all.offer(breadth) else { continue };
+        let known = offers.iter().any(|known| known.scope == offer.scope);
+        if !known && uncovered(&offer.scope, &asked, &sheet.plan).is_none() {
+            offers.push(offer);
+        }
+    }
+    match offers.first() {
+        // What cannot be said exactly is not offered wider.
+        Some(offer) if offer.breadth == ScopeWidth::Exact || all.is_use_of_tools() => Ok(offers),
+        _ => Err(NotCoverable::NotSayable("no pattern fits all of its effects".to_owned())),
+    }
+}
+
+/// Whether a leave of this scope would spare the same question next time, or why not.
+pub fn spares(sheet: &QuestionView, scope: &[Pattern]) -> Result<(), NotCoverable> {
+    let asked = asked_on(sheet)?;
+    match uncovered(scope, &asked, &sheet.plan) {
+        None => Ok(()),
+        Some(effect) => Err(NotCoverable::Uncovered(visible(&effect.to_string(), EscapeLevel::Name))),
+    }
+}
+
+/// The pattern of this run, word for word; none where a word is known only when it runs.
+pub fn exact_run(program: &str, argv: &[String]) -> Option<Pattern> {
+    let is_known = argv.iter().all(|word| !word.contains(NOT_KNOWN));
+    is_known.then(|| command::exactly(program, argv).0)
+}
+
+/// The pattern of this run with whatever words after the first ones, where these cannot do more harm.
+pub fn wide_run(program: &str, argv: &[String]) -> Option<Pattern> {
+    command::widened(program, argv).map(|(pattern, _)| pattern)
+}
+
+const LADDER: [ScopeWidth; 6] = [
+    ScopeWidth::Exact,
+    ScopeWidth::Program,
+    ScopeWidth::Directory,
+    ScopeWidth::Workspace,
+    ScopeWidth::Host,
+    ScopeWidth::Tool,
+];
+
+/// What stands in a text for something that is known only when it runs.
+const NOT_KNOWN: char = '…';
+
+/// The effects that a leave must cover to spare the question of this sheet, or why none could.
+fn asked_on(sheet: &QuestionView) -> Result<Vec<&Effect>, NotCoverable> {
+    match sheet.question.kind {
+        QuestionKind::Approval => {}
+        QuestionKind::Checkpoint => return Err(NotCoverable::Checkpoint),
+        QuestionKind::Release => return Err(NotCoverable::Result),
+    }
+    if let Some(held) = sheet.notes.iter().find(|note| note.said == ReviewOutcome::Held) {
+        return Err(NotCoverable::Held(visible(&held.reviewer, EscapeLevel::Name)));
+    }
+    asked(&sheet.plan.effects, &sheet.ruling.reasons)
+}
+
+/// Why no pattern can be about exactly this, where none can.
+fn not_sayable(effect: &Effect) -> Option<String> {
+    let uncertain = |text: &str| text.contains(NOT_KNOWN);
+    let (what, is_uncertain) = match effect {
+        Effect::Run { argv, .. } => ("a word of its command", argv.iter().any(|word| uncertain(word))),
+        Effect::Read { path } | Effect::Write { path } | Effect::Delete { path } => {
+            ("a path of it", uncertain(path))
+        }
+        Effect::Reach { host, port } => ("a host or port of it", uncertain(host) || *port == 0),
+        Effect::Invoke { tool } => ("a tool that it uses", uncertain(tool)),
+        Effect::Unconfined { .. } => return Some("it leaves the sandbox".to_owned()),
+        Effect::Unknown { .. } => return Some("a part of it was not understood".to_owned()),
+    };
+    is_uncertain.then(|| format!("{what} is known only when it runs"))
+}
+
+/// The first of the effects that a leave of this scope does not cover.
+fn uncovered<'a>(scope: &[Pattern], asked: &[&'a Effect], plan: &Plan) -> Option<&'a Effect> {
+    let leave = StandingApproval {
+        id: StandingApprovalId::new(uuid::Uuid::nil()),
+        tool: String::new(),
+        scope: scope.to_vec(),
+        session: None,
+        until: None,
+        uses_max: None,
+    };
+    // A scope that cannot be used covers nothing.
+    let Ok(leave) = StandingApprovalMatcher::new(leave) else { return asked.first().copied() };
+    leave.uncovered(asked, plan)
+}
+
+/// What is asked about, and where.
+struct ScopeSubject<'a> {
+    effects: &'a [&'a Effect],
+    workspace: &'a str,
+}
+
+impl ScopeSubject<'_> {
+    /// The scope of this breadth, if it is any wider than what comes before it.
+    fn offer(&self, breadth: ScopeWidth) -> Option<ApprovalScope> {
+        let uses_tool = self.effects.iter().any(|effect| matches!(effect, Effect::Invoke { .. }));
+        if breadth == ScopeWidth::Tool && !uses_tool {
+            return None;
+        }
+        let mut scope: Vec<Pattern> = Vec::new();
+        let mut said: Vec<(&str, Vec<String>)> = Vec::new();
+        for effect in self.effects {
+            let (pattern, words) = self.part(effect, breadth);
+            if scope.contains(&pattern) {
+                continue;
+            }
+            match said.iter_mut().find(|(verb, _)| *verb == verb_of(&pattern)) {
+                Some((_, targets)) => targets.push(words),
+                None => said.push((verb_of(&pattern), vec![words])),
+            }
+            scope.push(pattern);
+        }
+        let said: Vec<String> =
+            said.into_iter().map(|(verb, targets)| format!("{verb} {}", targets.join(", "))).collect();
+        // The use of a tool carries no arguments: nothing about it is exact.
+        let breadth = if self.is_use_of_tools() { ScopeWidth::Tool } else { breadth };
+        Some(ApprovalScope { breadth, words: said.join("; "), scope })
+    }
+
+    fn is_use_of_tools(&self) -> bool {
+        self.effects.iter().all(|effect| matches!(effect, Effect::Invoke { .. }))
+    }
+
+    /// The pattern for one effect and what it is about, in words.
+    fn part(&self, effect: &Effect, breadth: ScopeWidth) -> (Pattern, String) {
+        match effect {
+            Effect::Run { program, argv } => {
+                let wide = if breadth == ScopeWidth::Exact { None } else { command::widened(program, argv) };
+                wide.unwrap_or_else(|| command::exactly(program, argv))
+            }
+            Effect::Read { path } => self.path(path, breadth, Pattern::Read),
+            Effect::Write { path } => self.path(path, breadth, Pattern::Write),
+            Effect::Delete { path } => self.path(path, breadth, Pattern::Delete),
+            Effect::Reach { host, port } => reach(host, *port, breadth),
+            Effect::Invoke { tool } => {
+                (Pattern::Invoke(literal(tool)), format!("{}, with whatever arguments", shown(tool)))
+            }
+            // Neither fits a pattern, and neither gets this far.
+            Effect::Unconfined { .. } | Effect::Unknown { .. } => (Pattern::Run(Vec::new()), String::new()),
+        }
+    }
+
+    fn path(&self, path: &str, breadth: ScopeWidth, kind: fn(String) -> Pattern) -> (Pattern, String) {
+        let place = match breadth {
+            ScopeWidth::Directory => self.directory(path).map(|dir| (dir, "/*", "anything directly in")),
+            ScopeWidth::Workspace | ScopeWidth::Tool => {
+                self.is_within(path).then_some((self.workspace, "/**", "anything beneath"))
+            }
+            ScopeWidth::Exact | ScopeWidth::Program | ScopeWidth::Host => None,
+        };
+        match place {
+            Some((dir, glob, words)) => {
+                (kind(format!("{}{glob}", literal(dir))), format!("{words} {}", shown(dir)))
+            }
+            None => (kind(literal(path)), shown(path)),
+        }
+    }
+
+    /// The directory of a path, if it may stand for the path: never the root, one beneath it, or one that holds the workspace.
+    fn directory<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let (dir, _) = path.rsplit_once('/')?;
+        let holds = |dir: &str| self.workspace == dir || self.workspace.starts_with(&format!("{dir}/"));
+        let is_deep = dir.matches('/').count() > 1;
+        let narrow = self.is_within(path) || is_deep && !holds(dir);
+        (!dir.is_empty() && narrow).then_some(dir)
+    }
+
+    /// Whether the path lies beneath the directory of the call, and that is not the root.
+    fn is_within(&self, path: &str) -> bool {
+        let workspace = self.workspace;
+        let is_place = workspace.len() > 1 && crate::effect::is_resolved(workspace);
+        is_place && path.strip_prefix(workspace).is_some_and(|rest| rest.starts_with('/'))
+    }
+}
+
+const fn verb_of(pattern: &Pattern) -> &'static str {
+    match pattern {
+        Pattern::Invoke(_) => "use the tool",
+        pattern => pattern.kind(),
+    }
+}
+
+fn reach(host: &str, port: u16, breadth: ScopeWidth) -> (Pattern, String) {
+    let name = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let shown = shown(host);
+    match (breadth, port) {
+        (ScopeWidth::Host | ScopeWidth::Tool, 80 | 443) => {
+            // A bare address with colons is one already.
+            (Pattern::Reach(host.to_owned()), format!("{shown} at the ports of the web, 80 and 443"))
+        }
+        (ScopeWidth::Host | ScopeWidth::Tool, _) => {
+            (Pattern::Reach(format!("{name}:*")), format!("{shown} at any port"))
+        }
+        _ => (Pattern::Reach(format!("{name}:{port}")), format!("{shown} at port {port}")),
+    }
+}
+
+fn shown(text: &str) -> String {
+    format!("`{}`", visible(text, EscapeLevel::Name))
+}

@@ -1,0 +1,140 @@
+//! What becomes of each character: shown, shown with its code point, or shown as its code point.
+
+use super::unicode::{CharProperties, is_normal};
+
+/// Marks on one base before they only pile up.
+const MARKS_MAX: usize = 4;
+
+/// How strictly a text is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EscapeLevel {
+    /// A name, a path, an address, a word of a command: every look-alike is marked.
+    Name,
+    /// Text of several lines: typographic quotes and dashes, and words among others of their script, are left alone.
+    Text,
+}
+
+/// What becomes of a character.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CharTreatment {
+    /// Shown.
+    Plain,
+    /// Shown as its code point.
+    Hidden,
+    /// Shown, with its code point.
+    Alike,
+    /// Shown inside a right-to-left fence.
+    Rtl,
+}
+
+/// A character and what becomes of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClassifiedChar {
+    pub(super) c: char,
+    pub(super) fate: CharTreatment,
+    pub(super) traits: CharProperties,
+}
+
+impl ClassifiedChar {
+    pub(super) const fn new(c: char, traits: CharProperties) -> Self {
+        Self { c, fate: if traits.shown { CharTreatment::Plain } else { CharTreatment::Hidden }, traits }
+    }
+}
+
+/// Decides on marks and the bases they stand on.
+///
+/// What stays plain is in normal form C, so two spellings of one shape (`é` as one or as two code points) never look the same.
+pub(super) fn settle_clusters(units: &mut [ClassifiedChar]) {
+    let mut rest = units;
+    while let Some((base, tail)) = rest.split_first_mut() {
+        let marks = tail.iter().take_while(|unit| unit.traits.mark).count();
+        let (marks, tail) = tail.split_at_mut(marks);
+        settle_cluster(base, marks);
+        rest = tail;
+    }
+}
+
+fn settle_cluster(base: &mut ClassifiedChar, marks: &mut [ClassifiedChar]) {
+    if base.c.is_ascii() && marks.is_empty() {
+        return;
+    }
+    // A mark at the very start, or on a blank, has nothing of its own to stand on.
+    let carries = base.fate == CharTreatment::Plain && base.traits.word && !base.traits.mark;
+    if base.traits.mark {
+        base.fate = CharTreatment::Hidden;
+    }
+    for (place, mark) in marks.iter_mut().enumerate() {
+        if !carries || place >= MARKS_MAX || mark.traits.enclosing {
+            mark.fate = CharTreatment::Hidden;
+        }
+    }
+    let shown = marks.iter().take_while(|mark| mark.fate == CharTreatment::Plain).count();
+    for mark in marks.iter_mut().skip(shown) {
+        mark.fate = CharTreatment::Hidden;
+    }
+    if base.fate != CharTreatment::Plain {
+        return;
+    }
+    let general = marks.iter().take(shown).any(|mark| mark.traits.script.is_all());
+    let normal = if shown == 0 {
+        base.traits.normal
+    } else {
+        is_normal(std::iter::once(base.c).chain(marks.iter().take(shown).map(|mark| mark.c)))
+    };
+    if general || !normal {
+        base.fate = CharTreatment::Alike;
+        for mark in marks.iter_mut().take(shown) {
+            mark.fate = CharTreatment::Alike;
+        }
+    }
+}
+
+/// Puts right-to-left runs behind a fence: in prose over several words, in names one word each.
+pub(super) fn fence_rtl(units: &mut [ClassifiedChar], care: EscapeLevel) {
+    for unit in units.iter_mut() {
+        if unit.fate == CharTreatment::Plain && unit.traits.rtl {
+            unit.fate = CharTreatment::Rtl;
+        }
+    }
+    follow_bases(units);
+    if care == EscapeLevel::Name {
+        return;
+    }
+    let mut rest = units;
+    while let Some((first, tail)) = rest.split_first_mut() {
+        if first.fate == CharTreatment::Rtl {
+            let glue = glue(tail);
+            for unit in tail.iter_mut().take(glue) {
+                unit.fate = CharTreatment::Rtl;
+            }
+        }
+        rest = tail;
+    }
+}
+
+/// Lets marks share the fate of the base they stand on; one that cannot is named, so that none stands on a sign of ours.
+fn follow_bases(units: &mut [ClassifiedChar]) {
+    let mut before = CharTreatment::Hidden;
+    for unit in units {
+        if unit.traits.mark && unit.fate != before {
+            unit.fate = if unit.fate == CharTreatment::Plain { before } else { CharTreatment::Hidden };
+        }
+        before = unit.fate;
+    }
+}
+
+/// How many characters between two right-to-left words belong to the sentence that both are in.
+fn glue(after: &[ClassifiedChar]) -> usize {
+    let fates = |n: usize| after.get(n).map(|unit| unit.fate);
+    match after {
+        [space, ..] if space.c == ' ' && fates(1) == Some(CharTreatment::Rtl) => 1,
+        [stop, space, ..]
+            if matches!(stop.c, ',' | '.' | '?' | '!' | ':')
+                && space.c == ' '
+                && fates(2) == Some(CharTreatment::Rtl) =>
+        {
+            2
+        }
+        _ => 0,
+    }
+}

@@ -1,0 +1,168 @@
+//! Look-alikes: characters that a person would take for others, above all for ASCII.
+//!
+//! A word all in one script is honest, unless every letter of it passes for an ASCII one. A word that mixes scripts is not.
+
+use unicode_security::mixed_script::AugmentedScriptSet;
+
+use super::classify::{CharTreatment, ClassifiedChar, EscapeLevel};
+use super::unicode::shares;
+
+/// What a word is, as far as look-alikes go; or what stands between two words.
+#[derive(Clone, Copy)]
+enum WordSegment {
+    /// Nothing between the words but a space, as in a sentence.
+    Sentence,
+    /// Something else between the words.
+    Break,
+    /// A word of which nothing more is to be said.
+    Word,
+    /// A word of one script that cannot be taken for ASCII.
+    Honest(AugmentedScriptSet),
+    /// A word of one script, every letter of which can.
+    Masked(AugmentedScriptSet),
+}
+
+/// Marks what looks like something else.
+pub(super) fn mark(units: &mut [ClassifiedChar], care: EscapeLevel) {
+    mark_symbols(units, care);
+    let mut groups: Vec<&mut [ClassifiedChar]> =
+        units.chunk_by_mut(|a, b| is_word(a) == is_word(b)).collect();
+    let mut parts: Vec<WordSegment> = groups.iter_mut().map(|group| judge(group, care)).collect();
+    if care == EscapeLevel::Text {
+        vouch(parts.iter_mut());
+        vouch(parts.iter_mut().rev());
+    }
+    for (group, part) in groups.iter_mut().zip(parts) {
+        if matches!(part, WordSegment::Masked(_)) {
+            set_alike(group, |_| true);
+        }
+    }
+}
+
+fn is_word(unit: &ClassifiedChar) -> bool {
+    unit.fate != CharTreatment::Hidden && (unit.traits.word || unit.traits.mark)
+}
+
+/// In a sentence of a script, a short word like `с` or `а` is just that.
+fn vouch<'a>(parts: impl Iterator<Item = &'a mut WordSegment>) {
+    let mut voucher: Option<AugmentedScriptSet> = None;
+    for part in parts {
+        match *part {
+            WordSegment::Sentence => {}
+            WordSegment::Break | WordSegment::Word => voucher = None,
+            WordSegment::Honest(script) => voucher = Some(script),
+            WordSegment::Masked(script) => {
+                voucher = voucher.filter(|with| shares(*with, script));
+                if voucher.is_some() {
+                    *part = WordSegment::Honest(script);
+                }
+            }
+        }
+    }
+}
+
+fn judge(group: &mut [ClassifiedChar], care: EscapeLevel) -> WordSegment {
+    if !group.first().is_some_and(is_word) {
+        let sentence =
+            group.iter().all(|unit| matches!(unit.c, ' ' | ',')) && group.iter().any(|unit| unit.c == ' ');
+        return if sentence { WordSegment::Sentence } else { WordSegment::Break };
+    }
+    if group.iter().all(|unit| unit.c.is_ascii()) {
+        return WordSegment::Word;
+    }
+    set_alike(group, |unit| unit.traits.odd && unit.traits.like_ascii);
+    let has_latin = group.iter().any(|unit| unit.traits.latin);
+    let script = resolve(group.iter());
+    if script.is_empty() {
+        let others = resolve(group.iter().filter(|unit| !unit.traits.latin));
+        if has_latin && (others.hanb || others.jpan || others.kore) {
+            set_alike(group, |unit| unit.traits.like_ascii);
+        } else if has_latin {
+            set_alike(group, |unit| !unit.traits.latin || unit.traits.like_letter);
+        } else {
+            set_alike(group, |_| true);
+        }
+        return WordSegment::Word;
+    }
+    if has_latin {
+        if care == EscapeLevel::Name {
+            set_alike(group, |unit| unit.traits.like_letter);
+        }
+        return WordSegment::Word;
+    }
+    if script.is_all() {
+        return WordSegment::Word;
+    }
+    let masked = group.iter().all(|unit| unit.c.is_ascii() || unit.traits.like_ascii);
+    if masked { WordSegment::Masked(script) } else { WordSegment::Honest(script) }
+}
+
+/// Marks those outside ASCII that are meant.
+fn set_alike(group: &mut [ClassifiedChar], which: impl Fn(&ClassifiedChar) -> bool) {
+    for unit in group {
+        if unit.fate != CharTreatment::Hidden && !unit.c.is_ascii() && which(unit) {
+            unit.fate = CharTreatment::Alike;
+        }
+    }
+}
+
+fn mark_symbols(units: &mut [ClassifiedChar], care: EscapeLevel) {
+    let mut before = None;
+    let mut rest = units;
+    while let Some((unit, tail)) = rest.split_first_mut() {
+        let after = tail.first().map(|next| next.c);
+        if unit.fate == CharTreatment::Plain && !unit.c.is_ascii() && !is_word(unit) {
+            let at_home = care == EscapeLevel::Text
+                && (is_typographic(unit.c)
+                    || is_wide_form(unit.c) && (before.is_some_and(is_wide) || after.is_some_and(is_wide)));
+            if !at_home && unit.traits.like_ascii {
+                unit.fate = CharTreatment::Alike;
+            }
+        }
+        before = Some(unit.c);
+        rest = tail;
+    }
+}
+
+/// Quotes, dashes and frames of ordinary prose and of drawings in text.
+const fn is_typographic(c: char) -> bool {
+    matches!(
+        c,
+        '‘' | '’'
+            | '‚'
+            | '“'
+            | '”'
+            | '„'
+            | '‹'
+            | '›'
+            | '‐'
+            | '–'
+            | '−'
+            | '…'
+            | '×'
+            | '№'
+            | '׳'
+            | '״'
+            | '¼'
+            | '½'
+            | '¾'
+            | '\u{2500}'..='\u{257f}'
+    )
+}
+
+const fn is_wide_form(c: char) -> bool {
+    matches!(c, '\u{ff01}'..='\u{ff0f}' | '\u{ff1a}'..='\u{ff20}' | '\u{ff3b}'..='\u{ff40}' | '\u{ff5b}'..='\u{ff65}')
+}
+
+const fn is_wide(c: char) -> bool {
+    is_wide_form(c)
+        || matches!(c, '\u{3001}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{20000}'..='\u{3ffff}')
+}
+
+fn resolve<'a>(units: impl Iterator<Item = &'a ClassifiedChar>) -> AugmentedScriptSet {
+    let mut set = AugmentedScriptSet::default();
+    for unit in units {
+        set.intersect_with(unit.traits.script);
+    }
+    set
+}

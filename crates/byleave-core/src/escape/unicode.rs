@@ -1,0 +1,188 @@
+//! What is known of single characters, from the tables of Unicode.
+
+use unicode_normalization::{IsNormalized, is_nfc, is_nfc_quick};
+use unicode_properties::{GeneralCategory as Gc, UnicodeGeneralCategory as _};
+use unicode_security::mixed_script::AugmentedScriptSet;
+use unicode_security::{GeneralSecurityProfile as _, skeleton};
+
+/// Opens a mark of ours; in the text it is itself written as a code point.
+pub const OPEN: char = '⟨';
+/// Closes a mark of ours.
+pub const CLOSE: char = '⟩';
+/// Stands for a tab.
+pub const TAB: char = '⇥';
+
+/// What is known of a character.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CharProperties {
+    /// Has a shape, and is none of ours.
+    pub(super) shown: bool,
+    /// A letter or a digit.
+    pub(super) word: bool,
+    /// Drawn onto the one before it.
+    pub(super) mark: bool,
+    /// Drawn around the one before it.
+    pub(super) enclosing: bool,
+    /// By itself in normal form C, and not the part of a syllable.
+    pub(super) normal: bool,
+    /// From a script that runs from right to left.
+    pub(super) rtl: bool,
+    /// A Latin letter.
+    pub(super) latin: bool,
+    /// Has no place in names, by the general security profile.
+    pub(super) odd: bool,
+    /// Outside ASCII, and can be taken for ASCII.
+    pub(super) like_ascii: bool,
+    /// Outside ASCII, and can be taken for a single ASCII character: `ı` can, `æ` cannot.
+    pub(super) like_letter: bool,
+    /// The scripts it belongs to.
+    pub(super) script: AugmentedScriptSet,
+}
+
+/// Remembers what was looked up: a text has few different characters, and the tables are slow.
+#[derive(Default)]
+pub(super) struct CharPropertyCache {
+    slots: Vec<Option<(char, CharProperties)>>,
+}
+
+const SLOTS: usize = 1024;
+
+impl CharPropertyCache {
+    /// What is known of a character.
+    pub(super) fn of(&mut self, c: char) -> CharProperties {
+        if self.slots.is_empty() {
+            self.slots = vec![None; SLOTS];
+        }
+        let Some(slot) = self.slots.get_mut(c as usize % SLOTS) else { return look_up(c) };
+        match slot {
+            Some((known, traits)) if *known == c => *traits,
+            _ => slot.insert((c, look_up(c))).1,
+        }
+    }
+}
+
+fn look_up(c: char) -> CharProperties {
+    let script = AugmentedScriptSet::for_char(c);
+    CharProperties {
+        shown: is_printable(c) && !is_bracket(c) && c != TAB,
+        word: c.is_alphanumeric(),
+        mark: is_mark(c),
+        enclosing: c.general_category() == Gc::EnclosingMark,
+        normal: !is_conjoining(c) && is_normal(std::iter::once(c)),
+        rtl: is_rtl(c),
+        latin: !script.is_all() && shares(script, AugmentedScriptSet::for_char('a')),
+        odd: !c.identifier_allowed(),
+        like_ascii: !c.is_ascii() && passes_for_ascii(c),
+        like_letter: !c.is_ascii() && passes_for_letter(c),
+        script,
+    }
+}
+
+/// Whether two sets of scripts have one in common.
+pub(super) fn shares(mut a: AugmentedScriptSet, b: AugmentedScriptSet) -> bool {
+    a.intersect_with(b);
+    !a.is_empty()
+}
+
+/// Whether a character has a shape of its own, moves nothing about, and is no odd space.
+pub fn is_printable(c: char) -> bool {
+    if c.is_ascii() {
+        return !c.is_ascii_control();
+    }
+    let shapeless = matches!(
+        c.general_category(),
+        Gc::Control
+            | Gc::Format
+            | Gc::Surrogate
+            | Gc::PrivateUse
+            | Gc::Unassigned
+            | Gc::SpaceSeparator
+            | Gc::LineSeparator
+            | Gc::ParagraphSeparator
+    );
+    // Letters, marks and symbols by category, blank on the screen.
+    let blank = matches!(
+        c,
+        '\u{34f}'
+            | '\u{115f}'
+            | '\u{1160}'
+            | '\u{17b4}'
+            | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffc}'
+            | '\u{16fe4}'
+            | '\u{1d159}'
+            | '\u{e0000}'..='\u{e0fff}'
+    );
+    !shapeless && !blank
+}
+
+/// Whether a character is drawn onto the one before it.
+pub fn is_mark(c: char) -> bool {
+    !c.is_ascii() && matches!(c.general_category(), Gc::NonspacingMark | Gc::SpacingMark | Gc::EnclosingMark)
+}
+
+/// Whether a character is one of our brackets, or would pass for one.
+pub(super) const fn is_bracket(c: char) -> bool {
+    matches!(
+        c,
+        OPEN | CLOSE
+            | '\u{2329}'
+            | '\u{232a}'
+            | '\u{3008}'
+            | '\u{3009}'
+            | '\u{276c}'
+            | '\u{276d}'
+            | '\u{2770}'
+            | '\u{2771}'
+            | '\u{29fc}'
+            | '\u{29fd}'
+    )
+}
+
+/// Whether a text is in normal form C.
+pub(super) fn is_normal(text: impl Iterator<Item = char> + Clone) -> bool {
+    match is_nfc_quick(text.clone()) {
+        IsNormalized::Yes => true,
+        IsNormalized::No => false,
+        IsNormalized::Maybe => is_nfc(&text.collect::<String>()),
+    }
+}
+
+/// The parts of Hangul syllables, which are drawn as if they were the syllable.
+const fn is_conjoining(c: char) -> bool {
+    matches!(c, '\u{1100}'..='\u{11ff}' | '\u{a960}'..='\u{a97f}' | '\u{d7b0}'..='\u{d7ff}')
+}
+
+/// The ranges that Unicode sets aside for right-to-left scripts, their digits and signs included.
+const fn is_rtl(c: char) -> bool {
+    matches!(
+        c,
+        '\u{590}'..='\u{8ff}'
+            | '\u{fb1d}'..='\u{fdff}'
+            | '\u{fe70}'..='\u{feff}'
+            | '\u{10800}'..='\u{10fff}'
+            | '\u{1e800}'..='\u{1efff}'
+    )
+}
+
+/// Whether a character outside ASCII can be taken for ASCII.
+fn passes_for_ascii(c: char) -> bool {
+    // Close enough in most fonts, and not in the tables.
+    if matches!(c, 'к' | 'κ' | 'τ' | 'ι' | 'η' | 'п' | 'г') {
+        return true;
+    }
+    let mut buffer = [0; 4];
+    skeleton(c.encode_utf8(&mut buffer)).all(|s| s.is_ascii())
+}
+
+/// Whether a letter can be taken for a single ASCII one: `ı` can, `æ` cannot.
+fn passes_for_letter(c: char) -> bool {
+    let mut buffer = [0; 4];
+    let mut shape = skeleton(c.encode_utf8(&mut buffer));
+    shape.next().is_some_and(|first| first.is_ascii()) && shape.next().is_none()
+}

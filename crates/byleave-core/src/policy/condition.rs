@@ -1,0 +1,129 @@
+//! Conditions: for which calls a rule holds, beyond the effects it is about.
+//!
+//! What a tool says of itself never loosens: where a rule allows, a condition must be proven, and a tool's label proves
+//! nothing; where it denies or asks, it is enough that the condition may hold.
+
+use globset::GlobMatcher;
+use serde::Serialize;
+
+use super::request::PolicyRequest;
+use crate::call::Mode;
+use crate::manifest::PermissionClass;
+use crate::pattern::{MatchCertainty, PatternError, folded, glob_of};
+
+/// For which calls a rule holds; what is left out holds for all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RuleCondition {
+    /// The call does nothing but read, or more than that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
+    /// The tool is sensitive, or says that it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sensitive: Option<bool>,
+    /// The tool is of one of these classes; empty: of any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub class: Vec<PermissionClass>,
+    /// The call is made in this mode or a looser one. Never in this one alone: a looser mode must not shake off a deny.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// The tool is offered by an MCP server whose name fits this glob.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// The call is made in a session whose name fits this glob.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The call is made by an agent whose name fits this glob.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+}
+
+impl RuleCondition {
+    /// Whether it asks in which session or by which agent a call is made.
+    pub const fn looks_at_the_caller(&self) -> bool {
+        self.session.is_some() || self.agent.is_some()
+    }
+}
+
+/// Conditions made ready.
+#[derive(Debug)]
+pub(super) struct CompiledCondition {
+    read_only: Option<bool>,
+    sensitive: Option<bool>,
+    class: Vec<PermissionClass>,
+    mode: Option<Mode>,
+    server: Option<NameGlob>,
+    session: Option<NameGlob>,
+    agent: Option<NameGlob>,
+}
+
+/// A glob over names, as it is and folded.
+#[derive(Debug)]
+pub(super) struct NameGlob {
+    exact: GlobMatcher,
+    folded: GlobMatcher,
+}
+
+impl CompiledCondition {
+    pub(super) fn new(when: &RuleCondition) -> Result<Self, PatternError> {
+        let name = |glob: &Option<String>| glob.as_deref().map(NameGlob::new).transpose();
+        Ok(Self {
+            read_only: when.read_only,
+            sensitive: when.sensitive,
+            class: when.class.clone(),
+            mode: when.mode,
+            server: name(&when.server)?,
+            session: name(&when.session)?,
+            agent: name(&when.agent)?,
+        })
+    }
+
+    /// Whether it holds for the call, in this sense.
+    pub(super) fn holds(&self, request: &PolicyRequest<'_>, reads: bool, sense: MatchCertainty) -> bool {
+        let manifest = request.manifest;
+        let fits = |name: &Option<NameGlob>, text: Option<&str>| {
+            name.as_ref().is_none_or(|name| text.is_some_and(|text| name.fits(text, sense)))
+        };
+        // By the plan it reads only: that is known. By its label it does: that may be.
+        let read_only = Tristate { yes: reads, no: !reads && !manifest.read_only };
+        let sensitive =
+            Tristate { yes: manifest.sensitive == Some(true), no: manifest.sensitive == Some(false) };
+        self.read_only.is_none_or(|wanted| read_only.is(wanted, sense))
+            && self.sensitive.is_none_or(|wanted| sensitive.is(wanted, sense))
+            && (self.class.is_empty() || self.class.contains(&manifest.permission_class))
+            && self.mode.is_none_or(|mode| request.mode.is_as_loose_as(mode))
+            && fits(&self.server, manifest.server.as_deref())
+            && fits(&self.session, Some(request.session.as_str()))
+            && fits(&self.agent, Some(request.agent.as_str()))
+    }
+}
+
+impl NameGlob {
+    pub(super) fn new(glob: &str) -> Result<Self, PatternError> {
+        Ok(Self {
+            exact: glob_of(glob)?.compile_matcher(),
+            folded: glob_of(&folded(glob))?.compile_matcher(),
+        })
+    }
+
+    pub(super) fn fits(&self, text: &str, sense: MatchCertainty) -> bool {
+        self.exact.is_match(text)
+            || sense == MatchCertainty::Possibly && self.folded.is_match(folded(text).as_ref())
+    }
+}
+
+/// What is known of a yes or no: one of them, or neither.
+struct Tristate {
+    yes: bool,
+    no: bool,
+}
+
+impl Tristate {
+    const fn is(&self, wanted: bool, sense: MatchCertainty) -> bool {
+        match (wanted, sense) {
+            (true, MatchCertainty::Surely) => self.yes,
+            (false, MatchCertainty::Surely) => self.no,
+            (true, MatchCertainty::Possibly) => !self.no,
+            (false, MatchCertainty::Possibly) => !self.yes,
+        }
+    }
+}

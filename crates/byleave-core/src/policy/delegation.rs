@@ -1,0 +1,140 @@
+//! Levels: a call of a sub-agent is judged as its own and as that of everyone above it.
+//!
+//! What is added from above only tightens. The one thing that a sub-agent may do and those above it may not is what a
+//! rule lets them delegate to it by name.
+
+use super::compile::CompiledRule;
+use super::request::PolicyRequest;
+use crate::decision::{AskCause, DecisionReason, Verdict};
+use crate::effect::Effect;
+use crate::manifest::{Manifest, PermissionClass};
+use crate::pattern::{MatchCertainty, Pattern, PatternMatcher};
+use crate::session::{Ceiling, EffectiveMode, SessionNode};
+
+/// A call as that of one session on the way up.
+#[derive(Debug)]
+pub(super) struct SessionLevel<'a> {
+    /// The call, as if this session made it.
+    pub(super) request: PolicyRequest<'a>,
+    pub(super) met: EffectiveMode,
+    /// The plan has no effect but reads.
+    pub(super) reads_only: bool,
+    /// It is the session that makes the call, not one above it.
+    is_own: bool,
+    lineage: &'a [SessionNode],
+}
+
+impl<'a> SessionLevel<'a> {
+    /// The call as it is.
+    pub(super) fn own(request: &PolicyRequest<'a>, met: EffectiveMode, lineage: &'a [SessionNode]) -> Self {
+        Self { request: *request, met, reads_only: reads_only(request), is_own: true, lineage }
+    }
+
+    /// The call as that of a session on the way up; the first is the one that makes it, under the name it was opened with.
+    pub(super) fn of(
+        opening: &'a SessionNode,
+        above: usize,
+        request: &PolicyRequest<'a>,
+        met: EffectiveMode,
+        lineage: &'a [SessionNode],
+    ) -> Self {
+        let request = PolicyRequest { session: &opening.session, agent: &opening.agent, ..*request };
+        Self { is_own: above == 0, ..Self::own(&request, met, lineage) }
+    }
+
+    /// Whether a rule is about calls like this one, or lets be delegated what this is.
+    pub(super) fn holds(&self, ready: &CompiledRule) -> bool {
+        ready.condition.holds(&self.request, self.reads_only, ready.rule.sense())
+            || self.is_own && self.is_delegate(ready)
+    }
+
+    /// Whether what the rule forbids may be done all the same, for it was delegated.
+    pub(super) fn delegates(&self, ready: &CompiledRule, effect: &Effect) -> bool {
+        let covers = ready.delegate.as_ref().is_some_and(|delegate| delegate.covers(effect));
+        covers && self.is_delegate(ready)
+    }
+
+    /// Whether the rule lets those above, for whom it holds, delegate to the one who makes the call.
+    fn is_delegate(&self, ready: &CompiledRule) -> bool {
+        let (Some(delegate), Some((own, above))) = (&ready.delegate, self.lineage.split_first()) else {
+            return false;
+        };
+        let surely = |session, agent| {
+            let request = PolicyRequest { session, agent, ..self.request };
+            ready.condition.holds(&request, self.reads_only, MatchCertainty::Surely)
+        };
+        let by_those_above = match self.is_own {
+            true => above.iter().any(|opening| surely(&opening.session, &opening.agent)),
+            false => surely(self.request.session, self.request.agent),
+        };
+        !above.is_empty() && delegate.to.fits(own.agent.as_str(), MatchCertainty::Surely) && by_those_above
+    }
+}
+
+/// What the ceiling of a session has to say of a call.
+pub(super) fn ceiling_reasons(
+    ceiling: &Ceiling,
+    request: &PolicyRequest<'_>,
+    met: EffectiveMode,
+) -> Vec<DecisionReason> {
+    let mut reasons = Vec::new();
+    for (patterns, said, cause) in
+        [(&ceiling.deny, Verdict::Deny, None), (&ceiling.ask, Verdict::Ask, Some(AskCause::Rule))]
+    {
+        let effects = (0..).zip(&request.plan.effects);
+        let effects: Vec<u32> =
+            effects.filter(|(_, effect)| fits_any(patterns, effect)).map(|(place, _)| place).collect();
+        if !effects.is_empty() {
+            let verdict = cause.map_or(said, |cause| cause.under(met.asking));
+            let why = "it is above the ceiling of the session".to_owned();
+            reasons.push(DecisionReason { verdict, cause, rule: None, origin: None, effects, why });
+        }
+    }
+    reasons
+}
+
+/// Whether the effect may be meant. A pattern that cannot be read is taken to mean everything.
+fn fits_any(patterns: &[Pattern], effect: &Effect) -> bool {
+    patterns.iter().any(|pattern| {
+        let matcher = PatternMatcher::in_sense(pattern.clone(), MatchCertainty::Possibly);
+        matcher.map_or(true, |matcher| matcher.fits(effect))
+    })
+}
+
+/// Adds what is said at a level above, unless it is said already, or lets the call pass.
+pub(super) fn add_from_above(
+    reasons: &mut Vec<DecisionReason>,
+    mut reason: DecisionReason,
+    opening: &SessionNode,
+    above: usize,
+) {
+    if reason.verdict == Verdict::Allow || reasons.contains(&reason) {
+        return;
+    }
+    reason.why.push_str(&match above {
+        0 => format!("; so it is for `{}`", opening.agent),
+        _ => format!("; so it is for `{}`, above this sub-agent", opening.agent),
+    });
+    reasons.push(reason);
+}
+
+/// Whether the plan has no effect but reads. The plan's own word is needed, and not enough.
+fn reads_only(request: &PolicyRequest<'_>) -> bool {
+    let PolicyRequest { manifest, plan, .. } = request;
+    let reads = |effect: &Effect| matches!(effect, Effect::Read { .. }) || is_readonly_use(manifest, effect);
+    plan.reads_only && !plan.effects.is_empty() && plan.effects.iter().all(reads)
+}
+
+/// Whether the effect is the use of this very tool, and the tool of class readonly.
+pub(super) fn is_readonly_use(manifest: &Manifest, effect: &Effect) -> bool {
+    let of_its_server = |tool: &str| {
+        let server = manifest.server.as_deref();
+        server.is_some_and(|server| {
+            tool.strip_prefix("mcp:")
+                .and_then(|tool| tool.strip_prefix(server))
+                .is_some_and(|rest| rest.starts_with('/'))
+        })
+    };
+    manifest.permission_class == PermissionClass::Readonly
+        && matches!(effect, Effect::Invoke { tool } if *tool == manifest.name || of_its_server(tool))
+}

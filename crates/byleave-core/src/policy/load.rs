@@ -1,0 +1,51 @@
+//! Reading a policy file in full: its rules, and whether their examples hold.
+
+use super::example::{ExampleChecker, ExampleResult, RuleUnderTest, UncheckedExample};
+use super::parser::{PolicyFileError, RuleFile, parse};
+use super::path_variables::PathVariables;
+use super::rule::Rule;
+
+/// The rules of a file that is right in full.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadedRules {
+    /// The rules.
+    pub rules: Vec<Rule>,
+    /// The examples that nobody could check.
+    pub unchecked: Vec<UncheckedExample>,
+    /// How many examples were checked, and hold.
+    pub checked: usize,
+}
+
+/// Reads a policy file, and checks its examples.
+pub fn read(
+    file: &RuleFile<'_>,
+    places: &PathVariables<'_>,
+    examples: &dyn ExampleChecker,
+) -> Result<LoadedRules, PolicyFileError> {
+    let mut parsed = parse(file, places);
+    let (mut unchecked, mut checked, mut failed) = (Vec::new(), 0_usize, Vec::new());
+    for rule in &parsed.rules {
+        if rule.yes.is_empty() && rule.no.is_empty() {
+            continue;
+        }
+        let subject = RuleUnderTest::new(rule, places);
+        let yes = rule.yes.iter().map(|example| (example, true));
+        for (example, wanted) in yes.chain(rule.no.iter().map(|example| (example, false))) {
+            match subject.check(example, wanted, examples) {
+                ExampleResult::Holds => checked = checked.saturating_add(1),
+                ExampleResult::NotRead => {
+                    unchecked.push(UncheckedExample { rule: rule.id.clone(), example: example.clone() });
+                }
+                ExampleResult::Fails(why) => {
+                    let key = if wanted { "yes" } else { "no" };
+                    let what = format!("example `{}` of `{key}` does not hold: {why}", example.text);
+                    failed.push((example.at.clone(), what));
+                }
+            }
+        }
+    }
+    for (at, what) in failed {
+        parsed.flaw(file, at, what, "change the rule or the example");
+    }
+    Ok(LoadedRules { rules: parsed.finish(file)?, unchecked, checked })
+}

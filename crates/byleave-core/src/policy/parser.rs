@@ -1,0 +1,471 @@
+//! The policy file: rules as TOML, read by hand so that every key and every type is looked at.
+//!
+//! Pure: text comes in, rules go out. A file that is not right in full gives no rules at all, and everything that is wrong
+//! with it is told at once, each with its place and what to do. Reading never loosens: what is not understood is a flaw.
+
+mod expand;
+mod key;
+mod mcp;
+mod run;
+
+use std::fmt;
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use self::expand::{Expansion, VariableExpander};
+pub use key::judged_by_effects;
+
+use super::condition::RuleCondition;
+use super::path_variables::PathVariables;
+use super::rule::{Example, Layer, Rule};
+use crate::decision::Verdict;
+use crate::pattern::Pattern;
+
+/// A policy file, as someone read it.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleFile<'a> {
+    /// What it is called where something is said about it.
+    pub name: &'a str,
+    /// Whose it is.
+    pub layer: Layer,
+    /// What is in it.
+    pub text: &'a str,
+}
+
+/// Why a policy file cannot be used: everything that is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct PolicyFileError {
+    /// The file.
+    pub file: String,
+    /// Its text, so that the places can be shown.
+    pub text: String,
+    /// What is wrong; never empty.
+    pub flaws: Vec<Diagnostic>,
+}
+
+/// One thing that is wrong with a policy file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Where, in bytes.
+    pub span: Range<usize>,
+    /// On which line, from one.
+    pub line: usize,
+    /// At which character of it, from one.
+    pub column: usize,
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub todo: String,
+}
+
+impl fmt::Display for PolicyFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot use policy file `{}`", self.file)?;
+        let mut separator = ": ";
+        for Diagnostic { line, column, what, todo, .. } in &self.flaws {
+            write!(f, "{separator}line {line}, column {column}: {what}; {todo}")?;
+            separator = " — ";
+        }
+        Ok(())
+    }
+}
+
+/// What was read of a file, right or not.
+#[derive(Debug, Default)]
+pub(super) struct ParsedRules {
+    /// The rules that are right.
+    pub(super) rules: Vec<Rule>,
+    /// What is wrong.
+    pub(super) flaws: Vec<Diagnostic>,
+}
+
+impl ParsedRules {
+    /// Notes something more that is wrong with the file.
+    pub(super) fn flaw(&mut self, file: &RuleFile<'_>, span: Range<usize>, what: String, todo: &str) {
+        self.flaws.push(flaw(file.text, span, what, todo.to_owned()));
+    }
+
+    /// The rules, if nothing is wrong with the file.
+    pub(super) fn finish(mut self, file: &RuleFile<'_>) -> Result<Vec<Rule>, PolicyFileError> {
+        if self.flaws.is_empty() {
+            return Ok(self.rules);
+        }
+        self.flaws.sort_by_key(|flaw| flaw.span.start);
+        Err(PolicyFileError { file: file.name.to_owned(), text: file.text.to_owned(), flaws: self.flaws })
+    }
+}
+
+/// Reads a policy file, and leaves its examples to others.
+pub(super) fn parse(file: &RuleFile<'_>, places: &PathVariables<'_>) -> ParsedRules {
+    let mut reader = RuleFileReader { file, places, found: ParsedRules::default() };
+    let (table, errors) = DeTable::parse_recoverable(file.text);
+    if errors.is_empty() {
+        reader.file(table.get_ref());
+    }
+    for error in errors {
+        let todo = "write it as TOML says: https://toml.io".to_owned();
+        reader.flaw(error.span().unwrap_or_default(), error.message().trim().replace('\n', ", "), todo);
+    }
+    reader.found
+}
+
+type TomlValue<'i> = Spanned<DeValue<'i>>;
+
+struct RuleFileReader<'a> {
+    file: &'a RuleFile<'a>,
+    places: &'a PathVariables<'a>,
+    found: ParsedRules,
+}
+
+/// What makes a pattern of one kind from a text.
+type PatternConstructor = fn(String) -> Pattern;
+
+/// The kinds of effects that a key of a rule is about.
+const KINDS: &[(&str, &[PatternConstructor])] = &[
+    ("read", &[Pattern::Read]),
+    ("write", &[Pattern::Write]),
+    ("delete", &[Pattern::Delete]),
+    ("touch", &[Pattern::Read, Pattern::Write, Pattern::Delete]),
+    ("reach", &[Pattern::Reach]),
+    ("invoke", &[Pattern::Invoke]),
+    ("tool", &[Pattern::Invoke]),
+];
+
+impl RuleFileReader<'_> {
+    fn file(&mut self, table: &DeTable<'_>) {
+        let mut seen: Vec<(String, usize)> = Vec::new();
+        for (key, value) in table {
+            if key.get_ref() != "rule" {
+                self.unknown(key, "a policy file", &["rule"]);
+                continue;
+            }
+            let Some(rules) = value.get_ref().as_array() else {
+                self.flaw(key.span(), "`rule` is not a list of tables", "begin every rule with `[[rule]]`");
+                continue;
+            };
+            for rule in rules {
+                self.rule(rule, &mut seen);
+            }
+        }
+    }
+
+    fn rule(&mut self, value: &TomlValue<'_>, seen: &mut Vec<(String, usize)>) {
+        let Some(table) = value.get_ref().as_table() else {
+            self.flaw(value.span(), "this rule is not a table", "begin every rule with `[[rule]]`");
+            return;
+        };
+        let flaws = self.found.flaws.len();
+        let line = place(self.file.text, value.span().start).0;
+        let mut rule = Rule::new(format!("line-{line}"), self.file.layer, Verdict::Ask, Vec::new());
+        if self.file.layer != Layer::Builtin {
+            rule.origin = Some(format!("{}:{line}", self.file.name));
+        }
+        let mut verdict = None;
+        let mut whole_server = false;
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "id" => rule.id = self.id(value).unwrap_or_default(),
+                "verdict" => verdict = self.verdict(value),
+                "run" => self.runs(value, &mut rule.patterns),
+                "except" => {}
+                "when" => rule.when = self.when(value),
+                "why" => rule.why = self.text(value).unwrap_or_default(),
+                "firm" => rule.firm = self.flag(value).unwrap_or_default(),
+                "dangerous" => rule.dangerous = self.flag(value).unwrap_or_default(),
+                "guarantees" => rule.guarantees = self.plain_texts(value),
+                "delegate" => rule.delegate = self.glob(value),
+                "yes" => rule.yes = self.examples(value, table),
+                "no" => rule.no = self.examples(value, table),
+                "mcp" => {
+                    whole_server = mcp::names_whole_server(value);
+                    self.servers(value, &mut rule.patterns);
+                }
+                kind => match KINDS.iter().find(|(name, _)| *name == kind) {
+                    Some((_, kinds)) => self.patterns(value, kinds, &mut rule.patterns),
+                    None => self.unknown(key, "a rule", key::RULE),
+                },
+            }
+        }
+        if !table.iter().any(|(key, _)| key.get_ref() == "verdict") {
+            self.flaw(
+                head(value),
+                "this rule has no verdict",
+                "add `verdict = \"deny\"`, `\"ask\"` or `\"allow\"`",
+            );
+        }
+        rule.verdict = verdict.unwrap_or(Verdict::Deny);
+        if whole_server && rule.verdict == Verdict::Allow {
+            self.only_reading(value, table, &mut rule);
+        }
+        if let Some(except) = table.iter().find(|(key, _)| key.get_ref() == "except").map(|(_, value)| value)
+        {
+            self.except(except, &mut rule);
+        }
+        if self.found.flaws.len() > flaws {
+            return;
+        }
+        // Built-in patterns about places that are not known are left out, and a rule about nothing else with them.
+        if self.file.layer == Layer::Builtin && rule.patterns.is_empty() {
+            return;
+        }
+        if let Err(fault) = rule.check() {
+            let told = fault.to_string();
+            let (what, todo) = told.rsplit_once("; ").unwrap_or((&told, "change it"));
+            self.flaw(head(value), format!("rule `{}`: {what}", rule.id), todo);
+            return;
+        }
+        match seen.iter().find(|(id, _)| *id == rule.id) {
+            Some((id, other)) => {
+                let what = format!("another rule has the id `{id}`: the one on line {other}");
+                self.flaw(head(value), what, "rename one of them");
+            }
+            None => seen.push((rule.id.clone(), line)),
+        }
+        self.found.rules.push(rule);
+    }
+
+    /// An allow for a whole server is about what it only reads by: tools that come to be offered later are not meant, and what
+    /// changes something is named.
+    fn only_reading(&mut self, value: &TomlValue<'_>, table: &DeTable<'_>, rule: &mut Rule) {
+        let others = table
+            .iter()
+            .any(|(key, _)| key.get_ref() != "mcp" && key::KINDS.contains(&key.get_ref().as_ref()));
+        if others || rule.when.read_only == Some(false) {
+            self.flaw(
+                head(value),
+                "an allow for a whole server is only about tools that read, so it stands alone",
+                "name the tools, as in `mcp = \"server/tool\"`, or put it into a rule of its own",
+            );
+            return;
+        }
+        rule.when.read_only = Some(true);
+    }
+
+    fn patterns(&mut self, value: &TomlValue<'_>, kinds: &[PatternConstructor], to: &mut Vec<Pattern>) {
+        for (text, span) in self.texts(value) {
+            for expanded in self.expand(&text, &span, kinds) {
+                to.extend(kinds.iter().map(|kind| kind(expanded.clone())));
+            }
+        }
+    }
+
+    /// What one text of a pattern stands for: places put in, a directory with what is in it, and checked.
+    fn expand(&mut self, text: &str, span: &Range<usize>, kinds: &[PatternConstructor]) -> Vec<String> {
+        let Some(kind) = kinds.first().map(|kind| kind(text.to_owned())) else { return Vec::new() };
+        let is_path = matches!(kind, Pattern::Read(_) | Pattern::Write(_) | Pattern::Delete(_));
+        let expander = VariableExpander { places: self.places, built_in: self.file.layer == Layer::Builtin };
+        let expanded = if is_path { expander.path(text) } else { Expansion::Texts(vec![text.to_owned()]) };
+        let texts = match expanded {
+            Expansion::Texts(texts) => texts,
+            Expansion::Nowhere => return Vec::new(),
+            Expansion::Flaw(what, todo) => {
+                self.flaw(span.clone(), what, todo);
+                return Vec::new();
+            }
+        };
+        for text in &texts {
+            let pattern = kinds.first().map(|kind| kind(text.clone()));
+            if let Some((what, todo)) = pattern.as_ref().and_then(key::wrong) {
+                self.flaw(span.clone(), what, todo);
+                return Vec::new();
+            }
+        }
+        texts
+    }
+
+    /// Exceptions: for every kind that the rule is about, or by kind.
+    fn except(&mut self, value: &TomlValue<'_>, rule: &mut Rule) {
+        if let Some(table) = value.get_ref().as_table() {
+            for (key, value) in table {
+                match KINDS.iter().find(|(name, _)| *name == key.get_ref().as_ref()) {
+                    Some((_, kinds)) => self.patterns(value, kinds, &mut rule.except),
+                    None if key.get_ref() == "run" => self.runs(value, &mut rule.except),
+                    None if key.get_ref() == "mcp" => self.servers(value, &mut rule.except),
+                    None => self.unknown(key, "`except`", key::KINDS),
+                }
+            }
+            return;
+        }
+        let about = |kind: fn(String) -> Pattern| {
+            let kind = kind(String::new()).kind();
+            rule.patterns.iter().any(|pattern| pattern.kind() == kind)
+        };
+        let all = [Pattern::Read as PatternConstructor, Pattern::Write, Pattern::Delete];
+        let paths: Vec<_> = all.into_iter().filter(|kind| about(*kind)).collect();
+        let rest = [Pattern::Reach as PatternConstructor, Pattern::Invoke];
+        let rest: Vec<_> = rest.into_iter().filter(|kind| about(*kind)).collect();
+        let run = rule.patterns.iter().any(|pattern| pattern.kind() == "run");
+        match (run, rest.as_slice(), paths.is_empty()) {
+            (true, [], true) => self.runs(value, &mut rule.except),
+            (false, [_], true) if rule.patterns.iter().all(is_at_server) => {
+                self.servers(value, &mut rule.except);
+            }
+            (false, [only], true) => self.patterns(value, &[*only], &mut rule.except),
+            (false, [], false) => self.patterns(value, &paths, &mut rule.except),
+            (false, [], true) => {}
+            _ => self.flaw(
+                value.span(),
+                "the rule is about several kinds of effects, so an exception must say which it is about",
+                "write `except = { run = [..], read = [..] }`",
+            ),
+        }
+    }
+
+    fn when(&mut self, value: &TomlValue<'_>) -> RuleCondition {
+        let mut when = RuleCondition::default();
+        let Some(table) = value.get_ref().as_table() else {
+            self.wrong_type(value, "a table", "write `when = { class = \"bash\" }`");
+            return when;
+        };
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "read_only" => when.read_only = self.flag(value),
+                "sensitive" => when.sensitive = self.flag(value),
+                "class" => {
+                    for (text, span) in self.texts(value) {
+                        match key::class(&text) {
+                            Some(class) => when.class.push(class),
+                            None => self.flaw(span, format!("there is no class `{text}`"), key::CLASSES),
+                        }
+                    }
+                }
+                "mode" => {
+                    let text = self.text(value).unwrap_or_default();
+                    when.mode = key::mode(&text);
+                    if when.mode.is_none() {
+                        self.flaw(value.span(), format!("there is no mode `{text}`"), key::MODES);
+                    }
+                }
+                "server" => when.server = self.glob(value),
+                "session" => when.session = self.glob(value),
+                "agent" => when.agent = self.glob(value),
+                _ => self.unknown(key, "`when`", key::WHEN),
+            }
+        }
+        when
+    }
+
+    fn examples(&mut self, value: &TomlValue<'_>, table: &DeTable<'_>) -> Vec<Example> {
+        let has = |names: &[&str]| table.iter().any(|(key, _)| names.contains(&key.get_ref().as_ref()));
+        let only_paths =
+            has(&["read", "write", "delete", "touch"]) && !has(&["run", "reach", "invoke", "mcp", "tool"]);
+        let expander = VariableExpander { places: self.places, built_in: self.file.layer == Layer::Builtin };
+        let texts = self.texts(value).into_iter();
+        texts
+            .filter_map(|(text, at)| {
+                let text = expander.example(&text, only_paths)?;
+                Some(Example { text, at })
+            })
+            .collect()
+    }
+
+    fn id(&mut self, value: &TomlValue<'_>) -> Option<String> {
+        let id = self.text(value)?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
+        if id.is_empty() || id.len() > 100 || !id.chars().all(plain) {
+            let todo = "use letters, digits, `-`, `_`, `.`, `/` and `:`, at most 100 of them";
+            self.flaw(value.span(), format!("`{}` cannot be an id", id.escape_debug()), todo);
+        }
+        Some(id)
+    }
+
+    fn verdict(&mut self, value: &TomlValue<'_>) -> Option<Verdict> {
+        let verdict = match self.text(value)?.as_str() {
+            "allow" => Verdict::Allow,
+            "ask" => Verdict::Ask,
+            "deny" => Verdict::Deny,
+            other => {
+                let what = format!("there is no verdict `{}`", other.escape_debug());
+                self.flaw(value.span(), what, "write `allow`, `ask` or `deny`");
+                return None;
+            }
+        };
+        if verdict == Verdict::Allow && self.file.layer == Layer::Project {
+            let todo = "move the rule to your own policy file, or make it `ask` or `deny`";
+            self.flaw(value.span(), "the file of a project may not allow: it only tightens", todo);
+        }
+        Some(verdict)
+    }
+
+    fn glob(&mut self, value: &TomlValue<'_>) -> Option<String> {
+        let text = self.text(value)?;
+        if let Err(bad) = Pattern::Invoke(text.clone()).check() {
+            self.flaw(value.span(), bad.to_string(), "write it as a glob: `*` is any text");
+        }
+        Some(text)
+    }
+
+    fn text(&mut self, value: &TomlValue<'_>) -> Option<String> {
+        let text = value.get_ref().as_str().map(str::to_owned);
+        if text.is_none() {
+            self.wrong_type(value, "a text", "put it in quotes");
+        }
+        text
+    }
+
+    fn flag(&mut self, value: &TomlValue<'_>) -> Option<bool> {
+        let flag = value.get_ref().as_bool();
+        if flag.is_none() {
+            self.wrong_type(value, "yes or no", "write `true` or `false`, without quotes");
+        }
+        flag
+    }
+
+    fn plain_texts(&mut self, value: &TomlValue<'_>) -> Vec<String> {
+        self.texts(value).into_iter().map(|(text, _)| text).collect()
+    }
+
+    /// A text, or a list of texts; a list of nothing is a flaw, for it says nothing.
+    fn texts(&mut self, value: &TomlValue<'_>) -> Vec<(String, Range<usize>)> {
+        let Some(items) = value.get_ref().as_array() else {
+            return self.text(value).map(|text| (text, value.span())).into_iter().collect();
+        };
+        if items.is_empty() {
+            self.flaw(value.span(), "the list is empty", "put something in it, or drop the key");
+        }
+        let mut texts = Vec::new();
+        for item in items {
+            texts.extend(self.text(item).map(|text| (text, item.span())));
+        }
+        texts
+    }
+
+    fn wrong_type(&mut self, value: &TomlValue<'_>, wanted: &str, todo: &str) {
+        self.flaw(value.span(), format!("this is {}, not {wanted}", key::kind(value.get_ref())), todo);
+    }
+
+    fn unknown(&mut self, key: &Spanned<std::borrow::Cow<'_, str>>, place: &str, known: &[&str]) {
+        let what = format!("{place} has no key `{}`", key.get_ref().escape_debug());
+        let known: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+        self.flaw(key.span(), what, format!("it has {}", known.join(", ")));
+    }
+
+    fn flaw(&mut self, span: Range<usize>, what: impl Into<String>, todo: impl Into<String>) {
+        self.found.flaws.push(flaw(self.file.text, span, what.into(), todo.into()));
+    }
+}
+
+fn flaw(text: &str, span: Range<usize>, what: String, todo: String) -> Diagnostic {
+    let (line, column) = place(text, span.start);
+    Diagnostic { span, line, column, what, todo }
+}
+
+fn is_at_server(pattern: &Pattern) -> bool {
+    matches!(pattern, Pattern::Invoke(tool) if tool.starts_with("mcp:"))
+}
+
+/// The place of a rule's head: its `[[rule]]`, not all of it.
+fn head(value: &TomlValue<'_>) -> Range<usize> {
+    let span = value.span();
+    span.start..span.end.min(span.start.saturating_add("[[rule]]".len()))
+}
+
+/// Line and column, from one.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count().saturating_add(1);
+    let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count());
+    (line, column.saturating_add(1))
+}

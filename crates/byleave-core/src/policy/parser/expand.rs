@@ -1,0 +1,134 @@
+//! Places in patterns: `~`, `{workspace}` and their like become the directories they stand for.
+
+use crate::pattern::literal;
+use crate::policy::path_variables::PathVariables;
+
+/// Puts places in.
+#[derive(Clone, Copy)]
+pub(super) struct VariableExpander<'a> {
+    pub(super) places: &'a PathVariables<'a>,
+    pub(super) built_in: bool,
+}
+
+/// What a text stands for.
+pub(super) enum Expansion {
+    /// These.
+    Texts(Vec<String>),
+    /// Something in a directory that is not known; only built-in rules may say so.
+    Nowhere,
+    /// Nothing: what is wrong, and what to do.
+    Flaw(String, String),
+}
+
+impl<'a> VariableExpander<'a> {
+    /// A glob over paths: a place at its start put in, without one beneath the workspace; with `/` at its end the directory
+    /// and everything in it.
+    pub(super) fn path(&self, text: &str) -> Expansion {
+        if text.is_empty() {
+            return flaw("an empty path can never match", "name a path");
+        }
+        let (start, rest) = match self.start(text) {
+            Ok(Some((place, rest))) => (literal(place.trim_end_matches('/')), rest),
+            Ok(None) if text.starts_with('/') || text.starts_with("**") => (String::new(), text),
+            Ok(None) if text.starts_with('{') => (String::new(), text),
+            Ok(None) => match self.places.workspace {
+                Some(workspace) => {
+                    (format!("{}/", literal(workspace.trim_end_matches('/'))), text.trim_start_matches("./"))
+                }
+                None if self.built_in => return Expansion::Nowhere,
+                None => {
+                    return flaw(
+                        format!("`{text}` is beneath a workspace, and there is none"),
+                        "begin it with `/`, `~/`, or `**/` for any directory",
+                    );
+                }
+            },
+            Err(expanded) => return expanded,
+        };
+        let whole = format!("{start}{rest}");
+        match whole.strip_suffix('/') {
+            Some("") => Expansion::Texts(vec!["/".to_owned(), "/**".to_owned()]),
+            Some(directory) => Expansion::Texts(vec![directory.to_owned(), format!("{directory}/**")]),
+            // The place is the root.
+            None if whole.is_empty() => Expansion::Texts(vec!["/".to_owned()]),
+            None => Expansion::Texts(vec![whole]),
+        }
+    }
+
+    /// A program: a name, or a path with a place at its start; `./` is the workspace.
+    pub(super) fn program(&self, text: &str) -> Expansion {
+        if !text.contains('/') {
+            return Expansion::Texts(vec![text.to_owned()]);
+        }
+        match self.start(text) {
+            Ok(Some((place, rest))) => {
+                Expansion::Texts(vec![format!("{}{rest}", place.trim_end_matches('/'))])
+            }
+            Ok(None) if text.starts_with('/') => Expansion::Texts(vec![text.to_owned()]),
+            Ok(None) => match self.places.workspace {
+                Some(workspace) => {
+                    let inner = text.trim_start_matches("./");
+                    Expansion::Texts(vec![format!("{}/{inner}", workspace.trim_end_matches('/'))])
+                }
+                None => flaw(
+                    format!("`{text}` is beneath a workspace, and there is none"),
+                    "name the program by its absolute path",
+                ),
+            },
+            Err(expanded) => expanded,
+        }
+    }
+
+    /// An example: the same places, as they are. `None` where a built-in rule's place is not known.
+    pub(super) fn example(&self, text: &str, path: bool) -> Option<String> {
+        let (kind, target) = match text.split_once(':') {
+            Some((kind @ ("read" | "write" | "delete"), target)) => (format!("{kind}:"), target.trim_start()),
+            _ if path => (String::new(), text),
+            _ => return Some(text.to_owned()),
+        };
+        match self.start(target) {
+            Ok(Some((place, rest))) => Some(format!("{kind}{}{rest}", place.trim_end_matches('/'))),
+            Ok(None) if target.starts_with('/') => Some(text.to_owned()),
+            Ok(None) => {
+                let workspace = self.places.workspace.unwrap_or_default().trim_end_matches('/');
+                Some(format!("{kind}{workspace}/{target}"))
+            }
+            Err(Expansion::Nowhere) => None,
+            Err(_) => Some(text.to_owned()),
+        }
+    }
+
+    /// The place at the start of a text, and what comes after it.
+    fn start<'t>(&self, text: &'t str) -> Result<Option<(&'a str, &'t str)>, Expansion> {
+        let PathVariables { workspace, home, state, config } = *self.places;
+        let places = [
+            ("~", "home directory", home),
+            ("{home}", "home directory", home),
+            ("{workspace}", "workspace", workspace),
+            ("{state}", "state directory", state),
+            ("{config}", "directory of your own settings", config),
+        ];
+        for (name, what, place) in places {
+            let Some(rest) = text.strip_prefix(name) else { continue };
+            if !rest.is_empty() && !rest.starts_with('/') {
+                if name == "~" {
+                    return Err(flaw(
+                        format!("`{text}` names another's home directory"),
+                        "write the whole path",
+                    ));
+                }
+                continue;
+            }
+            return match place {
+                Some(place) => Ok(Some((place, rest))),
+                None if self.built_in => Err(Expansion::Nowhere),
+                None => Err(flaw(format!("`{text}`: no {what} is known"), "write the whole path")),
+            };
+        }
+        Ok(None)
+    }
+}
+
+fn flaw(what: impl Into<String>, todo: impl Into<String>) -> Expansion {
+    Expansion::Flaw(what.into(), todo.into())
+}

@@ -1,0 +1,164 @@
+//! The keys and words of a policy file, and what cannot stand there.
+
+use toml::de::DeValue;
+
+use crate::call::Mode;
+use crate::manifest::PermissionClass;
+use crate::pattern::{Pattern, PatternError};
+
+/// The keys of a rule.
+pub(super) const RULE: &[&str] = &[
+    "id",
+    "verdict",
+    "run",
+    "read",
+    "write",
+    "delete",
+    "touch",
+    "reach",
+    "invoke",
+    "mcp",
+    "tool",
+    "except",
+    "when",
+    "why",
+    "firm",
+    "dangerous",
+    "guarantees",
+    "delegate",
+    "yes",
+    "no",
+];
+
+/// The keys of `except`.
+pub(super) const KINDS: &[&str] =
+    &["run", "read", "write", "delete", "touch", "reach", "invoke", "mcp", "tool"];
+
+/// The keys of `when`.
+pub(super) const WHEN: &[&str] = &["read_only", "sensitive", "class", "mode", "server", "session", "agent"];
+
+/// Which classes there are.
+pub(super) const CLASSES: &str = "write `bash`, `file`, `webfetch`, `readonly`, `generic` or `undeclared`";
+
+/// Which modes there are.
+pub(super) const MODES: &str =
+    "write `confirm-all`, `confirm-sensitive`, `confirm-dangerous`, `yolo` or `read-only`";
+
+/// The mode of this name.
+pub(super) fn mode(name: &str) -> Option<Mode> {
+    Mode::ALL.into_iter().chain([Mode::ReadOnly]).find(|mode| mode.word() == name)
+}
+
+/// The class of this name.
+pub(super) fn class(name: &str) -> Option<PermissionClass> {
+    Some(match name {
+        "bash" => PermissionClass::Bash,
+        "file" => PermissionClass::File,
+        "webfetch" => PermissionClass::Webfetch,
+        "readonly" => PermissionClass::Readonly,
+        "generic" => PermissionClass::Generic,
+        "undeclared" => PermissionClass::Undeclared,
+        _ => return None,
+    })
+}
+
+/// What a value is, in words.
+pub(super) const fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "yes or no",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+/// What is wrong with a pattern about anything but runs, and what to do; `None` where it can fit something.
+pub(super) fn wrong(pattern: &Pattern) -> Option<(String, String)> {
+    if let Err(bad) = pattern.check() {
+        let todo = match &bad {
+            PatternError::Host(_) => {
+                "a rule is about hosts, not about addresses of pages; see docs/policy.md"
+            }
+            PatternError::PlanInRule => "name its effects one by one",
+            PatternError::Glob { .. } | PatternError::EmptyRun | PatternError::EmptyPlan => {
+                "`*` and `?` stay within one step, `**` does not"
+            }
+        };
+        return Some((bad.to_string(), todo.to_owned()));
+    }
+    match pattern {
+        Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob) => wrong_path(glob),
+        Pattern::Invoke(glob) => wrong_tool(glob),
+        Pattern::Run(_) | Pattern::Exactly(_) | Pattern::Reach(_) | Pattern::Plan(_) => None,
+    }
+}
+
+/// Effects name paths that are absolute and resolved; a glob that asks for another spelling fits none.
+fn wrong_path(glob: &str) -> Option<(String, String)> {
+    let never = |why: &str| Some((format!("`{glob}` can never match: {why}"), "drop that step".to_owned()));
+    let mut steps = glob.strip_prefix('/').unwrap_or(glob).split('/');
+    if glob != "/" && steps.clone().any(str::is_empty) {
+        return never("paths have no empty steps");
+    }
+    if steps.any(|step| matches!(step, "." | "..")) {
+        return never("paths are resolved, without `.` and `..`");
+    }
+    None
+}
+
+/// The class of a built-in tool that is judged by what a call of it does, and never as a whole: nothing that it does bears its name.
+/// Such names are taken, whatever tools there are.
+pub fn judged_by_effects(tool: &str) -> Option<&'static str> {
+    Some(match tool.to_ascii_lowercase().as_str() {
+        "bash" => "bash",
+        "web_fetch" => "webfetch",
+        "apply_patch" | "delete_file" | "edit" | "multi_edit" | "undo" | "write_file" => "file",
+        "diagnostics" | "glob" | "grep" | "list_dir" | "list_files" | "read_file" => "readonly",
+        _ => return None,
+    })
+}
+
+fn wrong_tool(glob: &str) -> Option<(String, String)> {
+    if let Some(class) = judged_by_effects(glob) {
+        let what = format!(
+            "`{glob}` can never match: it is a built-in tool, and a call of it is judged by what it does, not by its name"
+        );
+        let todo = format!(
+            "say what it must not do, with `run`, `read`, `write`, `delete` or `reach`; or leave this out, and write \
+             `when = {{ class = \"{class}\" }}`, which is about all tools of its kind"
+        );
+        return Some((what, todo));
+    }
+    let plain = |c: char| c.is_alphanumeric() || "_-.:/*?[]{},!^\\".contains(c);
+    if !glob.is_empty() && glob.chars().all(plain) {
+        return None;
+    }
+    let what = format!("`{}` can never match: no tool has such a name", glob.escape_debug());
+    Some((what, "write the name of a tool as `byleave tools` lists it, or a glob over names".to_owned()))
+}
+
+/// What is wrong with the words of a run pattern, and what to do.
+pub(super) fn wrong_run(words: &[String]) -> Option<(String, String)> {
+    let Some(program) = words.first() else {
+        return Some(("the pattern is empty".to_owned(), "name a program and its leading words".to_owned()));
+    };
+    let told = |what: String, todo: &str| Some((what, todo.to_owned()));
+    for word in words {
+        if word.contains(['|', ';', '&', '<', '>', '$', '`', '"', '\'', '\\', '(', ')']) {
+            let what = format!("`{word}` can never match: a run pattern is words, not a line of shell");
+            return told(what, "write the program and its leading words, one command for each pattern");
+        }
+        if word.contains('*') || program.contains(['?', '[', '{']) && program.len() > 1 && !is_place(program)
+        {
+            let what = format!("`{word}` is a glob, and run patterns are words");
+            return told(what, "leave it out: further words are covered anyway");
+        }
+    }
+    None
+}
+
+fn is_place(program: &str) -> bool {
+    ["{workspace}/", "{home}/", "{state}/", "{config}/"].iter().any(|place| program.starts_with(place))
+}

@@ -1,0 +1,35 @@
+//! Patterns over tools of MCP servers: a server and a tool, each by itself, never one name made of both.
+//!
+//! Names that are joined can be taken apart in two ways; so a rule about the server `a` must not be about `a__b`, nor miss it.
+
+use super::{RuleFileReader, TomlValue, key};
+use crate::effect::Effect;
+use crate::pattern::Pattern;
+
+/// Whether a server is named in it, and none of its tools.
+pub(super) fn names_whole_server(value: &TomlValue<'_>) -> bool {
+    let whole = |value: &TomlValue<'_>| value.get_ref().as_str().is_some_and(|text| !text.contains('/'));
+    whole(value) || value.get_ref().as_array().is_some_and(|items| items.iter().any(whole))
+}
+
+impl RuleFileReader<'_> {
+    /// `server` for all that it offers, or `server/tool`; each may be a glob.
+    pub(super) fn servers(&mut self, value: &TomlValue<'_>, to: &mut Vec<Pattern>) {
+        for (text, span) in self.texts(value) {
+            let (server, tool) = match text.split_once('/') {
+                Some((server, tool)) => (server, tool),
+                None => (text.as_str(), "**"),
+            };
+            if server.is_empty() || tool.is_empty() {
+                let what = format!("`{}` names no server, or no tool", text.escape_debug());
+                self.flaw(span, what, "write `server` or `server/tool`; `*` is any");
+                continue;
+            }
+            let pattern = Pattern::Invoke(Effect::name_at_server(server, tool));
+            match key::wrong(&pattern) {
+                Some((what, todo)) => self.flaw(span, what, todo),
+                None => to.push(pattern),
+            }
+        }
+    }
+}

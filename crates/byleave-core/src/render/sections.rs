@@ -1,0 +1,314 @@
+//! The parts of a question, in our words.
+
+use serde_json::Value;
+
+use crate::challenge::ChallengeVerdict;
+use crate::decision::{AskCause, DecisionReason, Verdict};
+use crate::digest::canonical;
+use crate::effect::BindingState;
+use crate::question::QuestionKind;
+use crate::question_view::{QuestionView, RehearsalView};
+use crate::review::ReviewOutcome;
+use crate::session::{EffectiveMode, SessionNode};
+
+use super::effect;
+use super::line::LineRole;
+use super::writer::{RenderingBuilder, WARNING_GUTTER, counted};
+use super::{change, value};
+
+/// What is asked.
+pub(super) fn title(page: &mut RenderingBuilder, sheet: &QuestionView) {
+    let tool = page.quoted(&sheet.terms.tool);
+    let text = match sheet.question.kind {
+        QuestionKind::Approval => format!("May this call of {tool} run?"),
+        QuestionKind::Checkpoint => {
+            format!(
+                "CHECKPOINT: may this call of {tool} run? It is asked in every mode and needs a deliberate yes"
+            )
+        }
+        QuestionKind::Release => {
+            format!("May the model see this result of {tool}? The call has run; its result is held")
+        }
+    };
+    page.heading(LineRole::Title, &text);
+    if let [own, parent, ..] = sheet.lineage.as_slice() {
+        let named = |page: &mut RenderingBuilder, opening: &SessionNode| match own.agent == parent.agent {
+            true => page.quoted(opening.session.as_str()),
+            false => page.quoted(opening.agent.as_str()),
+        };
+        let (own, parent) = (named(page, own), named(page, parent));
+        page.heading(LineRole::Title, &format!("Asked by sub-agent {own} of {parent}"));
+    }
+}
+
+/// What would be done, to what, and whether it can be taken back.
+pub(super) fn effects(page: &mut RenderingBuilder, sheet: &QuestionView) {
+    let verb = match sheet.question.kind {
+        QuestionKind::Release => "What it was planned to do",
+        QuestionKind::Approval | QuestionKind::Checkpoint if sheet.seen.is_some() => {
+            "What it would do, as far as its text tells"
+        }
+        QuestionKind::Approval | QuestionKind::Checkpoint => "What it would do",
+    };
+    effect::write(page, verb, &sheet.plan.effects);
+    if sheet.plan.irreversible {
+        page.line(LineRole::Warning, WARNING_GUTTER, "CANNOT BE UNDONE");
+    } else if sheet.plan.reads_only {
+        page.line(LineRole::Effect, "  ", "only reads: there is nothing to undo");
+    } else {
+        let stands = matches!(&sheet.seen, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.stands());
+        let undo = if stands { "can be undone" } else { "not marked as impossible to undo" };
+        page.line(LineRole::Effect, "  ", undo);
+    }
+    if sheet.terms.destructive {
+        page.line(LineRole::Warning, WARNING_GUTTER, "the tool says of itself that it destroys");
+    }
+    if sheet.terms.read_only {
+        let changes = sheet.plan.effects.iter().any(effect::changes_something);
+        if changes {
+            page.warn("the tool says of itself that it only reads, but its plan does more");
+        } else {
+            page.line(LineRole::Effect, "  ", "the tool says of itself that it only reads");
+        }
+    }
+}
+
+/// Why it asks.
+pub(super) fn reasons(page: &mut RenderingBuilder, sheet: &QuestionView) {
+    page.heading(LineRole::Heading, "Why it asks");
+    if sheet.question.kind == QuestionKind::Checkpoint || sheet.terms.checkpoint {
+        page.line(
+            LineRole::Reason,
+            "  ",
+            "the tool must be released by a checkpoint, in every mode, by no leave",
+        );
+    }
+    if sheet.question.kind == QuestionKind::Release {
+        page.line(LineRole::Reason, "  ", "a reviewer holds the result; the notes below say why");
+    }
+    let mut reasons: Vec<&DecisionReason> = sheet.ruling.reasons.iter().collect();
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.verdict));
+    for reason in reasons {
+        write_reason(page, reason);
+    }
+    for guarantee in &sheet.ruling.guarantees {
+        let guarantee = page.quoted(guarantee);
+        page.line(LineRole::Reason, "  ", &format!("holds only with the guarantee {guarantee}"));
+    }
+}
+
+/// The arguments, whole.
+pub(super) fn arguments(page: &mut RenderingBuilder, sheet: &QuestionView) {
+    write_value(page, "Arguments, whole", &sheet.arguments);
+    match &sheet.arguments {
+        Value::Object(map) if map.is_empty() => page.warn("the call carries no arguments"),
+        Value::Null => page.warn("the call carries no arguments"),
+        _ => {}
+    }
+    if !value::is_too_deep(&sheet.arguments) && looks_cut(&sheet.arguments) {
+        page.warn("the arguments look as if something had been cut away before they came here");
+    }
+}
+
+/// What was changed since the model's first draft.
+pub(super) fn changes(page: &mut RenderingBuilder, sheet: &QuestionView) {
+    let Some(first) = &sheet.first_arguments else { return };
+    page.heading(LineRole::Heading, "Changed since the model wrote it, by a reviewer or a person");
+    if value::is_too_deep(first) || value::is_too_deep(&sheet.arguments) {
+        return page.miss("the arguments are nested too deep");
+    }
+    if *first == sheet.arguments {
+        page.line(LineRole::Change, "  ", "changed back: the same as the model wrote");
+        return;
+    }
+    change::write(page, first, &sheet.arguments);
+}
+
+/// The agent's case against its own call.
+pub(super) fn challenge(page: &mut RenderingBuilder, sheet: &QuestionView) {
+    let Some(challenge) = &sheet.challenge else { return };
+    page.heading(LineRole::Heading, "The agent's case against its own call, in the agent's words");
+    let verdict = match challenge.verdict {
+        ChallengeVerdict::Proceed => "it came out as: proceed",
+        ChallengeVerdict::Stop => "it came out as: STOP",
+    };
+    page.line(LineRole::Challenge, "  ", verdict);
+    let why = std::slice::from_ref(&challenge.why);
+    let parts = [
+        ("because", why),
+        ("it takes for granted", challenge.assumptions.as_slice()),
+        ("it could go wrong like this", challenge.failure_scenarios.as_slice()),
+    ];
+    for (label, texts) in parts {
+        page.line(LineRole::Challenge, "  ", &format!("{label}:"));
+        for text in texts {
+            value::write_text(page, LineRole::Challenge, text);
+        }
+    }
+}
+
+/// What the reviewers said.
+pub(super) fn notes(page: &mut RenderingBuilder, sheet: &QuestionView) {
+    if sheet.notes.is_empty() {
+        return;
+    }
+    page.heading(LineRole::Heading, "What the reviewers said");
+    for note in &sheet.notes {
+        let said = match note.said {
+            ReviewOutcome::Pass => "has nothing to object",
+            ReviewOutcome::Changed => "changed it",
+            ReviewOutcome::Held => "wants a person to look",
+        };
+        let cached = if note.cached { " (said before of the same)" } else { "" };
+        let who = page.quoted(&note.reviewer);
+        page.line(LineRole::Review, "  ", &format!("{who} {said}{cached}"));
+        if let Some(why) = &note.why {
+            value::write_text(page, LineRole::Review, why);
+        }
+    }
+}
+
+/// The held result, whole.
+pub(super) fn output(page: &mut RenderingBuilder, sheet: &QuestionView) {
+    let Some(output) = &sheet.output else {
+        return page.miss("the held result is not there");
+    };
+    let failed = if output.is_error { "; the tool says that it failed" } else { "" };
+    let took = output.execution_time_ms;
+    page.heading(LineRole::Heading, &format!("The held result, whole (took {took} ms{failed})"));
+    if output.truncated {
+        page.line(
+            LineRole::Warning,
+            WARNING_GUTTER,
+            "the tool's output was longer; this is what was kept of it",
+        );
+    }
+    page.line(LineRole::Content, "  ", &format!("text: {}", value::measure(&output.text)));
+    value::write_text(page, LineRole::Content, &output.text);
+    if let Some(error) = &output.error {
+        page.line(LineRole::Content, "  ", &format!("error: {}", value::measure(error)));
+        value::write_text(page, LineRole::Content, error);
+    }
+    if let Some(data) = &output.data {
+        write_value(page, "Its data", data);
+    }
+    if let Some(undo) = &output.undo {
+        write_value(page, "How it says it can be taken back", undo);
+    }
+}
+
+/// The model's words, after the facts.
+pub(super) fn model(page: &mut RenderingBuilder, sheet: &QuestionView) {
+    let Some(reason) = &sheet.reason else { return };
+    page.heading(LineRole::Heading, "What the model says about it: its own words, checked by nobody");
+    value::write_text(page, LineRole::Model, reason);
+}
+
+/// Identity, digests, time.
+pub(super) fn details(page: &mut RenderingBuilder, sheet: &QuestionView) {
+    page.heading(LineRole::Heading, "Details");
+    let digest = sheet.question.digest();
+    let rows = [
+        ("agent", page.quoted(sheet.agent.as_str())),
+        ("session", page.quoted(sheet.session.as_str())),
+        ("directory", page.quoted(&sheet.cwd)),
+        ("operation", page.quoted(&sheet.terms.operation)),
+        ("mode", EffectiveMode::new(sheet.mode, &sheet.lineage).words()),
+        ("call", sheet.call.to_string()),
+        ("draft", sheet.draft.to_string()),
+        ("question", sheet.question.id.to_string()),
+        ("digest", format!("{}  ({digest})", digest.short())),
+        ("binds", sheet.question.binding.to_string()),
+        ("manifest", sheet.terms.manifest.to_string()),
+        ("policy", sheet.ruling.policy.to_string()),
+    ];
+    for (label, text) in rows {
+        page.line(LineRole::Detail, "  ", &format!("{label:<10} {text}"));
+    }
+    let expires = sheet.question.expires_at;
+    page.line(LineRole::Expiry, "  ", &format!("expires    {expires} (milliseconds since 1970)"));
+    for bound in &sheet.plan.bound {
+        let path = page.quoted(&bound.path);
+        let state = match bound.state {
+            BindingState::Missing => "is not there".to_owned(),
+            BindingState::Content(digest) => format!("has the content {}", digest.short()),
+            BindingState::Directory { device, inode } => format!("is the directory {device}:{inode}"),
+        };
+        page.line(LineRole::Detail, "  ", &format!("good only while {path} {state}"));
+    }
+}
+
+fn write_value(page: &mut RenderingBuilder, heading: &str, content: &Value) {
+    if value::is_too_deep(content) {
+        page.heading(LineRole::Heading, heading);
+        return page.miss("values are nested too deep");
+    }
+    let size = counted(canonical(content).len(), "byte", "bytes");
+    page.heading(LineRole::Heading, &format!("{heading} ({size} of JSON)"));
+    value::write(page, LineRole::Content, content);
+}
+
+fn write_reason(page: &mut RenderingBuilder, reason: &DecisionReason) {
+    let mut text = match (reason.verdict, reason.cause) {
+        (Verdict::Allow, _) => "allowed".to_owned(),
+        (Verdict::Deny, _) => "DENIED".to_owned(),
+        (Verdict::Ask, None) => "asks".to_owned(),
+        (Verdict::Ask, Some(cause)) => format!("asks, because {}", plain(cause)),
+    };
+    if let Some(rule) = &reason.rule {
+        text.push_str(&format!("; rule {}", page.quoted(rule)));
+    }
+    if let Some(origin) = &reason.origin {
+        text.push_str(&format!("; from {}", page.quoted(origin)));
+    }
+    if !reason.effects.is_empty() {
+        let places: Vec<String> =
+            reason.effects.iter().map(|place| (u64::from(*place) + 1).to_string()).collect();
+        let word = if places.len() == 1 { "effect" } else { "effects" };
+        text.push_str(&format!("; about {word} {}", places.join(", ")));
+    }
+    page.line(LineRole::Reason, "  ", &text);
+    if reason.why.contains('\n') {
+        value::write_text(page, LineRole::Reason, &reason.why);
+    } else if !reason.why.is_empty() {
+        let why = page.quoted(&reason.why);
+        page.line(LineRole::Reason, "      ", &why);
+    }
+}
+
+/// A cause in plain words.
+const fn plain(cause: AskCause) -> &'static str {
+    match cause {
+        AskCause::Rule => "a rule says so",
+        AskCause::FirmRule => "a rule says so, and no standing leave may answer it",
+        AskCause::Default => "no rule covers it",
+        AskCause::Outside => "it lies outside the workspace, and no rule allows that",
+        AskCause::Sensitive => "the tool is sensitive, or does not say that it is not",
+        AskCause::ToolAsks => "the tool itself wants to be approved",
+        AskCause::Reviewer => "a reviewer wants a person to look",
+        AskCause::Dangerous => "it could do great harm",
+        AskCause::Irreversible => "it cannot be taken back",
+        AskCause::NotUnderstood => "it could not be worked out what it does",
+        AskCause::Mode => "the mode asks for everything",
+    }
+}
+
+/// Whether some text says how much was cut away from it: `…(+1060 chars)`. Whatever it is part of is not all there is.
+pub fn is_cut(value: &Value) -> bool {
+    has_mark(value, &["…(+", "… (+", "...(+"])
+}
+
+/// Whether some text carries the mark that others leave where they cut: `…(+1060 chars)`, `[truncated]`.
+fn looks_cut(value: &Value) -> bool {
+    is_cut(value) || has_mark(value, &["...[truncated", "…[truncated", "[truncated]", "<truncated>"])
+}
+
+/// Whether one of these stands in some text of the value, however deep.
+fn has_mark(value: &Value, marks: &[&str]) -> bool {
+    match value {
+        Value::String(text) => marks.iter().any(|mark| text.contains(mark)),
+        Value::Array(items) => items.iter().any(|item| has_mark(item, marks)),
+        Value::Object(map) => map.values().any(|item| has_mark(item, marks)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}

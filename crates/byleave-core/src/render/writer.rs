@@ -1,0 +1,163 @@
+//! The page being written: keeps the bounds, escapes what comes from outside, counts what must be warned of.
+
+use crate::escape::{EscapeLevel, Escaper, visible};
+
+use super::line::{LineRole, RenderLine, Rendering, continued, split};
+
+/// How much text there may be before nobody would read it.
+const BYTES_MAX: usize = 2_000_000;
+/// How many lines there may be.
+const LINES_MAX: usize = 50_000;
+/// Kept back for the details, which must be there even when the rest is too large.
+const RESERVE_BYTES: usize = 64_000;
+const RESERVE_LINES: usize = 400;
+/// How long a line may be before it is continued on the next.
+const LINE_CHARS_MAX: usize = 4_000;
+
+/// The page being written.
+#[derive(Default)]
+pub(super) struct RenderingBuilder {
+    lines: Vec<RenderLine>,
+    bytes: usize,
+    in_reserve: bool,
+    missing: Option<String>,
+    warnings_at: usize,
+    warnings: Vec<String>,
+    escaper: Escaper,
+}
+
+impl RenderingBuilder {
+    /// Warnings that concern the whole go where the page now ends.
+    pub(super) fn leave_room_for_warnings(&mut self) {
+        self.warnings_at = self.lines.len();
+    }
+
+    /// From here on the space kept back may be used.
+    pub(super) fn open_reserve(&mut self) {
+        self.in_reserve = true;
+    }
+
+    /// Something cannot be shown: the page is not complete.
+    pub(super) fn miss(&mut self, why: impl Into<String>) {
+        self.missing.get_or_insert_with(|| why.into());
+    }
+
+    /// Whether more can still be written; if not, there is no point in working it out.
+    pub(super) fn is_open(&self) -> bool {
+        self.missing.is_none() || self.in_reserve
+    }
+
+    /// A warning about the whole, shown right below the title.
+    pub(super) fn warn(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.warnings.contains(&text) {
+            self.warnings.push(text);
+        }
+    }
+
+    /// A line of our own, from the left edge: nothing from outside begins there.
+    pub(super) fn heading(&mut self, role: LineRole, text: &str) {
+        self.line(role, "", text);
+    }
+
+    /// A line behind a gutter. The text has been escaped; one that is too long goes on behind the same gutter.
+    pub(super) fn line(&mut self, role: LineRole, gutter: &str, text: &str) {
+        if text.len() <= LINE_CHARS_MAX {
+            self.push(role, gutter, text);
+            return;
+        }
+        let mut hanging = continued(gutter);
+        if hanging.trim().is_empty() {
+            hanging.push_str("  ");
+        }
+        let pieces = split(text, LINE_CHARS_MAX, |_| 1);
+        let last = pieces.len().saturating_sub(1);
+        for (place, piece) in pieces.iter().enumerate() {
+            let gutter = if place == 0 { gutter } else { &hanging };
+            let back = if place == 0 { "" } else { "⟨continued⟩" };
+            let on = if place == last { "" } else { "⟨continues⟩" };
+            self.push(role, gutter, &format!("{back}{piece}{on}"));
+        }
+    }
+
+    /// Text from outside, escaped.
+    pub(super) fn escaped(&mut self, text: &str, care: EscapeLevel) -> String {
+        if text.len() > BYTES_MAX {
+            self.miss(format!("one text alone has {} bytes", text.len()));
+            return String::new();
+        }
+        let mut out = String::with_capacity(text.len() + 8);
+        self.escaper.write(text, care, &mut out);
+        out
+    }
+
+    /// A name, a path or a single line from outside, escaped and in quotes that cannot occur inside.
+    pub(super) fn quoted(&mut self, text: &str) -> String {
+        format!("“{}”", self.escaped(text, EscapeLevel::Name))
+    }
+
+    /// The page as it is, with the warnings in their place.
+    pub(super) fn finish(mut self) -> Rendering {
+        let mut warnings = Vec::new();
+        if let Some(why) = &self.missing {
+            warnings
+                .push(format!("CANNOT BE SHOWN IN FULL: {why}; approving is not possible, only refusing"));
+        }
+        warnings.append(&mut self.warnings);
+        let tally = *self.escaper.tally();
+        let example = |c: Option<char>| visible(&c.unwrap_or_default().to_string(), EscapeLevel::Name);
+        if tally.hidden > 0 {
+            let first = example(tally.first_hidden);
+            let places = counted(tally.hidden, "place", "places");
+            warnings.push(format!(
+                "contains characters that cannot be seen, shown in brackets in {places} below; the first is {first}"
+            ));
+        }
+        if tally.alike > 0 {
+            let first = tally.first_alike.map_or(0, u32::from);
+            let places = counted(tally.alike, "place", "places");
+            warnings.push(format!(
+                "contains characters that look like others, shown in brackets in {places} below; the first is U+{first:04X}"
+            ));
+        }
+        if tally.rtl > 0 {
+            warnings.push("contains text that runs from right to left, shown as ⟨rtl … rtl⟩".into());
+        }
+        let complete = self.missing.is_none();
+        let lines = warnings.into_iter().map(|text| warning(&text));
+        self.lines.splice(self.warnings_at..self.warnings_at, lines);
+        Rendering { lines: self.lines, complete }
+    }
+
+    fn push(&mut self, role: LineRole, gutter: &str, text: &str) {
+        if !self.is_open() {
+            return;
+        }
+        let (bytes_max, lines_max) = match self.in_reserve {
+            true => (BYTES_MAX + RESERVE_BYTES, LINES_MAX + RESERVE_LINES),
+            false => (BYTES_MAX, LINES_MAX),
+        };
+        let bytes = gutter.len() + text.len();
+        if self.bytes + bytes > bytes_max {
+            return self.miss(format!("it takes more than {BYTES_MAX} bytes"));
+        }
+        if self.lines.len() >= lines_max {
+            return self.miss(format!("it takes more than {LINES_MAX} lines"));
+        }
+        self.bytes += bytes;
+        let gutter_chars = u16::try_from(gutter.chars().count()).unwrap_or(u16::MAX);
+        self.lines.push(RenderLine { role, text: format!("{gutter}{text}"), gutter: gutter_chars });
+    }
+}
+
+/// A line that says what to be careful about.
+pub(super) const WARNING_GUTTER: &str = "⚠ ";
+
+fn warning(text: &str) -> RenderLine {
+    RenderLine { role: LineRole::Warning, text: format!("{WARNING_GUTTER}{text}"), gutter: 2 }
+}
+
+/// `1 line`, `2 lines`.
+pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}

@@ -1,0 +1,172 @@
+//! A leave in the form of a policy rule: what it lets pass, and what it is bound to, in words.
+//!
+//! It is for people to read before and after they give one. Nothing in it acts on a terminal, and read as a policy file it is
+//! about exactly the effects that the leave covers.
+
+use std::fmt::Write as _;
+
+use super::StandingApproval;
+use crate::call::Millis;
+use crate::effect::Effect;
+use crate::escape::{EscapeLevel, is_printable, visible};
+use crate::pattern::{Pattern, literal};
+use crate::time_format::{span, utc};
+
+impl StandingApproval {
+    /// The rule that it amounts to, as it would stand in a policy file; what a rule cannot say is in its comments.
+    pub fn rule(&self, now: Millis) -> String {
+        let mut text = format!("# a leave for calls of the tool {}\n", quoted(&self.tool));
+        for effects in self.scope.iter().filter_map(whole) {
+            text.push_str("# for this very call and no other, which no rule can say:\n");
+            for effect in effects {
+                text.push_str(&format!("#   {}\n", visible(&effect.to_string(), EscapeLevel::Name)));
+            }
+        }
+        let keys = keys(&self.scope);
+        if !keys.is_empty() {
+            text.push_str("[[rule]]\nverdict = \"allow\"\n");
+            for line in keys {
+                text.push_str(&line);
+                text.push('\n');
+            }
+            if let Some(session) = &self.session {
+                text.push_str(&format!("when = {{ session = {} }}\n", quoted(&literal(session.as_str()))));
+            }
+        }
+        text.push_str(&format!("# it counts {}\n", self.bounds(now)));
+        text.push_str("# never for what is dangerous, cannot be taken back or was not understood, and never against a deny\n");
+        text
+    }
+
+    /// What it is bound to, in words: the session, the time, the number of uses.
+    pub fn bounds(&self, now: Millis) -> String {
+        let session = match &self.session {
+            Some(session) => format!("only in the session {}", quoted(session.as_str())),
+            None => "in every session".to_owned(),
+        };
+        let time = match self.until.map(|until| (until, until.checked_sub(now).filter(|left| *left > 0))) {
+            Some((until, Some(left))) => format!("until {} (left: {})", utc(until), span(left)),
+            Some((until, None)) => format!("until {}, which is over", utc(until)),
+            None => "without end".to_owned(),
+        };
+        let uses = match self.uses_max {
+            Some(1) => "once".to_owned(),
+            Some(max) => format!("at most {max} times"),
+            None => "as often as it comes up".to_owned(),
+        };
+        format!("{session}, {time}, {uses}")
+    }
+}
+
+/// The effects of a whole plan, where the pattern is about one.
+fn whole(pattern: &Pattern) -> Option<&[Effect]> {
+    match pattern {
+        Pattern::Plan(effects) => Some(effects),
+        _ => None,
+    }
+}
+
+/// The patterns as the keys of a rule in a policy file, one line for each kind. A rule cannot be about a whole plan.
+pub fn keys(patterns: &[Pattern]) -> Vec<String> {
+    let mut keys: Vec<(&str, Vec<String>)> = Vec::new();
+    for pattern in patterns {
+        let text = match pattern {
+            Pattern::Run(words) => quoted(&words.join(" ")),
+            Pattern::Exactly(words) => {
+                let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+                format!("[{}]", words.join(", "))
+            }
+            Pattern::Read(text) | Pattern::Write(text) | Pattern::Delete(text) => quoted(text),
+            Pattern::Reach(text) | Pattern::Invoke(text) => quoted(text),
+            Pattern::Plan(_) => continue,
+        };
+        match keys.iter_mut().find(|(known, _)| *known == pattern.kind()) {
+            Some((_, texts)) if texts.contains(&text) => {}
+            Some((_, texts)) => texts.push(text),
+            None => keys.push((pattern.kind(), vec![text])),
+        }
+    }
+    keys.into_iter().map(|(key, texts)| format!("{key} = [{}]", texts.join(", "))).collect()
+}
+
+/// A text in the quotes of TOML, in which nothing acts on a terminal.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if is_printable(c) => out.push(c),
+            // Writing to a string cannot fail.
+            c => write!(out, "\\U{:08x}", u32::from(c)).unwrap_or_default(),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{SessionId, StandingApprovalId};
+    use crate::policy::{Layer, PathVariables, RuleFile, SkipExamples, read};
+
+    fn leave(scope: Vec<Pattern>) -> StandingApproval {
+        let id = StandingApprovalId::new(uuid::Uuid::from_u128(1));
+        StandingApproval { id, tool: "bash".into(), scope, session: None, until: None, uses_max: None }
+    }
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    // req: R5
+    #[test]
+    fn the_rule_is_about_what_the_leave_covers() {
+        let scope = vec![
+            Pattern::Run(words(&["git", "push"])),
+            Pattern::Exactly(words(&["/usr/bin/git", "commit", "-m", "a \"b\"\n\u{1b}[2J c", "$(x)"])),
+            Pattern::Write("/w/a b[*]".into()),
+            Pattern::Reach("example.org:443".into()),
+            Pattern::Invoke("mcp_a_x".into()),
+        ];
+        let mut given = leave(scope.clone());
+        given.session = SessionId::new("s[1]").ok();
+        given.tool = "two\nlines".into();
+        let text = given.rule(0);
+        assert!(text.chars().all(|c| c == '\n' || is_printable(c)), "{text:?}");
+        let file = RuleFile { name: "leave", layer: Layer::User, text: &text };
+        let mut rules = read(&file, &PathVariables::default(), &SkipExamples).unwrap().rules;
+        let rule = rules.pop().unwrap();
+        assert!(rules.is_empty());
+        let sorted = |mut patterns: Vec<Pattern>| {
+            patterns.sort_by_key(|pattern| format!("{pattern:?}"));
+            patterns
+        };
+        assert_eq!(sorted(rule.patterns), sorted(scope));
+        assert_eq!(rule.when.session.as_deref(), Some("s[[]1[]]"));
+    }
+
+    // req: R5
+    #[test]
+    fn a_leave_for_one_plan_is_no_rule() {
+        let delete = Effect::Delete { path: "/w/a\n[[rule]]".into() };
+        let text = leave(vec![Pattern::Plan(vec![delete])]).rule(0);
+        assert!(text.lines().all(|line| line.starts_with('#')), "{text}");
+        assert!(text.contains("delete /w/a"), "{text}");
+    }
+
+    #[test]
+    fn bounds_are_said_in_words() {
+        let mut given = leave(Vec::new());
+        assert_eq!(given.bounds(0), "in every session, without end, as often as it comes up");
+        given.session = SessionId::new("s").ok();
+        given.until = Some(7_200_000);
+        given.uses_max = Some(3);
+        let wanted = "only in the session \"s\", until 1970-01-01 02:00:00Z (left: 2 h), at most 3 times";
+        assert_eq!(given.bounds(0), wanted);
+        assert!(given.bounds(7_200_000).contains("which is over"));
+    }
+}

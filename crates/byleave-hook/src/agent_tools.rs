@@ -1,0 +1,411 @@
+//! The built-in tools of agents: what each does to what, told from what it is given, so that one policy is about all of them.
+//!
+//! Names mean the same in every dialect, as far as more than one has them. A tool that is not here is not understood, and an
+//! argument that is not here reaches the tool unjudged: both are said, and a person is asked.
+
+use serde_json::Value;
+
+use crate::dialect::Dialect;
+
+/// What kind of tool it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolKind {
+    /// Runs shell commands.
+    Shell,
+    /// Reads, and changes nothing.
+    Reads,
+    /// Changes files.
+    Changes,
+    /// Fetches from the web.
+    Fetches,
+    /// Keeps to what is the agent's own: lists, plans, sub-agents whose calls come here by themselves.
+    Own,
+    /// Does something that only the tool knows.
+    Other,
+    /// Not known here.
+    Unknown,
+}
+
+/// One thing that a tool would do to one target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolEffect {
+    /// Reads a path.
+    Read(String),
+    /// Makes a file, or all of it anew.
+    Write(String),
+    /// Reads a file and writes it.
+    Edit(String),
+    /// Removes a path.
+    Delete(String),
+    /// Applies a patch.
+    Patch(String),
+    /// Fetches an address.
+    Fetch(String),
+    /// Runs a command.
+    Run(String),
+    /// Something that could not be worked out.
+    Unknown(String),
+}
+
+/// All that a call would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolEffects {
+    /// What kind of tool it is.
+    pub kind: ToolKind,
+    /// The word for it in the book.
+    pub operation: &'static str,
+    /// What would be done.
+    pub claims: Vec<ToolEffect>,
+}
+
+/// What is done to the target.
+#[derive(Clone, Copy)]
+enum ToolAction {
+    Read,
+    Write,
+    Edit,
+    Delete,
+    Patch,
+    Fetch,
+    Run,
+}
+
+/// Where the target is, where nobody names it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DefaultTarget {
+    /// Here.
+    Here,
+    /// Then nobody knows what it does.
+    Unknown,
+}
+
+struct KnownTool {
+    names: &'static [&'static str],
+    does: ToolAction,
+    targets: &'static [&'static str],
+    unnamed: DefaultTarget,
+    others: &'static [&'static str],
+}
+
+#[rustfmt::skip]
+const ROWS: &[KnownTool] = &[
+    KnownTool { names: &["Bash", "bash", "shell", "run_shell_command", "developer__shell", "Shell", "run_in_terminal"],
+        does: ToolAction::Run, targets: &["command"], unnamed: DefaultTarget::Unknown,
+        others: &["description", "timeout", "run_in_background", "is_background", "isBackground", "explanation", "goal", "mode",
+            "initial_wait", "working_directory", "directory", "dir_path", "workdir", "block_until_ms", "sessionId", "timeout_secs"] },
+    KnownTool { names: &["Read", "read_file", "view", "developer__read_file", "ReadFile", "view_image"],
+        does: ToolAction::Read, targets: &["file_path", "path", "absolute_path", "filePath", "target_file"], unnamed: DefaultTarget::Unknown,
+        others: &["offset", "limit", "pages", "start_line", "end_line", "startLine", "endLine", "view_range", "forceReadLargeFiles"] },
+    KnownTool { names: &["read_many_files"], does: ToolAction::Read, targets: &["paths", "include"], unnamed: DefaultTarget::Unknown,
+        others: &["exclude", "recursive", "useDefaultExcludes", "file_filtering_options"] },
+    KnownTool { names: &["Glob", "glob", "LS", "list_directory", "list_dir", "Grep", "grep", "search_file_content", "grep_search", "rg", "file_search", "tree"],
+        does: ToolAction::Read, targets: &["path", "dir_path", "directory", "paths"], unnamed: DefaultTarget::Here,
+        others: &["pattern", "glob", "query", "include", "ignore", "output_mode", "type", "head_limit", "multiline", "-A", "-B", "-C", "-i", "-n",
+            "case_sensitive", "respect_git_ignore", "file_filtering_options", "offset", "context", "limit", "include_pattern", "n", "depth"] },
+    KnownTool { names: &["Write", "write", "write_file", "create", "create_file"],
+        does: ToolAction::Write, targets: &["file_path", "path", "filePath", "target_file"], unnamed: DefaultTarget::Unknown,
+        others: &["content", "file_text", "contents", "modified_by_user", "ai_proposed_content"] },
+    KnownTool { names: &["Edit", "MultiEdit", "NotebookEdit", "replace", "edit", "StrReplace", "replace_string_in_file", "insert_edit_into_file"],
+        does: ToolAction::Edit, targets: &["file_path", "path", "notebook_path", "filePath", "target_file", "target_notebook"], unnamed: DefaultTarget::Unknown,
+        others: &["old_string", "new_string", "oldString", "newString", "old_str", "new_str", "replace_all", "edits", "cell_id", "cell_type",
+            "edit_mode", "new_source", "expected_replacements", "instruction", "allow_multiple", "explanation", "code", "modified_by_user",
+            "ai_proposed_content", "before", "after"] },
+    KnownTool { names: &["Delete", "delete_file"], does: ToolAction::Delete, targets: &["path", "file_path", "target_file"], unnamed: DefaultTarget::Unknown,
+        others: &["explanation"] },
+    KnownTool { names: &["apply_patch", "ApplyPatch"], does: ToolAction::Patch, targets: &["input", "patch", "command"], unnamed: DefaultTarget::Unknown,
+        others: &["explanation", "workdir"] },
+    KnownTool { names: &["WebFetch", "fetch", "fetch_webpage"], does: ToolAction::Fetch, targets: &["url", "urls"], unnamed: DefaultTarget::Unknown,
+        others: &["prompt", "query", "max_length", "raw", "start_index"] },
+];
+
+/// Tools that keep to what is the agent's own.
+const OWN: &[&str] = &[
+    "TodoWrite",
+    "TodoRead",
+    "Task",
+    "Agent",
+    "TaskCreate",
+    "TaskUpdate",
+    "TaskList",
+    "TaskGet",
+    "TaskOutput",
+    "TaskStop",
+    "BashOutput",
+    "KillShell",
+    "KillBash",
+    "ExitPlanMode",
+    "EnterPlanMode",
+    "AskUserQuestion",
+    "Skill",
+    "ToolSearch",
+    "update_plan",
+    "write_todos",
+    "spawn_agent",
+    "todo__todo_write",
+    "report_intent",
+    "update_todo",
+    "read_bash",
+    "stop_bash",
+    "ask_user",
+    "manage_todo_list",
+];
+
+/// Tools of which is known that only they know what they do.
+const OTHER: &[&str] = &["WebSearch", "web_search", "google_web_search"];
+
+/// Whether a tool is one of our own gateway's: those are judged there.
+///
+/// Only by how the agent itself puts a server's name before a tool's, where it can be told from the tool's, or by the server that it
+/// names beside it: the rest of a name is the choice of the server. Cursor and VS Code say neither, so there nothing is ours.
+pub fn is_ours(dialect: Dialect, tool: &str, server: Option<&str>) -> bool {
+    match dialect {
+        Dialect::ClaudeCode | Dialect::Codex => tool.starts_with("mcp__byleave__"),
+        // Its names are `mcp_SERVER_TOOL`, and were the tool's alone.
+        Dialect::Gemini => server == Some("byleave"),
+        Dialect::Cursor => false,
+        Dialect::Goose => tool.starts_with("byleave__"),
+        Dialect::Copilot => tool.starts_with("byleave/"),
+    }
+}
+
+/// What a tool would do with this input.
+pub fn claims(tool: &str, input: &Value) -> ToolEffects {
+    if tool == "developer__text_editor" || tool == "text_editor" || tool == "str_replace_editor" {
+        return editor(input);
+    }
+    if let Some(row) = row_of(tool) {
+        return row.claims(tool, input);
+    }
+    let kind = if OWN.contains(&tool) {
+        ToolKind::Own
+    } else if OTHER.contains(&tool) || tool.starts_with("mcp__") || tool.starts_with("MCP:") {
+        ToolKind::Other
+    } else {
+        ToolKind::Unknown
+    };
+    ToolEffects { kind, operation: "invoke", claims: Vec::new() }
+}
+
+/// The command, where a shell is asked to run one.
+pub fn shell_of<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
+    let row = row_of(tool)?;
+    matches!(row.does, ToolAction::Run).then(|| input.get("command")?.as_str()).flatten()
+}
+
+/// The arguments by which a tool is told the directory to work in.
+const DIRECTORIES: [&str; 4] = ["working_directory", "directory", "dir_path", "workdir"];
+
+/// The directory that a tool is told to work in. For one that reads, these arguments name what it reads.
+pub fn directory_of<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
+    if claims(tool, input).kind == ToolKind::Reads {
+        return None;
+    }
+    let named = DIRECTORIES.iter().find_map(|key| input.get(*key)).and_then(Value::as_str);
+    named.filter(|named| !named.is_empty() && *named != ".")
+}
+
+/// The same input with another command.
+pub fn with_command(input: &Value, command: &str) -> Value {
+    let mut input = input.clone();
+    if let Value::Object(fields) = &mut input {
+        fields.insert("command".into(), command.into());
+        // The line that we make stands where it is run.
+        for place in DIRECTORIES {
+            fields.remove(place);
+        }
+    }
+    input
+}
+
+/// What is known of the tool of this name.
+fn row_of(tool: &str) -> Option<&'static KnownTool> {
+    ROWS.iter().find(|row| row.names.contains(&tool))
+}
+
+impl KnownTool {
+    fn claims(&self, tool: &str, input: &Value) -> ToolEffects {
+        let mut claims = Vec::new();
+        let Value::Object(fields) = input else {
+            return ToolEffects { kind: ToolKind::Unknown, operation: "invoke", claims };
+        };
+        for target in self.targets {
+            match fields.get(*target) {
+                None | Some(Value::Null) => {}
+                Some(Value::String(text)) => claims.push(self.does.to(text)),
+                Some(Value::Array(all)) => claims.extend(all.iter().map(|one| match one.as_str() {
+                    Some(text) => self.does.to(text),
+                    None => ToolEffect::Unknown(format!("`{tool}` is given `{target}` that is no text")),
+                })),
+                Some(_) => {
+                    claims.push(ToolEffect::Unknown(format!("`{tool}` is given `{target}` that is no text")))
+                }
+            }
+        }
+        // A pattern may name a place by itself, seen from where it is looked for.
+        let pattern = fields.get("pattern").and_then(Value::as_str);
+        let is_glob = tool.eq_ignore_ascii_case("glob");
+        if let Some(place) = pattern.filter(|_| is_glob).and_then(place_of) {
+            let absolute = place.starts_with(['/', '~']);
+            let from: Vec<ToolEffect> = claims
+                .iter()
+                .filter(|_| !absolute)
+                .filter_map(|claim| match claim {
+                    ToolEffect::Read(from) => Some(ToolEffect::Read(format!("{from}/{place}"))),
+                    _ => None,
+                })
+                .collect();
+            claims.extend(if from.is_empty() { vec![ToolEffect::Read(place)] } else { from });
+        }
+        if claims.is_empty() {
+            claims.push(match self.unnamed {
+                DefaultTarget::Here => ToolEffect::Read(".".into()),
+                DefaultTarget::Unknown => ToolEffect::Unknown(format!("`{tool}` does not say to what")),
+            });
+        }
+        let known = |name: &str| self.targets.contains(&name) || self.others.contains(&name);
+        for name in fields.keys().filter(|name| !known(name)) {
+            let why = format!("nobody knows what the argument `{}` of `{tool}` means", name.escape_debug());
+            claims.push(ToolEffect::Unknown(why));
+        }
+        ToolEffects { kind: self.does.kind(), operation: self.does.operation(), claims }
+    }
+}
+
+/// Where a glob looks: the part before anything in it stands for something else. A glob that goes up after that part may look
+/// anywhere.
+fn place_of(pattern: &str) -> Option<String> {
+    let is_fixed = |step: &&str| !step.contains(['*', '?', '[', '{', '(', '\\']);
+    let fixed: Vec<&str> = pattern.split('/').take_while(is_fixed).collect();
+    let mut rest = pattern.split('/').skip(fixed.len());
+    let goes_up = |step: &str| step.split(['{', ',', '}', '(', '|', ')']).any(|part| part == "..");
+    let place = fixed.join("/");
+    match place.is_empty() {
+        _ if rest.any(goes_up) => Some("/".into()),
+        true => pattern.starts_with('/').then(|| "/".into()),
+        false => Some(place),
+    }
+}
+
+/// Goose's editor does one of several things, by its command.
+fn editor(input: &Value) -> ToolEffects {
+    let text = |key: &str| input.get(key).and_then(Value::as_str).map(str::to_owned);
+    let unknown = || ToolEffect::Unknown("the editor does not say what it does to what".into());
+    let (operation, claim) = match (text("command").as_deref(), text("path")) {
+        (Some("view"), Some(path)) => ("read", ToolEffect::Read(path)),
+        (Some("write" | "create"), Some(path)) => ("write", ToolEffect::Write(path)),
+        (Some("str_replace" | "insert" | "undo_edit"), Some(path)) => ("edit", ToolEffect::Edit(path)),
+        _ => ("edit", unknown()),
+    };
+    let kind = if operation == "read" { ToolKind::Reads } else { ToolKind::Changes };
+    ToolEffects { kind, operation, claims: vec![claim] }
+}
+
+impl ToolAction {
+    fn to(self, target: &str) -> ToolEffect {
+        let target = target.to_owned();
+        match self {
+            Self::Read => ToolEffect::Read(target),
+            Self::Write => ToolEffect::Write(target),
+            Self::Edit => ToolEffect::Edit(target),
+            Self::Delete => ToolEffect::Delete(target),
+            Self::Patch => ToolEffect::Patch(target),
+            Self::Fetch => ToolEffect::Fetch(target),
+            Self::Run => ToolEffect::Run(target),
+        }
+    }
+
+    const fn kind(self) -> ToolKind {
+        match self {
+            Self::Read => ToolKind::Reads,
+            Self::Write | Self::Edit | Self::Delete | Self::Patch => ToolKind::Changes,
+            Self::Fetch => ToolKind::Fetches,
+            Self::Run => ToolKind::Shell,
+        }
+    }
+
+    const fn operation(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Edit | Self::Patch => "edit",
+            Self::Delete => "delete",
+            Self::Fetch => "fetch",
+            Self::Run => "execute",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_not_known_is_said() {
+        let of = |tool: &str, input: Value| claims(tool, &input).claims;
+        assert_eq!(of("Write", json!({"file_path": "/a", "content": "x"})), [ToolEffect::Write("/a".into())]);
+        assert_eq!(of("write", json!({"path": "a", "content": "x"})), [ToolEffect::Write("a".into())]);
+        let edit = json!({"path": "a", "before": "x", "after": "y"});
+        assert_eq!(of("edit", edit), [ToolEffect::Edit("a".into())]);
+        assert_eq!(of("Glob", json!({"pattern": "**/*.rs"})), [ToolEffect::Read(".".into())]);
+        assert_eq!(of("Glob", json!({"pattern": "/etc/*"})), [ToolEffect::Read("/etc".into())]);
+        assert_eq!(of("Glob", json!({"pattern": "../../*"})), [ToolEffect::Read("../..".into())]);
+        // req: P4
+        for (pattern, place) in [
+            ("door/**", "door"),
+            ("door/f.txt", "door/f.txt"),
+            ("/*", "/"),
+            ("src/*/../../../x/*", "/"),
+            ("{..,src}/x", "/"),
+            ("@(..|src)/x", "/"),
+            ("src/(group)/*", "src"),
+        ] {
+            assert_eq!(
+                of("Glob", json!({ "pattern": pattern })),
+                [ToolEffect::Read(place.into())],
+                "{pattern}"
+            );
+        }
+        let from = json!({"path": "src", "pattern": "../../x/*"});
+        assert_eq!(
+            of("Glob", from),
+            [ToolEffect::Read("src".into()), ToolEffect::Read("src/../../x".into())]
+        );
+        assert!(matches!(of("Write", json!({"content": "x"}))[..], [ToolEffect::Unknown(_)]));
+        assert!(matches!(of("Read", json!({"file_path": 3}))[..], [ToolEffect::Unknown(_)]));
+        assert!(matches!(
+            of("Bash", json!({"command": "ls", "sudo": true}))[..],
+            [ToolEffect::Run(_), ToolEffect::Unknown(_)]
+        ));
+        assert!(matches!(
+            of("text_editor", json!({"command": "burn", "path": "/a"}))[..],
+            [ToolEffect::Unknown(_)]
+        ));
+        assert_eq!(claims("Frobnicate", &json!({})).kind, ToolKind::Unknown);
+        assert_eq!(claims("mcp__github__push", &json!({})).kind, ToolKind::Other);
+    }
+
+    #[test]
+    fn only_the_agent_says_that_a_tool_is_ours() {
+        let named = |dialect, tool| is_ours(dialect, tool, None);
+        assert!(named(Dialect::ClaudeCode, "mcp__byleave__bash") && named(Dialect::Goose, "byleave__bash"));
+        assert!(is_ours(Dialect::Gemini, "mcp_byleave_bash", Some("byleave")));
+        assert!(!is_ours(Dialect::Gemini, "mcp_byleave_x_bash", Some("byleave_x")));
+        // What servers of others may call their tools.
+        for dialect in Dialect::ALL {
+            for tool in [
+                "mcp__byleaver__bash",
+                "mcp__other__byleave",
+                "byleave",
+                "bash",
+                "MCP:byleave",
+                "MCP:byleave__x",
+            ] {
+                assert!(!named(dialect, tool), "{tool} of {}", dialect.name());
+            }
+        }
+        for tool in ["byleave__x", "mcp__byleave__x", "mcp_byleave_x", "byleave/x", "MCP:mcp__byleave__x"] {
+            assert!(!named(Dialect::Cursor, tool) && !named(Dialect::Gemini, tool), "{tool}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What an agent says to its hook, in each dialect's own keys, as one thing.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use crate::agent_tools::shell_of;
+use crate::dialect::Dialect;
+
+/// When a hook is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookEvent {
+    /// Before a tool is used: it waits for an answer.
+    Before,
+    /// After a tool was used.
+    After,
+    /// Where the agent would ask its own person. Nothing is said to that.
+    Asking,
+}
+
+/// What an agent said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HookRequest {
+    /// When.
+    pub moment: HookEvent,
+    /// The event in the agent's own word.
+    pub event: String,
+    /// The conversation.
+    pub session: String,
+    /// The directory that this call is made in, as far as it says. The model may have chosen it: see [`HookRequest::workspace`].
+    pub cwd: Option<String>,
+    /// The directory that the person opened, where the agent says so.
+    pub root: Option<String>,
+    /// The tool.
+    pub tool: String,
+    /// The MCP server that the tool is of, where the agent says so beside the tool's name.
+    pub server: Option<String>,
+    /// What the tool is given.
+    pub input: Value,
+    /// The agent's own name for this use, where it has one.
+    pub use_id: Option<String>,
+    /// What the tool gave back, afterwards.
+    pub response: Option<Value>,
+    /// Whether the answer may change the input at this event.
+    pub rewrites: bool,
+    /// VS Code reads other keys than the Copilot of the terminal.
+    pub is_editor: bool,
+}
+
+/// Why it was not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HookParseError {
+    /// It is no JSON object.
+    NotJson(String),
+    /// A key is not there, or is not what it should be.
+    Missing(&'static str),
+    /// An event that we know nothing of.
+    Event(String),
+}
+
+impl fmt::Display for HookParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotJson(why) => write!(f, "what the agent said is not a JSON object: {why}"),
+            Self::Missing(key) => write!(f, "the agent did not say `{key}`"),
+            Self::Event(event) => write!(f, "the event `{}` is not known here", event.escape_debug()),
+        }
+    }
+}
+
+impl std::error::Error for HookParseError {}
+
+/// Reads what an agent says.
+pub fn parse_request(dialect: Dialect, said: &[u8]) -> Result<HookRequest, HookParseError> {
+    let said: Value =
+        serde_json::from_slice(said).map_err(|error| HookParseError::NotJson(error.to_string()))?;
+    let Value::Object(said) = said else {
+        return Err(HookParseError::NotJson("it is something else".into()));
+    };
+    match dialect {
+        Dialect::ClaudeCode | Dialect::Codex | Dialect::Gemini => usual(&said, "hook_event_name", "cwd"),
+        Dialect::Goose => {
+            usual(&said, "event", "working_dir").map(|heard| HookRequest { rewrites: false, ..heard })
+        }
+        Dialect::Cursor => cursor(&said),
+        Dialect::Copilot if said.contains_key("toolName") => copilot(&said),
+        Dialect::Copilot => {
+            let heard = usual(&said, "hook_event_name", "cwd")?;
+            Ok(HookRequest { is_editor: true, root: heard.cwd.clone(), ..heard })
+        }
+    }
+}
+
+type JsonObject = Map<String, Value>;
+
+/// As most of them say it.
+fn usual(said: &JsonObject, event: &'static str, cwd: &str) -> Result<HookRequest, HookParseError> {
+    let event = text(said, event).ok_or(HookParseError::Missing(event))?;
+    let moment = match event.as_str() {
+        "PreToolUse" | "BeforeTool" => HookEvent::Before,
+        "PostToolUse" | "PostToolUseFailure" | "AfterTool" => HookEvent::After,
+        "PermissionRequest" => HookEvent::Asking,
+        _ => return Err(HookParseError::Event(event)),
+    };
+    let response = ["tool_response", "tool_result", "tool_output"].iter().find_map(|key| said.get(*key));
+    Ok(HookRequest {
+        moment,
+        event,
+        session: text(said, "session_id").unwrap_or_default(),
+        cwd: text(said, cwd),
+        root: None,
+        tool: text(said, "tool_name").ok_or(HookParseError::Missing("tool_name"))?,
+        server: said.get("mcp_context").and_then(Value::as_object).and_then(|of| text(of, "server_name")),
+        input: input(said, "tool_input")?,
+        use_id: text(said, "tool_use_id"),
+        response: response.cloned(),
+        rewrites: true,
+        is_editor: false,
+    })
+}
+
+fn copilot(said: &JsonObject) -> Result<HookRequest, HookParseError> {
+    let response = said.get("toolResult").cloned();
+    let moment = if response.is_some() { HookEvent::After } else { HookEvent::Before };
+    Ok(HookRequest {
+        moment,
+        event: if moment == HookEvent::After { "postToolUse" } else { "preToolUse" }.into(),
+        session: text(said, "sessionId").unwrap_or_default(),
+        cwd: text(said, "cwd"),
+        root: None,
+        tool: text(said, "toolName").ok_or(HookParseError::Missing("toolName"))?,
+        server: None,
+        input: input(said, "toolArgs")?,
+        use_id: text(said, "toolCallId"),
+        response,
+        rewrites: true,
+        is_editor: false,
+    })
+}
+
+fn cursor(said: &JsonObject) -> Result<HookRequest, HookParseError> {
+    let event = text(said, "hook_event_name").ok_or(HookParseError::Missing("hook_event_name"))?;
+    let one = |key: &str| said.get(key).map(|value| (key.to_owned(), value.clone()));
+    let of = |keys: &[&str]| Value::Object(keys.iter().filter_map(|key| one(key)).collect());
+    let (moment, tool, input) = match event.as_str() {
+        "preToolUse" | "postToolUse" | "postToolUseFailure" => {
+            let moment = if event == "preToolUse" { HookEvent::Before } else { HookEvent::After };
+            (moment, text(said, "tool_name"), input(said, "tool_input")?)
+        }
+        "beforeMCPExecution" | "afterMCPExecution" => {
+            let moment = if event.starts_with("before") { HookEvent::Before } else { HookEvent::After };
+            // It says which server by how it is reached, and not by a name.
+            (moment, text(said, "tool_name").map(|tool| format!("MCP:{tool}")), input(said, "tool_input")?)
+        }
+        "beforeShellExecution" => (HookEvent::Before, Some("Shell".into()), of(&["command"])),
+        "afterShellExecution" => (HookEvent::After, Some("Shell".into()), of(&["command"])),
+        "beforeReadFile" => (HookEvent::Before, Some("Read".into()), of(&["file_path"])),
+        "afterFileEdit" => (HookEvent::After, Some("Write".into()), of(&["file_path"])),
+        _ => return Err(HookParseError::Event(event)),
+    };
+    let root = said.get("workspace_roots").and_then(|roots| roots.get(0)).and_then(Value::as_str);
+    let response = ["tool_output", "result_json", "output", "tool_response", "edits"];
+    Ok(HookRequest {
+        moment,
+        session: text(said, "conversation_id").unwrap_or_default(),
+        cwd: text(said, "cwd"),
+        root: root.map(str::to_owned),
+        tool: tool.ok_or(HookParseError::Missing("tool_name"))?,
+        server: None,
+        input,
+        use_id: text(said, "tool_use_id"),
+        response: response.iter().find_map(|key| said.get(*key)).cloned(),
+        rewrites: event == "preToolUse",
+        event,
+        is_editor: false,
+    })
+}
+
+fn text(said: &JsonObject, key: &str) -> Option<String> {
+    said.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// An object, or one as text inside of a text.
+fn input(said: &JsonObject, key: &'static str) -> Result<Value, HookParseError> {
+    match said.get(key) {
+        Some(Value::Object(input)) => Ok(Value::Object(input.clone())),
+        Some(Value::String(text)) => match serde_json::from_str(text) {
+            Ok(Value::Object(input)) => Ok(Value::Object(input)),
+            _ => Err(HookParseError::Missing(key)),
+        },
+        Some(Value::Null) | None => Ok(Value::Object(Map::new())),
+        Some(_) => Err(HookParseError::Missing(key)),
+    }
+}
+
+impl HookRequest {
+    /// The directory that the rules are read from and that is the workspace, given the directory of the hook's own process.
+    ///
+    /// It is never one that the model can choose. Codex says the `workdir` of a command as its `cwd`, but starts the hook in the
+    /// directory of the session; so do the other agents of the terminal. Editors say which directory is open.
+    pub fn workspace(&self, process: &str) -> String {
+        self.root.clone().unwrap_or_else(|| process.to_owned())
+    }
+
+    /// The command, where a shell is asked to run one.
+    pub fn command(&self) -> Option<&str> {
+        shell_of(&self.tool, &self.input)
+    }
+}

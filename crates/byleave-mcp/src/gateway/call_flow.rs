@@ -1,0 +1,511 @@
+//! The ladder: a call from an agent, followed through the gate, and what is done while it waits for an answer.
+//!
+//! A leave that is held is the gate's business. Then the person behind the client is asked, where the client can and the question
+//! allows it; meanwhile and otherwise the call is held, and anyone may answer in the inbox. Before the client gives up it is told
+//! that the call waits. The same call made again finds it by its slip, and what came of it is handed over once. Nothing here can
+//! make a call run that the gate would not run, or run twice.
+
+use std::collections::HashSet;
+use std::io;
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use byleave::approver::Reply;
+use byleave::clock::{Clock as _, SystemClock, fresh_id};
+use byleave::core::call::Call;
+use byleave::core::digest::{Digest, canonical};
+use byleave::core::id::{AgentId, CallId, QuestionId};
+use byleave::core::question::{ApproverIdentity, Assurance, Question};
+use byleave::event::CallEvents;
+use byleave::gate::{AnswerError, SubmittedAnswer};
+use byleave::result::{CallResult, CallStatus};
+use byleave::tool::Progress;
+use futures::future::BoxFuture;
+use rmcp::model::{ElicitRequestParams, InputRequiredResult, InputResponses};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::Value;
+
+use super::client_identity::ClientIdentity;
+use super::connection::ClientConnection;
+use super::elicit::{self, ElicitationState};
+use super::pending_calls::PendingCallLock;
+use super::progress::ProgressReporter;
+use super::{GatewayInner, deadline};
+use crate::active_callers::Caller;
+
+/// What an agent wants done.
+pub(super) struct ToolCallRequest {
+    /// The tool, by its name in the catalog.
+    pub(super) tool: String,
+    /// The arguments, an object.
+    pub(super) arguments: Value,
+    /// The model's own words on why.
+    pub(super) reason: Option<String>,
+    /// The client's answers to what it was asked.
+    pub(super) responses: Option<InputResponses>,
+    /// What it was told to bring back with them.
+    pub(super) state: Option<String>,
+}
+
+/// What came of it.
+pub(super) enum CallProgress {
+    /// It is at its end.
+    Settled {
+        /// What came of the call.
+        result: Box<CallResult>,
+        /// It was made before, and has waited: that long ago it was last looked at.
+        picked_up: Option<Duration>,
+    },
+    /// The client is asked, and makes the call again with the answer.
+    Asks(Box<InputRequiredResult>),
+    /// It waits for a person.
+    Waits {
+        /// The call.
+        call: CallId,
+        /// The question, where it is not behind another call that has one.
+        question: Option<QuestionId>,
+    },
+    /// It cannot be followed, in words.
+    Unusable(String),
+    /// Nobody waits for it any more.
+    Gone,
+}
+
+/// Follows a call as far as its client waits.
+pub(super) async fn follow(
+    at: &ClientConnection,
+    job: ToolCallRequest,
+    cx: &RequestContext<RoleServer>,
+) -> CallProgress {
+    match begin(at, job, cx).await {
+        Ok(came) => came,
+        Err(why) => CallProgress::Unusable(why),
+    }
+}
+
+async fn begin(
+    at: &ClientConnection,
+    job: ToolCallRequest,
+    cx: &RequestContext<RoleServer>,
+) -> Result<CallProgress, String> {
+    let gateway = &*at.gateway;
+    let _counted = gateway.counted();
+    let since = Instant::now();
+    let who = ClientIdentity::of(at, cx)?;
+    let key = key(gateway, &who.agent, &job);
+    let ToolCallRequest { tool, arguments, reason, mut responses, mut state } = job;
+    let back = elicit::brought_back(&gateway.codec, &key, state.as_deref(), responses.as_ref());
+    let back = back
+        .transpose()
+        .map_err(|error| format!("the answer cannot be used: {error}; make the call again without it"))?;
+    let named = back.as_ref().map(|(back, _)| back.call);
+    let found = gateway.slips.take(&key, named).map_err(|error| unkept(&error))?;
+    for call in found.outdated {
+        // Nobody came back for it: it must not run after all, when another was made in its place.
+        withdraw(gateway, call, "the gateway: nobody came back for it").await;
+    }
+    // One that comes back with an answer has not been away.
+    let picked_up = found.slip.as_ref().filter(|_| back.is_none()).map(PendingCallLock::age);
+    let mut asked = HashSet::new();
+    let mut said = None;
+    if let Some((back, reply)) = back {
+        if found.slip.is_none() {
+            return Err("the answer was used already; make the call again without it".into());
+        }
+        asked.insert(back.question);
+        said = reply.map(|reply| (back.question, back.digest, reply));
+        (state, responses) = (back.state, back.responses);
+    }
+    let call = found.slip.as_ref().map_or_else(|| CallId::new(fresh_id()), |slip| slip.call);
+    let caller = Caller {
+        peer: cx.peer.clone(),
+        progress: cx.meta.get_progress_token(),
+        meta: cx.meta.clone(),
+        version: who.version.clone(),
+        capabilities: cx.client_capabilities(),
+        input_responses: responses.clone(),
+        request_state: state.clone(),
+    };
+    let may_show = gateway.setup.elicitation && elicit::can_show(caller.capabilities.as_ref());
+    let may_open = gateway.setup.elicitation && elicit::can_open(caller.capabilities.as_ref());
+    let telling = ProgressReporter::new(&cx.peer, caller.progress.clone());
+    let entered = gateway.exchange.enter(call, caller);
+    let held = gateway.setup.deadline.map_or_else(|| deadline::held_at_most(&who.client), deadline::before);
+    let mut following = CallFlow {
+        at,
+        cx,
+        key,
+        call,
+        tool,
+        by: who.agent.to_string(),
+        is_modern: who.is_modern(),
+        may_show,
+        may_open,
+        page: None,
+        until: since + held,
+        since,
+        telling,
+        reports: None,
+        slip: found.slip,
+        asked,
+        told: HashSet::new(),
+        state,
+        responses,
+        picked_up,
+    };
+    following.listen();
+    let standing = match following.slip {
+        Some(_) => {
+            if let Some((question, digest, reply)) = said {
+                following.answer(question, digest, reply).await?;
+            }
+            following.drive(gateway.gate.resume(call)).await
+        }
+        None => {
+            let setup = &gateway.setup;
+            let call = Call {
+                id: call,
+                tenant: setup.tenant.clone(),
+                session: who.session,
+                agent: who.agent,
+                tool: following.tool.clone(),
+                arguments,
+                reason,
+                cwd: setup.cwd.clone(),
+                mode: setup.mode,
+                dry_run: false,
+            };
+            following.drive(gateway.gate.advance(call)).await
+        }
+    };
+    let came = following.onward(standing).await;
+    drop(entered);
+    came
+}
+
+/// A call that a client waits for.
+struct CallFlow<'a> {
+    at: &'a ClientConnection,
+    cx: &'a RequestContext<RoleServer>,
+    key: Digest,
+    call: CallId,
+    tool: String,
+    by: String,
+    is_modern: bool,
+    may_show: bool,
+    may_open: bool,
+    /// The question whose page the client was sent to, as long as it is open.
+    page: Option<QuestionId>,
+    since: Instant,
+    until: Instant,
+    telling: ProgressReporter,
+    reports: Option<CallEvents>,
+    slip: Option<PendingCallLock>,
+    /// Questions that the client was asked already.
+    asked: HashSet<QuestionId>,
+    /// Questions that somebody was told of.
+    told: HashSet<QuestionId>,
+    state: Option<String>,
+    responses: Option<InputResponses>,
+    picked_up: Option<Duration>,
+}
+
+/// A question that the client shows.
+struct ShownQuestion<'a> {
+    question: Question,
+    reply: BoxFuture<'a, Option<Reply>>,
+}
+
+/// What ended a wait.
+enum WakeReason {
+    /// Something may have been written.
+    Moved,
+    /// The client has an answer, or will not have one.
+    Said(Option<Reply>),
+    /// The client must be told something now.
+    Late,
+    /// The client is gone, or wants it no more.
+    Off,
+}
+
+impl<'a> CallFlow<'a> {
+    fn gateway(&self) -> &'a GatewayInner {
+        &self.at.gateway
+    }
+
+    /// Hears what the tool reports, if the client wants to.
+    fn listen(&mut self) {
+        if self.telling.is_wanted() {
+            self.reports = Some(self.gateway().gate.follow(self.call));
+        }
+    }
+
+    /// Drives the call as far as it goes; what runs is stopped where the client wants it no more.
+    async fn drive(&mut self, driven: impl Future<Output = CallStatus>) -> CallStatus {
+        let mut driven = pin!(driven);
+        let (at, cx) = (self.at, self.cx);
+        let mut off = pin!(async {
+            cx.ct.cancelled().await;
+            at.is_called_off(&cx.id).await
+        });
+        let mut is_off = false;
+        let standing = loop {
+            tokio::select! {
+                biased;
+                standing = &mut driven => break standing,
+                is_called_off = &mut off, if !is_off => {
+                    is_off = true;
+                    // What was answered runs to its end although its client went away: it can be picked up.
+                    if is_called_off || self.slip.is_none() {
+                        withdraw(self.gateway(), self.call, &self.by).await;
+                    }
+                }
+                report = heard(&mut self.reports) => self.telling.progress(report).await,
+            }
+        };
+        // What was reported before the end is told before it.
+        while let Some(report) = self.reports.as_mut().and_then(CallEvents::already) {
+            self.telling.progress(report).await;
+        }
+        standing
+    }
+
+    async fn onward(mut self, mut standing: CallStatus) -> Result<CallProgress, String> {
+        let mut shown: Option<ShownQuestion<'a>> = None;
+        let mut tick = tokio::time::interval(self.gateway().setup.tick.max(Duration::from_millis(10)));
+        loop {
+            let question = match standing {
+                CallStatus::Settled(result) => {
+                    self.close(None).await;
+                    return self.hand_over(result).await;
+                }
+                CallStatus::Waiting { ref question, .. } => Some(question.clone()),
+                CallStatus::HeldUp { .. }
+                | CallStatus::RunningElsewhere { .. }
+                | CallStatus::Ready { .. } => None,
+            };
+            if self.slip.is_none() {
+                let slip = self.gateway().slips.put(&self.key, self.call);
+                match slip {
+                    Ok(slip) => self.slip = Some(slip),
+                    Err(error) => {
+                        // What could not be picked up must not be left to run.
+                        withdraw(self.gateway(), self.call, "the gateway").await;
+                        return Err(unkept(&error));
+                    }
+                }
+            }
+            // An answer from elsewhere takes the question off the client's screen.
+            shown =
+                shown.filter(|shown| question.as_ref().is_some_and(|asked| asked.id == shown.question.id));
+            self.close(question.as_ref()).await;
+            if let Some(question) = &question {
+                self.tell(question);
+                if let Some(asking) = self.asking(question).await {
+                    if self.is_modern {
+                        return self.ask(question, asking);
+                    }
+                    shown = Some(self.show(question, asking));
+                }
+            }
+            match self.wait(&standing, &mut shown, &mut tick).await {
+                WakeReason::Moved => {}
+                WakeReason::Said(reply) => {
+                    if let (Some(reply), Some(ShownQuestion { question, .. })) = (reply, shown.take()) {
+                        self.answer(question.id, question.digest(), reply).await?;
+                    }
+                }
+                WakeReason::Late => {
+                    let (call, question) = (self.call, question.map(|question| question.id));
+                    self.let_go()?;
+                    return Ok(CallProgress::Waits { call, question });
+                }
+                WakeReason::Off => {
+                    // Who only went away may come back, and makes the same call.
+                    if self.at.is_called_off(&self.cx.id).await {
+                        withdraw(self.gateway(), self.call, &self.by).await;
+                        self.slip
+                            .take()
+                            .map(PendingCallLock::remove)
+                            .transpose()
+                            .map_err(|error| unkept(&error))?;
+                    }
+                    return Ok(CallProgress::Gone);
+                }
+            }
+            let gate = &self.gateway().gate;
+            standing = self.drive(gate.resume(self.call)).await;
+        }
+    }
+
+    /// Waits for the next thing to do, and reports meanwhile that the call waits.
+    async fn wait(
+        &mut self,
+        standing: &CallStatus,
+        shown: &mut Option<ShownQuestion<'a>>,
+        tick: &mut tokio::time::Interval,
+    ) -> WakeReason {
+        let (cx, until) = (self.cx, self.until.into());
+        let mut said = pin!(async {
+            match shown {
+                Some(shown) => (&mut shown.reply).await,
+                None => std::future::pending().await,
+            }
+        });
+        // Kept over all ticks: an answer between two waits would be missed by the second one.
+        let mut moved = pin!(self.gateway().gate.until_it_moves(standing));
+        loop {
+            tokio::select! {
+                biased;
+                () = cx.ct.cancelled() => return WakeReason::Off,
+                reply = &mut said => return WakeReason::Said(reply),
+                () = tokio::time::sleep_until(until) => return WakeReason::Late,
+                () = &mut moved => return WakeReason::Moved,
+                _ = tick.tick(), if self.telling.is_wanted() => {}
+            }
+            let waits = format!("waiting for an answer ({} s)", self.since.elapsed().as_secs());
+            self.telling.tick(waits).await;
+        }
+    }
+
+    /// Hands the result over, once: the slip goes first.
+    async fn hand_over(mut self, result: CallResult) -> Result<CallProgress, String> {
+        let is_left = self.slip.is_some() && self.cx.ct.is_cancelled();
+        if is_left && !self.at.is_called_off(&self.cx.id).await {
+            self.let_go()?;
+            return Ok(CallProgress::Gone);
+        }
+        match self.slip.take().map(PendingCallLock::remove).transpose() {
+            Ok(_) => {}
+            // Somebody swept the directory; nobody else can have found it, as it was held here.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unkept(&error)),
+        }
+        Ok(CallProgress::Settled { result: Box::new(result), picked_up: self.picked_up })
+    }
+
+    /// Lets go of the slip, so that the same call made again finds it.
+    fn let_go(&mut self) -> Result<(), String> {
+        self.slip.take().map(PendingCallLock::leave).transpose().map(drop).map_err(|error| unkept(&error))
+    }
+
+    /// Tells whoever wants to know that a question waits.
+    fn tell(&mut self, question: &Question) {
+        if self.told.insert(question.id)
+            && let Some(told) = &self.gateway().setup.told
+        {
+            told(question, &self.tool);
+        }
+    }
+
+    /// How the client is to ask: the page of a question where there is one, else a form; not where it was asked already.
+    async fn asking(&mut self, question: &Question) -> Option<ElicitRequestParams> {
+        if !(self.may_show || self.may_open) || !self.asked.insert(question.id) {
+            return None;
+        }
+        if self.may_open
+            && let Some(pages) = &self.gateway().setup.pages
+            && let Some(url) = pages(question.id).await
+        {
+            return Some(elicit::page(question.id, &self.tool, url));
+        }
+        if !self.may_show {
+            return None;
+        }
+        let sheet = self.gateway().gate.sheet(question.id).await;
+        sheet.ok().and_then(|sheet| elicit::form(&sheet))
+    }
+
+    fn show(&mut self, question: &Question, asking: ElicitRequestParams) -> ShownQuestion<'a> {
+        let peer = self.cx.peer.clone();
+        let on_page = elicit::is_page(&asking);
+        if on_page {
+            self.page = Some(question.id);
+        }
+        let reply = async move {
+            match peer.create_elicitation(asking).await {
+                // That it was opened, or was not, is no answer.
+                Ok(_) if on_page => None,
+                Ok(result) => elicit::reply(&result),
+                Err(error) => {
+                    tracing::info!(%error, "a client could not ask; the question stays in the inbox");
+                    None
+                }
+            }
+        };
+        ShownQuestion { question: question.clone(), reply: Box::pin(reply) }
+    }
+
+    /// Tells the client that a page that it was sent to has nothing left to ask.
+    async fn close(&mut self, open: Option<&Question>) {
+        let is_over = |page: &mut QuestionId| open.is_none_or(|open| open.id != *page);
+        if let Some(page) = self.page.take_if(is_over)
+            && let Err(error) = self.cx.peer.send_notification(elicit::closed(page)).await
+        {
+            tracing::debug!(%error, "a client was not told that a page is done with");
+        }
+    }
+
+    fn ask(mut self, question: &Question, asking: ElicitRequestParams) -> Result<CallProgress, String> {
+        let state = ElicitationState {
+            call: self.call,
+            question: question.id,
+            digest: question.digest(),
+            on_page: elicit::is_page(&asking),
+            state: self.state.take(),
+            responses: self.responses.take(),
+        };
+        let left = Duration::from_millis(question.expires_at.saturating_sub(SystemClock.now()));
+        let asks = elicit::asked(&self.gateway().codec, &self.key, &state, asking, left);
+        let asks = asks.map_err(|error| format!("the question cannot be sealed: {error}"))?;
+        self.let_go()?;
+        Ok(CallProgress::Asks(Box::new(asks)))
+    }
+
+    /// Gives the answer that the client says a person gave.
+    async fn answer(&self, question: QuestionId, digest: Digest, reply: Reply) -> Result<(), String> {
+        // Not by the agent's name: it cannot answer itself.
+        let by =
+            ApproverIdentity { name: format!("{} (elicitation)", self.by), grade: Assurance::ClientAttested };
+        match self.gateway().gate.answer(SubmittedAnswer { question, digest, reply, by }).await {
+            // Somebody else was quicker; theirs counts.
+            Ok(_) | Err(AnswerError::Late) => Ok(()),
+            Err(fault) => Err(fault.to_string()),
+        }
+    }
+}
+
+/// What the tool reports next, if anybody wants to hear it.
+async fn heard(reports: &mut Option<CallEvents>) -> Progress {
+    if let Some(following) = reports
+        && let Some(report) = following.next().await
+    {
+        return report;
+    }
+    std::future::pending().await
+}
+
+/// Calls a call off, and with it the question that it waits for.
+async fn withdraw(gateway: &GatewayInner, call: CallId, by: &str) {
+    if let Err(fault) = gateway.gate.cancel(call, by).await {
+        tracing::warn!(%call, %fault, "a call could not be called off");
+    }
+}
+
+/// What makes a call the same: who makes it, where, and what it is.
+fn key(gateway: &GatewayInner, agent: &AgentId, job: &ToolCallRequest) -> Digest {
+    let setup = &gateway.setup;
+    let arguments = canonical(&job.arguments);
+    let parts: [&[u8]; 5] = [
+        setup.tenant.as_str().as_bytes(),
+        agent.as_str().as_bytes(),
+        setup.cwd.as_bytes(),
+        job.tool.as_bytes(),
+        arguments.as_bytes(),
+    ];
+    Digest::of_parts("byleave.same-call", &parts)
+}
+
+fn unkept(error: &io::Error) -> String {
+    format!("it cannot be kept which calls wait: {error}; look at the state directory with `byleave doctor`")
+}

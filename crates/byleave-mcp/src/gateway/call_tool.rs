@@ -1,0 +1,96 @@
+//! `tools/call`: what a client asked for becomes a call, and what came of it a result.
+
+use std::time::Duration;
+
+use byleave::core::id::{CallId, QuestionId};
+use rmcp::ErrorData;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, MetaObject, RequestMetaObject,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Value, json};
+
+use super::call_flow::{CallProgress, ToolCallRequest, follow};
+use super::connection::ClientConnection;
+use super::tool_list;
+use crate::result_conversion::{given_out, refusal_of_server};
+
+/// Where a client may say why it wants a call, in the model's words.
+const REASON: &str = "byleave/reason";
+
+/// Where a result says that its call waits.
+const PENDING: &str = "byleave/pending";
+
+/// Makes a call.
+pub(super) async fn call(
+    at: &ClientConnection,
+    request: CallToolRequestParams,
+    cx: &RequestContext<RoleServer>,
+) -> Result<CallToolResponse, ErrorData> {
+    let Some(tool) = tool_list::meant(&at.gateway, &request.name) else {
+        return Err(ErrorData::invalid_params(format!("unknown tool: {}", request.name), None));
+    };
+    let job = ToolCallRequest {
+        tool,
+        arguments: Value::Object(request.arguments.unwrap_or_default()),
+        reason: reason(&cx.meta),
+        responses: request.input_responses,
+        state: request.request_state,
+    };
+    Ok(match follow(at, job, cx).await {
+        CallProgress::Settled { result, picked_up } => match refusal_of_server(&result) {
+            Some(said) => return Err(said),
+            None => noted(given_out(&result), picked_up),
+        },
+        CallProgress::Asks(asks) => CallToolResponse::InputRequired(*asks),
+        CallProgress::Waits { call, question } => pending(&request.name, call, question).into(),
+        CallProgress::Unusable(why) => CallToolResult::error(vec![ContentBlock::text(why)]).into(),
+        CallProgress::Gone => return Err(gone()),
+    })
+}
+
+/// Nobody reads it: the request was called off, or its client is gone.
+pub(super) fn gone() -> ErrorData {
+    ErrorData::internal_error("the request was cancelled", None)
+}
+
+/// Why, in the model's words.
+pub(super) fn reason(meta: &RequestMetaObject) -> Option<String> {
+    meta.get(REASON).and_then(Value::as_str).map(str::to_owned)
+}
+
+/// What a client is told of a call that waits.
+pub(super) fn waits(what: &str, question: Option<QuestionId>) -> String {
+    let why = match question {
+        Some(question) => format!("waits for a person's answer to question {question}"),
+        None => "waits behind another call that waits for a person's answer".to_owned(),
+    };
+    format!(
+        "[byleave] pending: `{what}` has not run yet; it {why}. A person answers with `byleave inbox`. Make exactly the same call \
+         again later to pick up what came of it; until then go on with something else, or ask the person."
+    )
+}
+
+fn pending(tool: &str, call: CallId, question: Option<QuestionId>) -> CallToolResult {
+    let mut result = CallToolResult::success(vec![ContentBlock::text(waits(tool, question))]);
+    let mut meta = MetaObject::new();
+    let question = question.map(|question| question.to_string());
+    meta.insert(PENDING.into(), json!({ "call": call.to_string(), "question": question }));
+    result.meta = Some(meta);
+    result
+}
+
+/// The same with a word that it is not fresh, where the client was told before that it waits.
+fn noted(response: CallToolResponse, picked_up: Option<Duration>) -> CallToolResponse {
+    match (response, picked_up) {
+        (CallToolResponse::Complete(mut result), Some(age)) => {
+            let note = format!(
+                "[byleave] this came of the same call made before, which waited for an answer; it was last asked for {} s ago",
+                age.as_secs()
+            );
+            result.content.insert(0, ContentBlock::text(note));
+            CallToolResponse::Complete(result)
+        }
+        (other, _) => other,
+    }
+}

@@ -1,0 +1,36 @@
+//! Who asks: the agent, its session, and the protocol that it speaks.
+
+use byleave::core::id::{AgentId, SessionId};
+use rmcp::model::ProtocolVersion;
+use rmcp::service::{RequestContext, RoleServer};
+
+use super::connection::ClientConnection;
+use crate::protocol_version;
+
+/// Who asks, as far as the connection tells.
+pub(super) struct ClientIdentity {
+    pub(super) agent: AgentId,
+    pub(super) session: SessionId,
+    pub(super) client: String,
+    pub(super) version: Option<ProtocolVersion>,
+}
+
+impl ClientIdentity {
+    pub(super) fn of(at: &ClientConnection, cx: &RequestContext<RoleServer>) -> Result<Self, String> {
+        let client = cx.client_info().map(|client| client.name).unwrap_or_default();
+        let named = || {
+            let visible = |c: char| if c.is_control() || c.is_whitespace() { '-' } else { c };
+            let name: String = client.chars().map(visible).take(128).collect();
+            AgentId::new(if name.is_empty() { "mcp".to_owned() } else { name })
+        };
+        let agent = at.gateway.setup.agent.clone().map_or_else(named, Ok);
+        let agent = agent.map_err(|bad| bad.to_string())?;
+        let version = cx.protocol_version();
+        Ok(Self { agent, session: at.session(version.as_ref()), client, version })
+    }
+
+    /// Speaks the newer protocol, in which a client is asked by the result of its call.
+    pub(super) fn is_modern(&self) -> bool {
+        self.version.as_ref().is_some_and(protocol_version::is_modern)
+    }
+}

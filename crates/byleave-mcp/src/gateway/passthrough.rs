@@ -1,0 +1,121 @@
+//! What is passed on to the server that it belongs to: prompts, lists of resources, completion, the level of logging.
+//!
+//! None of it does anything to the world, so it passes by the gate. Reading a resource does not: that is a call.
+
+#![expect(
+    deprecated,
+    reason = "clients and servers of the older protocol speak of logging and subscriptions"
+)]
+
+use rmcp::ErrorData;
+use rmcp::model::{
+    CacheScope, CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams, Reference,
+    SetLevelRequestParams,
+};
+use rmcp::service::{RequestContext, RoleServer};
+
+use super::prompts_and_resources::{self, ReachableServer, passed_on};
+use super::tool_list::page;
+use super::{GatewayInner, NamingScheme};
+use crate::protocol_version::is_modern;
+
+pub(super) async fn list_prompts(
+    gateway: &GatewayInner,
+    request: Option<PaginatedRequestParams>,
+) -> Result<ListPromptsResult, ErrorData> {
+    let all = prompts_and_resources::prompts(gateway).await.into_iter().map(|(name, (_, mut prompt))| {
+        prompt.name = name;
+        if gateway.setup.names == NamingScheme::Ours {
+            prompt.icons = None;
+        }
+        prompt
+    });
+    let (items, next) = page(all.collect(), request, |prompt| prompt.name.clone())?;
+    let mut result = ListPromptsResult::with_all_items(items).with_cache_scope(CacheScope::Private);
+    (result.ttl_ms, result.next_cursor) = (Some(0), next);
+    Ok(result)
+}
+
+pub(super) async fn list_resources(
+    gateway: &GatewayInner,
+    request: Option<PaginatedRequestParams>,
+) -> Result<ListResourcesResult, ErrorData> {
+    let all = prompts_and_resources::resources(gateway).await.into_values().collect();
+    let (items, next) = page(all, request, |resource: &rmcp::model::Resource| resource.uri.clone())?;
+    let mut result = ListResourcesResult::with_all_items(items).with_cache_scope(CacheScope::Private);
+    (result.ttl_ms, result.next_cursor) = (Some(0), next);
+    Ok(result)
+}
+
+pub(super) async fn list_templates(
+    gateway: &GatewayInner,
+    request: Option<PaginatedRequestParams>,
+) -> Result<ListResourceTemplatesResult, ErrorData> {
+    let all = prompts_and_resources::templates(gateway).await.into_values().collect();
+    let name = |template: &rmcp::model::ResourceTemplate| template.uri_template.clone();
+    let (items, next) = page(all, request, name)?;
+    let mut result = ListResourceTemplatesResult::with_all_items(items).with_cache_scope(CacheScope::Private);
+    (result.ttl_ms, result.next_cursor) = (Some(0), next);
+    Ok(result)
+}
+
+pub(super) async fn get_prompt(
+    gateway: &GatewayInner,
+    mut request: GetPromptRequestParams,
+    cx: &RequestContext<RoleServer>,
+) -> Result<GetPromptResponse, ErrorData> {
+    let (reached, name) = prompt(gateway, &request.name).await?;
+    request.name = name;
+    tokio::select! {
+        got = reached.peer.get_prompt_once(request) => got.map_err(passed_on),
+        // Letting go of the request tells the server.
+        () = cx.ct.cancelled() => Err(super::call_tool::gone()),
+    }
+}
+
+pub(super) async fn complete(
+    gateway: &GatewayInner,
+    mut request: CompleteRequestParams,
+) -> Result<CompleteResult, ErrorData> {
+    let reached = match &mut request.r#ref {
+        Reference::Prompt(reference) => {
+            let (reached, name) = prompt(gateway, &reference.name).await?;
+            reference.name = name;
+            reached
+        }
+        Reference::Resource(reference) => {
+            let whose = prompts_and_resources::whose(gateway, &reference.uri).await;
+            whose.ok_or_else(|| ErrorData::invalid_params("no server offers this resource", None))?
+        }
+        _ => return Err(ErrorData::invalid_params("this kind of reference is not known here", None)),
+    };
+    reached.peer.complete(request).await.map_err(passed_on)
+}
+
+pub(super) async fn set_level(
+    gateway: &GatewayInner,
+    request: &SetLevelRequestParams,
+) -> Result<(), ErrorData> {
+    for reached in prompts_and_resources::reached(gateway, |has| has.logging.is_some()) {
+        let is_older = reached.server.says().is_some_and(|says| !is_modern(&says.protocol_version));
+        if is_older {
+            let set = reached.peer.set_level(request.clone()).await;
+            if let Err(error) = set {
+                tracing::info!(server = reached.server.name(), %error, "a server does not take the level of logging");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The server of a prompt, and what it calls it.
+async fn prompt(gateway: &GatewayInner, name: &str) -> Result<(ReachableServer, String), ErrorData> {
+    let found = prompts_and_resources::prompts(gateway)
+        .await
+        .remove(name)
+        .map(|(reached, prompt)| (reached, prompt.name));
+    found.ok_or_else(|| {
+        ErrorData::invalid_params(format!("there is no prompt `{}`", name.escape_debug()), None)
+    })
+}

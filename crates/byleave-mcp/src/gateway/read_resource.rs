@@ -1,0 +1,225 @@
+//! `resources/read`: a resource is read as a call through the gate, like anything else that an agent does.
+//!
+//! Only what a server offers can be read. The call says what it is: a use of that server, and the file or the host that the
+//! address names, whatever the server makes of it.
+
+use std::sync::Arc;
+
+use byleave::boxed::BoxFuture;
+use byleave::core::effect::{Effect, Plan};
+use byleave::core::host;
+use byleave::core::manifest::{Manifest, PermissionClass};
+use byleave::core::outcome::Output;
+use byleave::path_resolution::resolve;
+use byleave::result::{CallOutcome, CallResult};
+use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
+use rmcp::ErrorData;
+use rmcp::model::{
+    ErrorCode, InputRequiredResult, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    ResourceContents,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+use url::Url;
+
+use super::GatewayInner;
+use super::call_flow::{CallProgress, ToolCallRequest, follow};
+use super::call_tool::{gone, reason, waits};
+use super::connection::ClientConnection;
+use super::prompts_and_resources;
+use super::tool_list::HIDDEN;
+use crate::active_callers::ActiveCallers;
+use crate::result_conversion::RESULT;
+use crate::upstream::Servers;
+
+/// What a request is answered with that was refused, or that waits.
+const REFUSED: ErrorCode = ErrorCode(-32_000);
+
+/// Reads a resource.
+pub(super) async fn read(
+    at: &ClientConnection,
+    request: ReadResourceRequestParams,
+    cx: &RequestContext<RoleServer>,
+) -> Result<ReadResourceResponse, ErrorData> {
+    let uri = request.uri;
+    let Some(reached) = prompts_and_resources::whose(&at.gateway, &uri).await else {
+        let what = "no server offers this resource; `resources/list` says which there are";
+        return Err(ErrorData::resource_not_found(what, Some(json!({ "uri": uri }))));
+    };
+    let tool =
+        reader(&at.gateway, reached.server.name()).map_err(|why| ErrorData::internal_error(why, None))?;
+    let job = ToolCallRequest {
+        tool,
+        arguments: json!({ "uri": uri }),
+        reason: reason(&cx.meta),
+        responses: request.input_responses,
+        state: request.request_state,
+    };
+    match follow(at, job, cx).await {
+        CallProgress::Settled { result, .. } => given_out(&result, &uri),
+        CallProgress::Asks(asks) => Ok(ReadResourceResponse::InputRequired(*asks)),
+        CallProgress::Waits { question, call } => {
+            let data = json!({ "pending": { "call": call.to_string(), "question": question } });
+            Err(ErrorData::new(REFUSED, waits(&uri, question), Some(data)))
+        }
+        CallProgress::Unusable(why) => Err(ErrorData::new(REFUSED, why, None)),
+        CallProgress::Gone => Err(gone()),
+    }
+}
+
+fn given_out(result: &CallResult, uri: &str) -> Result<ReadResourceResponse, ErrorData> {
+    match &result.ending {
+        CallOutcome::Completed(output) => {
+            let passed_on = output.data.as_ref().and_then(|data| data.get(RESULT));
+            let unchanged =
+                passed_on.filter(|passed_on| text_of(passed_on) == output.text && !output.truncated);
+            let read = unchanged.and_then(response);
+            // Someone changed the text, so the rest of it is not what was released.
+            let said = || ReadResourceResult::new(vec![ResourceContents::text(result.text(), uri)]).into();
+            Ok(read.unwrap_or_else(said))
+        }
+        _ => {
+            let code = result.ending.refusal().map(|refusal| refusal.code.as_str());
+            let why = result.error().unwrap_or_else(|| "it was not read".into());
+            Err(ErrorData::new(REFUSED, why, Some(json!({ "code": code }))))
+        }
+    }
+}
+
+fn response(result: &Value) -> Option<ReadResourceResponse> {
+    let is_asked = result.get("resultType").and_then(Value::as_str) == Some("input_required");
+    if is_asked {
+        return InputRequiredResult::deserialize(result).ok().map(ReadResourceResponse::InputRequired);
+    }
+    ReadResourceResult::deserialize(result).ok().map(ReadResourceResponse::Complete)
+}
+
+/// The texts of what was read; of the rest, that it is there.
+fn text_of(result: &Value) -> String {
+    let contents = result.get("contents").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let of = |content: &Value, name: &str| content.get(name).and_then(Value::as_str).map(str::to_owned);
+    let line = |content: &Value| {
+        of(content, "text").unwrap_or_else(|| {
+            let size = of(content, "blob").map_or(0, |blob| blob.len());
+            format!("[{size} characters of base64]")
+        })
+    };
+    contents.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The tool that reads what a server offers; registered when it is first needed.
+fn reader(gateway: &GatewayInner, server: &str) -> Result<String, String> {
+    let name = format!("{HIDDEN}{server}");
+    let catalog = gateway.gate.catalog();
+    if !catalog.has(&name) {
+        let reader =
+            ResourceReader::new(&name, server, Arc::clone(&gateway.servers), gateway.exchange.clone());
+        if let Err(error) = catalog.register(reader)
+            && !catalog.has(&name)
+        {
+            return Err(error.to_string());
+        }
+    }
+    Ok(name)
+}
+
+/// Reads the resources of one server.
+struct ResourceReader {
+    manifest: Manifest,
+    server: String,
+    servers: Arc<dyn Servers>,
+    exchange: ActiveCallers,
+}
+
+impl ResourceReader {
+    fn new(name: &str, server: &str, servers: Arc<dyn Servers>, exchange: ActiveCallers) -> Self {
+        let schema = json!({
+            "type": "object",
+            "properties": { "uri": { "type": "string", "maxLength": 8_192 } },
+            "required": ["uri"],
+            "additionalProperties": false,
+        });
+        let what = format!("Reads a resource that the MCP server {server} offers.");
+        let manifest = Manifest {
+            permission_class: PermissionClass::Generic,
+            audit_operation: Some("read".into()),
+            concurrency_safe: true,
+            server: Some(server.to_owned()),
+            ..Manifest::new(name, what, schema)
+        };
+        Self { manifest, server: server.to_owned(), servers, exchange }
+    }
+
+    async fn fetch(&self, uri: String, run: &RunContext) -> Output {
+        let down = || Output::failure(format!("the server {} cannot be reached", self.server));
+        let servers = self.servers.list();
+        let server = servers.iter().find(|server| server.name() == self.server);
+        let Some(peer) = server.and_then(|server| server.peer()) else { return down() };
+        let mut params = ReadResourceRequestParams::new(uri);
+        if let Some(caller) = self.exchange.caller(run.call) {
+            params.input_responses.clone_from(&caller.input_responses);
+            params.request_state.clone_from(&caller.request_state);
+        }
+        let read = tokio::select! {
+            read = peer.read_resource_once(params) => read,
+            () = run.cancel.cancelled() => return Output::failure("stopped before the server answered"),
+        };
+        let result = match read {
+            Ok(ReadResourceResponse::Complete(result)) => serde_json::to_value(result),
+            Ok(ReadResourceResponse::InputRequired(result)) => serde_json::to_value(result),
+            Ok(_) => return Output::failure("the server gave a kind of answer that is not known here"),
+            Err(error) => {
+                return Output::failure(prompts_and_resources::passed_on(error).message.into_owned());
+            }
+        };
+        match result {
+            Ok(result) => Output::text(text_of(&result)).with_data(json!({ RESULT: result })),
+            Err(error) => Output::failure(error.to_string()),
+        }
+    }
+}
+
+impl Tool for ResourceReader {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn plan<'a>(
+        &'a self,
+        arguments: &'a Value,
+        site: &'a ToolContext,
+    ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
+        Some(Box::pin(async move {
+            let uri = arguments.get("uri").and_then(Value::as_str).unwrap_or_default();
+            let mut effects = vec![Effect::at_server(&self.server, "resources/read")];
+            effects.extend(named(uri, site)?);
+            Ok(Plan { effects, ..Plan::default() })
+        }))
+    }
+
+    fn execute(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Output> {
+        Box::pin(async move {
+            let uri = arguments.get("uri").and_then(Value::as_str).unwrap_or_default().to_owned();
+            self.fetch(uri, &run).await
+        })
+    }
+}
+
+/// The file or the host that an address names.
+fn named(uri: &str, site: &ToolContext) -> Result<Option<Effect>, ToolError> {
+    let Ok(url) = Url::parse(uri) else { return Ok(None) };
+    let unclear = || ToolError(format!("`{}` does not say clearly what it names", uri.escape_debug()));
+    Ok(match url.scheme() {
+        "file" => {
+            let path = url.to_file_path().map_err(|()| unclear())?;
+            let path = path.to_str().ok_or_else(unclear)?;
+            Some(Effect::Read { path: resolve(path, &site.cwd)? })
+        }
+        "http" | "https" | "ws" | "wss" => {
+            let host = url.host_str().and_then(host::normal).ok_or_else(unclear)?;
+            Some(Effect::Reach { host, port: url.port_or_known_default().ok_or_else(unclear)? })
+        }
+        _ => None,
+    })
+}

@@ -1,0 +1,52 @@
+//! What the gateway says of itself to a client.
+
+use rmcp::model::{
+    Implementation, JsonObject, PromptsCapability, ResourcesCapability, ServerCapabilities, ServerConfig,
+    TASKS_EXTENSION_ID, ToolsCapability,
+};
+
+use super::{GatewayInner, NamingScheme};
+
+/// What agents are told before anything else.
+const INSTRUCTIONS: &str = "\
+Every call here is judged by rules, and some wait for a person. A result that begins with `[byleave] pending` means that the \
+call has not run: make exactly the same call again later to pick up what came of it. A refusal says why, and what to do instead; \
+the same call again is refused again.";
+
+/// What the gateway says of itself; where it stands for one server, what that says, but for what is not passed on.
+pub(super) fn of(gateway: &GatewayInner) -> ServerConfig {
+    let servers = gateway.servers.list();
+    if gateway.setup.names == NamingScheme::Theirs
+        && let Some(says) = servers.first().and_then(|server| server.says())
+    {
+        let (info, instructions) = (says.server_info.clone(), says.instructions.clone());
+        let mut says = ServerConfig::new(says.capabilities.clone());
+        if let Some(info) = info {
+            says = says.with_server_info(info);
+        }
+        says.instructions = instructions;
+        // Tasks are kept by who made them, and nobody here follows them.
+        if let Some(extensions) = &mut says.capabilities.extensions {
+            extensions.remove(TASKS_EXTENSION_ID);
+        }
+        return says;
+    }
+    let mut capabilities = ServerCapabilities::default();
+    let mut tools = ToolsCapability::default();
+    tools.list_changed = Some(true);
+    capabilities.tools = Some(tools);
+    // A server that is down now may be up later, and a client looks only once.
+    if !servers.is_empty() {
+        let mut prompts = PromptsCapability::default();
+        prompts.list_changed = Some(true);
+        let mut resources = ResourcesCapability::default();
+        (resources.list_changed, resources.subscribe) = (Some(true), Some(true));
+        capabilities.prompts = Some(prompts);
+        capabilities.resources = Some(resources);
+        capabilities.completions = Some(JsonObject::new());
+        capabilities.logging = Some(JsonObject::new());
+    }
+    ServerConfig::new(capabilities)
+        .with_server_info(Implementation::new("byleave", env!("CARGO_PKG_VERSION")))
+        .with_instructions(INSTRUCTIONS)
+}

@@ -1,0 +1,105 @@
+//! What an agent is offered: the tools of the catalog, in their order, under the names that hold.
+
+use std::sync::Arc;
+
+use byleave::catalog::CatalogEntry;
+use byleave::provider_formats::{ProviderFormat, schema};
+use byleave::tool::ToolContext;
+use rmcp::ErrorData;
+use rmcp::model::{CacheScope, ListToolsResult, PaginatedRequestParams, Tool};
+
+use super::{GatewayInner, NamingScheme};
+use crate::upstream::ACCEPT;
+
+/// How many of anything are listed at once.
+const PAGE: usize = 100;
+
+/// Lists the tools, sorted by name, a page at a time.
+pub(super) fn list(
+    gateway: &GatewayInner,
+    site: &ToolContext,
+    request: Option<PaginatedRequestParams>,
+) -> Result<ListToolsResult, ErrorData> {
+    let mut tools: Vec<Tool> =
+        offered(gateway).iter().filter_map(|entry| tool(gateway, entry, site)).collect();
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    let (page, next) = page(tools, request, |tool| tool.name.to_string())?;
+    let mut result = ListToolsResult::with_all_items(page).with_cache_scope(CacheScope::Private);
+    result.ttl_ms = Some(0);
+    result.next_cursor = next;
+    Ok(result)
+}
+
+/// One tool as it is offered, by the name it is offered under.
+pub(super) fn get(gateway: &GatewayInner, site: &ToolContext, name: &str) -> Option<Tool> {
+    let meant = meant(gateway, name)?;
+    let entry = gateway.gate.catalog().get(&meant).ok()?;
+    tool(gateway, &entry, site)
+}
+
+/// The name in the catalog of what an agent calls so. What is not offered is not meant, whoever names it.
+pub(super) fn meant(gateway: &GatewayInner, name: &str) -> Option<String> {
+    match gateway.setup.names {
+        // What there is not is refused by the gate, and stands in the book.
+        NamingScheme::Ours => (!is_hidden(name)).then(|| name.to_owned()),
+        NamingScheme::Theirs => offered(gateway).into_iter().find_map(|entry| {
+            let said = definition(gateway, &entry)?;
+            (said.name == name).then(|| entry.name().to_owned())
+        }),
+    }
+}
+
+/// What the names of the tools begin with that read resources for `resources/read`: in the catalog, and never offered.
+pub(super) const HIDDEN: &str = "mcp-resources-of-";
+
+fn is_hidden(name: &str) -> bool {
+    name.starts_with(HIDDEN) || name == ACCEPT
+}
+
+fn offered(gateway: &GatewayInner) -> Vec<Arc<CatalogEntry>> {
+    let theirs = gateway.setup.names == NamingScheme::Theirs;
+    let mut entries = gateway.gate.catalog().list();
+    entries.retain(|entry| !is_hidden(entry.name()) && (!theirs || entry.manifest().server.is_some()));
+    entries
+}
+
+/// The one place where an entry of the catalog becomes a tool of the protocol.
+fn tool(gateway: &GatewayInner, entry: &CatalogEntry, site: &ToolContext) -> Option<Tool> {
+    if let Some(said) = definition(gateway, entry) {
+        let mut tool = (*said).clone();
+        if gateway.setup.names == NamingScheme::Ours {
+            tool.name = entry.name().to_owned().into();
+            // A client that draws them fetches them: whoever offers the tool would learn who looks at it, and when.
+            tool.icons = None;
+        }
+        return Some(tool);
+    }
+    let form = schema(ProviderFormat::Mcp, entry, site).ok()?;
+    serde_json::from_value(form)
+        .inspect_err(|error| tracing::warn!(tool = entry.name(), %error, "a tool cannot be offered"))
+        .ok()
+}
+
+/// What the server of a tool said of it.
+fn definition(gateway: &GatewayInner, entry: &CatalogEntry) -> Option<Arc<Tool>> {
+    let of = entry.manifest().server.as_deref()?;
+    let servers = gateway.servers.list();
+    servers.iter().find(|server| server.name() == of)?.definition(entry.name())
+}
+
+/// One page of a sorted list, and where the next begins. A cursor is the name that the page before ended with.
+pub(super) fn page<T>(
+    mut items: Vec<T>,
+    request: Option<PaginatedRequestParams>,
+    name: impl Fn(&T) -> String,
+) -> Result<(Vec<T>, Option<String>), ErrorData> {
+    if let Some(cursor) = request.and_then(|request| request.cursor) {
+        let after = cursor.strip_prefix("after:");
+        let after = after.ok_or_else(|| ErrorData::invalid_params("the cursor is none of ours", None))?;
+        items.retain(|item| name(item).as_str() > after);
+    }
+    let more = items.len() > PAGE;
+    items.truncate(PAGE);
+    let next = items.last().filter(|_| more).map(|last| format!("after:{}", name(last)));
+    Ok((items, next))
+}

@@ -1,0 +1,141 @@
+//! Results on their way: from a server into the gate as an [`Output`], and out of the gate to an agent again.
+//!
+//! The gate reviews, redacts and cuts an output's text and data alike. The blocks of an MCP result stand in the data, under one
+//! name; the text is made from them. Where the text was changed and the blocks were not, the blocks are not used.
+
+use byleave::core::outcome::Output;
+use byleave::core::refusal::Refusal;
+use byleave::result::{CallOutcome, CallResult};
+use rmcp::model::{
+    CallToolResponse, CallToolResult, ContentBlock, CreateTaskResult, ErrorData, InputRequiredResult,
+    MetaObject,
+};
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+/// Where the result of an MCP server stands in the data of an output.
+pub const RESULT: &str = "mcp";
+
+/// Where the error of an MCP server stands in the data of an output.
+const ERROR: &str = "mcp_error";
+
+/// Where the code of a refusal stands beside a result for an agent.
+pub const CODE: &str = "byleave/code";
+
+/// What a server answered, for the gate.
+pub fn taken_in(response: &CallToolResponse) -> Result<Output, serde_json::Error> {
+    let (result, is_error) = match response {
+        CallToolResponse::Complete(result) => (serde_json::to_value(result)?, result.is_error == Some(true)),
+        CallToolResponse::InputRequired(result) => (serde_json::to_value(result)?, false),
+        CallToolResponse::Task(result) => (serde_json::to_value(result)?, false),
+        // A kind of answer that this version does not know: it can be neither judged nor passed on.
+        _ => return Ok(Output::failure("the server gave a kind of answer that is not known here")),
+    };
+    let text = text_of(&result);
+    let error = is_error
+        .then(|| if text.is_empty() { "the server says that it failed".into() } else { text.clone() });
+    Ok(Output { text, is_error, error, data: Some(json!({ RESULT: result })), ..Output::default() })
+}
+
+/// That a server refused a call in the words of the protocol, for the gate.
+pub fn refused_by_server(said: &ErrorData) -> Output {
+    let failed = Output::failure(format!("the server refused it: {}", said.message));
+    failed.with_data(json!({ ERROR: said }))
+}
+
+/// What a server refused a call with, where nobody changed it on the way.
+pub fn refusal_of_server(result: &CallResult) -> Option<ErrorData> {
+    let CallOutcome::Failed(output) = &result.ending else { return None };
+    let said = ErrorData::deserialize(output.data.as_ref()?.get(ERROR)?).ok()?;
+    (refused_by_server(&said).error == output.error).then_some(said)
+}
+
+/// What came of a call, for an agent. A refusal is an error that the model can read, not one of the protocol.
+pub fn given_out(result: &CallResult) -> CallToolResponse {
+    match &result.ending {
+        CallOutcome::Completed(output) | CallOutcome::Failed(output) => {
+            let passed_on = output.data.as_ref().and_then(|data| data.get(RESULT));
+            let unchanged =
+                passed_on.filter(|passed_on| text_of(passed_on) == output.text && !output.truncated);
+            unchanged
+                .and_then(response)
+                .map_or_else(|| said(result, Some(output)).into(), |response| with_changes(response, result))
+        }
+        CallOutcome::Rehearsed(_) => said(result, None).into(),
+        CallOutcome::Withheld(refusal) | CallOutcome::Refused(refusal) | CallOutcome::Unknown(refusal) => {
+            refused(said(result, None), refusal).into()
+        }
+    }
+}
+
+/// What a server answered, read back from the data of an output.
+fn response(result: &Value) -> Option<CallToolResponse> {
+    let kind = result.get("resultType").and_then(Value::as_str);
+    let read = match kind {
+        Some("input_required") => {
+            InputRequiredResult::deserialize(result).map(CallToolResponse::InputRequired)
+        }
+        Some("task") => CreateTaskResult::deserialize(result).map(CallToolResponse::Task),
+        _ => CallToolResult::deserialize(result).map(CallToolResponse::Complete),
+    };
+    read.ok()
+}
+
+/// The same with what was changed on the way, before anything else.
+fn with_changes(response: CallToolResponse, result: &CallResult) -> CallToolResponse {
+    match response {
+        CallToolResponse::Complete(mut complete) if !result.changes.is_empty() => {
+            complete.content.insert(0, ContentBlock::text(result.changes_text().trim_end()));
+            CallToolResponse::Complete(complete)
+        }
+        other => other,
+    }
+}
+
+/// The result in words.
+fn said(result: &CallResult, output: Option<&Output>) -> CallToolResult {
+    let cut = output.filter(|output| output.truncated).map(|_| "[the output was cut]".to_owned());
+    let error = result.error().filter(|error| output.is_none_or(|output| output.text != *error));
+    let parts = [Some(result.text()), cut, error];
+    let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+    let content = vec![ContentBlock::text(parts.join("\n"))];
+    if result.success() { CallToolResult::success(content) } else { CallToolResult::error(content) }
+}
+
+/// The same with the code of the refusal, for programs, and where its page is, for the model.
+fn refused(mut said: CallToolResult, refusal: &Refusal) -> CallToolResult {
+    let code = refusal.code;
+    let hint = format!("[byleave] {}: {}", code, code.meaning());
+    said.content.push(ContentBlock::text(hint));
+    let mut meta = MetaObject::new();
+    meta.insert(CODE.into(), code.as_str().into());
+    said.meta = Some(meta);
+    said
+}
+
+/// What of a result is text, for the model to read; of everything else, that it is there.
+pub fn text_of(result: &Value) -> String {
+    let blocks = result.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let mut lines: Vec<String> = blocks.iter().map(block).collect();
+    if lines.is_empty()
+        && let Some(structured) = result.get("structuredContent")
+    {
+        lines.push(structured.to_string());
+    }
+    lines.join("\n")
+}
+
+fn block(block: &Value) -> String {
+    let of = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
+    match of("type") {
+        "text" => of("text").to_owned(),
+        "resource" => {
+            let resource = block.get("resource");
+            let part = |name: &str| resource.and_then(|resource| resource.get(name)).and_then(Value::as_str);
+            part("text")
+                .map_or_else(|| format!("[resource {}]", part("uri").unwrap_or_default()), str::to_owned)
+        }
+        "resource_link" => format!("[resource {}]", of("uri")),
+        other => format!("[{other} {}, {} characters of base64]", of("mimeType"), of("data").len()),
+    }
+}

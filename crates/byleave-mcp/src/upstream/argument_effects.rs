@@ -1,0 +1,261 @@
+//! What the arguments of a server's tool look like: paths, addresses and commands are judged as effects like anybody's.
+//!
+//! Nobody says what an argument means but the server, which is not believed. So both its name and its value are looked at, and
+//! what looks like a path is taken to be read and written. What it misses, the sandbox of the server has to hold.
+
+use byleave::core::effect::{Effect, Plan};
+use byleave::core::manifest::ArgumentRole;
+use byleave::path_resolution::named;
+use byleave::plan;
+use byleave::tool::ToolContext;
+use serde_json::{Map, Value};
+
+/// How deep arguments are looked into. The schema's own limits are narrower.
+const DEPTH_MAX: usize = 64;
+
+/// Parts of names that say that a text is a path.
+const PATHS: &[&str] = &[
+    "path",
+    "file",
+    "filename",
+    "dir",
+    "directory",
+    "folder",
+    "cwd",
+    "root",
+    "repo",
+    "repository",
+    "workspace",
+    "destination",
+    "dest",
+    "files",
+    "paths",
+];
+/// Names of arguments that are run by a shell.
+const COMMANDS: &[&str] = &["command", "cmd", "shell", "bash", "script", "commandline"];
+/// Names of arguments that are programs in other languages.
+const CODE: &[&str] = &["code", "python", "javascript", "js", "expression", "eval"];
+
+/// Adds what the arguments look like. Of a tool that only reads, paths are read and nothing more.
+pub(super) fn effects(plan: &mut Plan, arguments: &Value, site: &ToolContext, reads: bool) {
+    let mut look = ArgumentScanner { plan, site, reads };
+    look.at("", arguments, 0);
+    let mut seen = std::collections::HashSet::new();
+    plan.effects.retain(|effect| seen.insert(effect.clone()));
+}
+
+struct ArgumentScanner<'a> {
+    plan: &'a mut Plan,
+    site: &'a ToolContext,
+    reads: bool,
+}
+
+impl ArgumentScanner<'_> {
+    fn at(&mut self, name: &str, value: &Value, depth: usize) {
+        if depth > DEPTH_MAX {
+            return self.unknown("the arguments are too deep to be looked through");
+        }
+        match value {
+            Value::String(text) => self.text(name, text),
+            Value::Array(items) => items.iter().for_each(|item| self.at(name, item, depth + 1)),
+            Value::Object(fields) => self.object(fields, depth),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn object(&mut self, fields: &Map<String, Value>, depth: usize) {
+        let argv = fields.get("args").or_else(|| fields.get("argv")).and_then(Value::as_array);
+        for (name, value) in fields {
+            match (value, argv) {
+                // A program beside its words is one command.
+                (Value::String(program), Some(argv)) if is(name, COMMANDS) => {
+                    let words = argv.iter().map(|word| match word {
+                        Value::String(word) => quoted(word),
+                        other => quoted(&other.to_string()),
+                    });
+                    let words: Vec<String> = std::iter::once(quoted(program)).chain(words).collect();
+                    self.judged(ArgumentRole::Command, &words.join(" "));
+                    // A number that is not whole, or a yes, is spelled otherwise in every language.
+                    let is_plain = |word: &Value| word.is_string() || word.is_i64() || word.is_u64();
+                    if !argv.iter().all(is_plain) {
+                        self.unknown("a word of the command is no text");
+                    }
+                }
+                _ => self.at(name, value, depth + 1),
+            }
+            // A field that the server reads by any name may carry the path in its name.
+            if name.starts_with('/') || name.contains("../") {
+                self.path(name);
+            }
+        }
+    }
+
+    fn text(&mut self, name: &str, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        if is(name, COMMANDS) {
+            return self.judged(ArgumentRole::Command, text);
+        }
+        if is(name, CODE) {
+            self.unknown(&format!("the argument `{}` is a program", name.escape_debug()));
+        }
+        let one_word = !text.chars().any(char::is_whitespace);
+        if let Some((scheme, rest)) = address(text) {
+            return self.address(&scheme, rest, text);
+        }
+        if text.starts_with('-') && one_word && text.len() > 1 && text.parse::<f64>().is_err() {
+            self.unknown(&format!(
+                "`{}` begins with a dash: a program that it is handed on to takes it as an option",
+                text.chars().take(80).collect::<String>().escape_debug()
+            ));
+            if let Some((_, value)) = text.split_once('=') {
+                self.text("", value);
+            }
+            return;
+        }
+        let looks = text.starts_with('/')
+            || text.starts_with('~')
+            || text.starts_with("./")
+            || text.contains("../")
+            || text == "..";
+        // With spaces in it, a path only if the name says so, or nothing else begins like it.
+        if is(name, PATHS)
+            || looks && (one_word || text.starts_with('/') && text.len() < 4_096 && !text.contains('\n'))
+        {
+            self.path(text);
+        }
+    }
+
+    fn address(&mut self, scheme: &str, rest: &str, text: &str) {
+        match scheme {
+            "http" | "https" => self.judged(ArgumentRole::Url, text),
+            "file" => {
+                let path = rest.trim_start_matches("//");
+                let path = path.strip_prefix("localhost").unwrap_or(path);
+                if path.contains('%') {
+                    self.unknown("a file address has escapes in it");
+                }
+                self.path(path);
+            }
+            other => self
+                .unknown(&format!("nobody can say what an address of `{}` leads to", other.escape_debug())),
+        }
+    }
+
+    fn path(&mut self, text: &str) {
+        match named(text, &self.site.cwd) {
+            Ok(path) => {
+                self.plan.effects.push(Effect::Read { path: path.clone() });
+                if !self.reads {
+                    self.plan.effects.push(Effect::Write { path });
+                }
+            }
+            Err(fault) => self.unknown(&fault.to_string()),
+        }
+    }
+
+    fn judged(&mut self, role: ArgumentRole, text: &str) {
+        if let Err(fault) = plan::argument(self.plan, role, &Value::String(text.to_owned()), self.site) {
+            self.unknown(&fault.to_string());
+        }
+    }
+
+    fn unknown(&mut self, why: &str) {
+        self.plan.effects.push(Effect::Unknown { why: why.to_owned() });
+    }
+}
+
+/// Whether one of the words of a name is among these: `repo_path`, `repoPath` and `PATH` are paths.
+fn is(name: &str, among: &[&str]) -> bool {
+    let mut word = String::new();
+    let mut found = false;
+    let mut before = ' ';
+    for c in name.chars().chain([' ']) {
+        let begins = !c.is_alphanumeric() || c.is_uppercase() && before.is_lowercase();
+        if begins {
+            found |= among.contains(&word.as_str());
+            word.clear();
+        }
+        word.extend(c.to_lowercase().filter(|c| c.is_alphanumeric()));
+        before = c;
+    }
+    found
+}
+
+/// The scheme of an address, lower case, and what stands behind it.
+fn address(text: &str) -> Option<(String, &str)> {
+    let text = text.trim_start();
+    let (scheme, rest) = text.split_once(':')?;
+    let shaped = (2..=24).contains(&scheme.len())
+        && scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    let scheme = scheme.to_ascii_lowercase();
+    let leads = rest.starts_with("//") || scheme == "file";
+    (shaped && leads).then_some((scheme, rest))
+}
+
+/// A word as a shell would read it back.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use byleave::core::id::{AgentId, SessionId};
+    use serde_json::json;
+
+    fn looked(arguments: &Value, reads: bool) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let cwd = folder.path().canonicalize().unwrap();
+        let site = ToolContext {
+            tenant: "t".parse().unwrap(),
+            session: SessionId::new("s").unwrap(),
+            agent: AgentId::new("a").unwrap(),
+            cwd: cwd.clone(),
+        };
+        let mut plan = Plan::default();
+        effects(&mut plan, arguments, &site, reads);
+        let root = cwd.to_str().unwrap();
+        plan.effects.iter().map(|effect| effect.to_string().replace(root, "")).collect()
+    }
+
+    // req: M1
+    #[test]
+    fn what_looks_like_a_path_an_address_or_a_command_is_judged_as_one() {
+        for (arguments, wanted) in [
+            (json!({"path": "a"}), &["read /a", "write /a"][..]),
+            (json!({"repoPath": "/outside"}), &["read /outside", "write /outside"]),
+            (
+                json!({"files": ["../../../../../../../../outside/x"]}),
+                &["read /outside/x", "write /outside/x"],
+            ),
+            (json!({"x": {"y": ["/etc/passwd"]}}), &["read /etc/passwd", "write /etc/passwd"]),
+            (json!({"uri": "file:///etc/passwd"}), &["read /etc/passwd", "write /etc/passwd"]),
+            (json!({"uri": "http://169.254.169.254/"}), &["reach 169.254.169.254:80"]),
+            (json!({"text": "hello there", "n": 1, "branch": "main"}), &[]),
+            (json!({"offset": "-1"}), &[]),
+            (json!({"sql": "select 1 / 2"}), &[]),
+        ] {
+            assert_eq!(looked(&arguments, false), wanted, "{arguments}");
+        }
+        assert_eq!(looked(&json!({"path": "a"}), true), ["read /a"]);
+        for (arguments, wanted) in [
+            (json!({"target": "--output=/outside/f"}), "unknown: `--output=/outside/f` begins with a dash"),
+            (json!({"target": "--output=/outside/f"}), "write /outside/f"),
+            (json!({"command": "ls $(touch /tmp/gate-marker)"}), "write /tmp/gate-marker"),
+            (json!({"command": "touch", "args": ["/tmp/gate-marker"]}), "write /tmp/gate-marker"),
+            (json!({"command": "touch", "args": ["a", 7]}), "write /7"),
+            (json!({"command": "touch", "args": [["/tmp/x"]]}), "unknown: a word of the command is no text"),
+            (json!({"command": "kill", "args": ["-9", 1.0]}), "unknown: a word of the command is no text"),
+            (json!({"code": "import os"}), "unknown: the argument `code` is a program"),
+            (json!({"path": "~/.ssh/id_rsa"}), "unknown: "),
+            (json!({"uri": "ssh://a.example/x"}), "unknown: "),
+            (json!({"/etc/x": "y"}), "write /etc/x"),
+        ] {
+            let found = looked(&arguments, false);
+            assert!(found.iter().any(|effect| effect.starts_with(wanted)), "{arguments}: {found:?}");
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! The link to one server: made when it is needed, made again when it broke, and never because a person was slow.
+//!
+//! What goes wrong at a server costs an error, nothing more (M2): it may be down, slow, lying or flooding.
+
+use std::collections::{BTreeMap, HashMap};
+use std::error::Error;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rmcp::ClientServiceExt as _;
+use rmcp::model::{
+    PaginatedRequestParams, ProtocolVersion, ServerNotification, ServerPeerInfo, SubscriptionFilter,
+};
+use rmcp::service::{
+    ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, Peer, RoleClient, RunningService,
+    ServiceError,
+};
+use rmcp::transport::streamable_http_client::{AuthRequiredError, StreamableHttpClientTransportConfig};
+use rmcp::transport::{AuthClient, AuthError, StreamableHttpClientTransport};
+use serde_json::Value;
+use tokio::sync::broadcast;
+
+use super::ServerChange;
+use super::active_calls::ActiveCalls;
+use super::client_handler::{HandlerContext, UpstreamHandler};
+use super::http;
+use super::login;
+use super::pins::ServerListing;
+use super::raw_capture::{CapturedListing, CapturingReader, LINE_BYTES_MAX};
+use super::server_definition::{Launch, ServerDefinition, ServerName};
+use super::server_process::{self, KillOnDrop, ServerEnvironment, ServerStartError};
+use super::tool_names;
+use crate::active_callers::ActiveCallers;
+use crate::protocol_version::is_modern;
+
+/// How long a server may take until it has said what it is: packages may have to be downloaded.
+const START: Duration = Duration::from_secs(60);
+/// How long it may take to say what it offers.
+const LISTING: Duration = Duration::from_secs(15);
+/// How soon after it broke a server is started again, and how much longer each time.
+const AGAIN: Duration = Duration::from_millis(500);
+const AGAIN_MAX: Duration = Duration::from_secs(60);
+
+const TOOLS_MAX: usize = 1_000;
+const PAGES_MAX: usize = 100;
+/// What one tool may say of itself.
+const TOOL_BYTES_MAX: usize = 64 << 10;
+
+/// The link to one server. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub(super) struct ServerConnection {
+    shared: Arc<ServerConnectionShared>,
+}
+
+struct ServerConnectionShared {
+    around: Arc<HandlerContext>,
+    ground: ServerEnvironment,
+    /// Held by whoever makes the connection.
+    making: tokio::sync::Mutex<ConnectFailures>,
+    now: Mutex<Option<Arc<RunningServer>>>,
+}
+
+#[derive(Default)]
+struct ConnectFailures {
+    count: u32,
+    last: Option<Instant>,
+}
+
+/// A server that is there.
+pub(super) struct RunningServer {
+    running: RunningService<RoleClient, UpstreamHandler>,
+    heard: Option<CapturedListing>,
+    _leash: Option<KillOnDrop>,
+}
+
+/// Why there is nothing from a server.
+enum ServerConnectError {
+    /// It broke, in words.
+    Broke(String),
+    /// It wants a login.
+    WantsLogin,
+}
+
+/// Why a server is not there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the server `{server}` is not there: {why}")]
+pub struct ServerUnavailable {
+    server: String,
+    why: String,
+}
+
+impl ServerConnection {
+    pub(super) fn new(
+        definition: ServerDefinition,
+        ground: ServerEnvironment,
+        exchange: ActiveCallers,
+        news: broadcast::Sender<(String, ServerChange)>,
+    ) -> Self {
+        let roots = vec![ground.workspace.to_string_lossy().into_owned()];
+        let around = HandlerContext { definition, exchange, under_way: ActiveCalls::default(), roots, news };
+        let (making, now) = Default::default();
+        Self { shared: Arc::new(ServerConnectionShared { around: Arc::new(around), ground, making, now }) }
+    }
+
+    pub(super) fn definition(&self) -> &ServerDefinition {
+        &self.shared.around.definition
+    }
+
+    pub(super) fn exchange(&self) -> &ActiveCallers {
+        &self.shared.around.exchange
+    }
+
+    pub(super) fn under_way(&self) -> &ActiveCalls {
+        &self.shared.around.under_way
+    }
+
+    /// The connection, if there is one.
+    pub(super) fn now(&self) -> Option<Arc<RunningServer>> {
+        self.held().clone().filter(|connection| connection.is_up())
+    }
+
+    /// The connection; made, if there is none.
+    pub(super) async fn up(&self) -> Result<Arc<RunningServer>, ServerUnavailable> {
+        if let Some(connection) = self.now() {
+            return Ok(connection);
+        }
+        let mut failures = self.shared.making.lock().await;
+        if let Some(connection) = self.now() {
+            return Ok(connection);
+        }
+        if let Some(wait) = failures.wait() {
+            return Err(self.down(format!(
+                "it broke {} times; it is tried again in {} s",
+                failures.count,
+                wait.as_secs() + 1
+            )));
+        }
+        let made = tokio::time::timeout(START, self.made()).await;
+        let made = made.unwrap_or_else(|_| {
+            Err(ServerConnectError::Broke(format!("it did not say what it is within {} s", START.as_secs())))
+        });
+        match made {
+            Ok(connection) => {
+                let connection = Arc::new(connection);
+                *self.held() = Some(Arc::clone(&connection));
+                Ok(connection)
+            }
+            Err(ServerConnectError::Broke(why)) => {
+                failures.add();
+                Err(self.down(why))
+            }
+            // It is there, and asked again at once: the person may log in at any moment.
+            Err(ServerConnectError::WantsLogin) => Err(self.wants_login()),
+        }
+    }
+
+    /// Lets go of the server; the next who needs it starts it again.
+    pub(super) fn drop_connection(&self) {
+        drop(self.held().take());
+    }
+
+    /// Asks for everything that the server offers: once, and that copy is what is shown, accepted and used.
+    pub(super) async fn offered(&self) -> Result<ServerListing, ServerUnavailable> {
+        let connection = self.up().await?;
+        let listed = tokio::time::timeout(LISTING, connection.offered()).await;
+        let listed = listed.unwrap_or_else(|_| {
+            Err(ServerConnectError::Broke(format!(
+                "it did not say what it offers within {} s",
+                LISTING.as_secs()
+            )))
+        });
+        listed.map_err(|why| match why {
+            ServerConnectError::WantsLogin => {
+                self.drop_connection();
+                self.wants_login()
+            }
+            ServerConnectError::Broke(why) => self.down(self.cut().map_or(why, str::to_owned)),
+        })
+    }
+
+    /// It worked: whatever broke before is forgotten.
+    pub(super) fn worked(&self) {
+        if let Ok(mut failures) = self.shared.making.try_lock() {
+            *failures = ConnectFailures::default();
+        }
+    }
+
+    /// Why the server was cut off, if it was.
+    pub(super) fn cut(&self) -> Option<&'static str> {
+        self.held().as_ref().and_then(|connection| connection.heard.as_ref()?.cut())
+    }
+
+    /// The server wants a login, or another than we have: noted, so that lists can say it.
+    pub(super) fn wants_login(&self) -> ServerUnavailable {
+        let definition = self.definition();
+        if let Launch::Http { url, .. } = &definition.launch
+            && let Err(fault) = self.shared.ground.logins.note_wanted(&definition.name, url)
+        {
+            tracing::warn!(server = %definition.name, %fault, "that a login is needed cannot be noted");
+        }
+        self.down(format!("it wants you to log in: `byleave mcp login {}`", definition.name))
+    }
+
+    async fn made(&self) -> Result<RunningServer, ServerConnectError> {
+        let ear = UpstreamHandler::new(Arc::downgrade(&self.shared.around));
+        let lifecycle = ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            legacy_version: Some(ProtocolVersion::V_2025_11_25),
+        };
+        let said = |error: ClientInitializeError| {
+            if error.is_authorization_required() || is_unauthorized(&error) {
+                return ServerConnectError::WantsLogin;
+            }
+            let trouble = login_trouble(&error);
+            ServerConnectError::Broke(
+                trouble.unwrap_or_else(|| format!("it does not speak MCP as we do: {error}")),
+            )
+        };
+        let (running, heard, leash) = match &self.shared.around.definition.launch {
+            Launch::Child { .. } => {
+                let (definition, ground) =
+                    (self.shared.around.definition.clone(), self.shared.ground.clone());
+                let child =
+                    tokio::task::spawn_blocking(move || server_process::started(&definition, &ground)).await;
+                let child = child
+                    .map_err(|error| error.to_string())?
+                    .map_err(|error: ServerStartError| error.to_string())?;
+                let heard = CapturedListing::default();
+                let transport = (CapturingReader::new(child.stdout, heard.clone()), child.stdin);
+                (
+                    ear.serve_with_lifecycle(transport, lifecycle).await.map_err(said)?,
+                    Some(heard),
+                    Some(child.leash),
+                )
+            }
+            Launch::Http { url, headers } => {
+                let transport = over_http(&self.definition().name, url, headers, &self.shared.ground).await?;
+                (ear.serve_with_lifecycle(transport, lifecycle).await.map_err(said)?, None, None)
+            }
+        };
+        // What it offers is asked for when somebody wants to know, and then it is what it offers now.
+        running.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
+        self.subscribe(running.peer());
+        Ok(RunningServer { running, heard, _leash: leash })
+    }
+
+    /// A server of the newer protocol says what has changed only to who listens.
+    fn subscribe(&self, peer: &Peer<RoleClient>) {
+        let is_modern = peer.peer_info().is_some_and(|says| is_modern(&says.protocol_version));
+        if !is_modern {
+            return;
+        }
+        let filter = SubscriptionFilter::builder()
+            .tools_list_changed()
+            .prompts_list_changed()
+            .resources_list_changed();
+        let (peer, said, server) =
+            (peer.clone(), self.shared.around.news.clone(), self.shared.around.definition.name.to_string());
+        tokio::spawn(async move {
+            let mut listening = match peer.listen(filter.build()).await {
+                Ok(listening) => listening,
+                Err(error) => return tracing::debug!(server, %error, "a server does not say what changes"),
+            };
+            while let Ok(Some(heard)) = listening.next().await {
+                let news = match heard {
+                    ServerNotification::ToolListChangedNotification(_) => ServerChange::Tools,
+                    ServerNotification::PromptListChangedNotification(_) => ServerChange::Prompts,
+                    ServerNotification::ResourceListChangedNotification(_) => ServerChange::Resources,
+                    _ => continue,
+                };
+                // Nobody need be listening.
+                drop(said.send((server.clone(), news)));
+            }
+        });
+    }
+
+    pub(super) fn down(&self, why: String) -> ServerUnavailable {
+        ServerUnavailable { server: self.shared.around.definition.name.to_string(), why }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Arc<RunningServer>>> {
+        self.shared.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RunningServer {
+    pub(super) fn peer(&self) -> &Peer<RoleClient> {
+        self.running.peer()
+    }
+
+    pub(super) fn says(&self) -> Option<Arc<ServerPeerInfo>> {
+        self.running.peer().peer_info()
+    }
+
+    fn is_up(&self) -> bool {
+        !self.running.is_closed() && !self.running.peer().is_transport_closed()
+    }
+
+    async fn offered(&self) -> Result<ServerListing, ServerConnectError> {
+        let says = self.says();
+        let instructions = says.as_ref().and_then(|says| says.instructions.clone());
+        if says.is_none_or(|says| says.capabilities.tools.is_none()) {
+            return Ok(ServerListing { instructions, ..ServerListing::default() });
+        }
+        if let Some(heard) = &self.heard {
+            heard.listen();
+        }
+        let typed = self.listed().await?;
+        let came = match &self.heard {
+            Some(heard) => heard.tools(),
+            None => typed.clone(),
+        };
+        let named = |tools: &[Value]| tools.iter().map(|tool| tool.get("name").cloned()).collect::<Vec<_>>();
+        if named(&came) != named(&typed) {
+            return Err("what it sent of its tools is not what was read of them".into());
+        }
+        Ok(taken(came, instructions))
+    }
+
+    async fn listed(&self) -> Result<Vec<Value>, ServerConnectError> {
+        let mut tools = Vec::new();
+        let mut cursor = None;
+        for _ in 0..PAGES_MAX {
+            let page = PaginatedRequestParams::default().with_cursor(cursor);
+            let page = self.peer().list_tools(Some(page)).await.map_err(|error| {
+                if is_unauthorized(&error) {
+                    ServerConnectError::WantsLogin
+                } else {
+                    ServerConnectError::Broke(error.to_string())
+                }
+            })?;
+            for tool in page.tools {
+                tools.push(serde_json::to_value(tool).map_err(|error| error.to_string())?);
+            }
+            if tools.len() > TOOLS_MAX {
+                return Err(format!("it offers more than {TOOLS_MAX} tools").into());
+            }
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(tools);
+            }
+        }
+        Err(format!("its list of tools has more than {PAGES_MAX} pages").into())
+    }
+}
+
+/// Which of the tools can be taken; of two with one name, neither.
+fn taken(came: Vec<Value>, instructions: Option<String>) -> ServerListing {
+    let mut offered = ServerListing { instructions, ..ServerListing::default() };
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut tools = BTreeMap::new();
+    for tool in came {
+        let name = tool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let shown = name.chars().take(80).collect::<String>().escape_debug().to_string();
+        let bytes = tool.to_string().len();
+        if !tool_names::is_sound(&name) {
+            offered.refused.push(format!("`{shown}` cannot be the name of a tool"));
+        } else if bytes > TOOL_BYTES_MAX {
+            offered
+                .refused
+                .push(format!("`{shown}` says {bytes} bytes of itself; {TOOL_BYTES_MAX} are taken"));
+        } else {
+            *seen.entry(name.clone()).or_default() += 1;
+            tools.insert(name, tool);
+        }
+    }
+    for (name, _) in seen.into_iter().filter(|(_, times)| *times > 1) {
+        tools.remove(&name);
+        offered.refused.push(format!("`{name}` is offered more than once"));
+    }
+    offered.tools = tools;
+    offered.refused.sort();
+    offered
+}
+
+async fn over_http(
+    server: &ServerName,
+    url: &str,
+    headers: &BTreeMap<String, String>,
+    ground: &ServerEnvironment,
+) -> Result<StreamableHttpClientTransport<AuthClient<reqwest::Client>>, String> {
+    let login = login::held(server, url, headers, &ground.logins).await;
+    let login = login.map_err(|fault| fault.to_string())?;
+    let headers =
+        server_process::resolved(headers, &ground.environment).map_err(|error| error.to_string())?;
+    let mut sent = HashMap::new();
+    for (name, value) in headers {
+        let name =
+            name.parse().map_err(|_| format!("`{}` cannot be the name of a header", name.escape_debug()))?;
+        let value = value.parse().map_err(|_| "the value of a header cannot be sent".to_owned())?;
+        sent.insert(name, value);
+    }
+    let client = http::client().build().map_err(|error| error.to_string())?;
+    let config = StreamableHttpClientTransportConfig::with_uri(url)
+        .custom_headers(sent)
+        .max_concurrent_requests(64)
+        .max_sse_event_size(LINE_BYTES_MAX);
+    Ok(StreamableHttpClientTransport::with_client(AuthClient::new(client, login), config))
+}
+
+/// Whether something failed because the server wants a login, or another than it was sent.
+pub(super) fn is_unauthorized(error: &(dyn Error + 'static)) -> bool {
+    causes(error).any(|cause| {
+        cause.is::<AuthRequiredError>()
+            || matches!(cause.downcast_ref(), Some(AuthError::AuthorizationRequired))
+            // Said without the header that has to come with it.
+            || cause.to_string().starts_with("unexpected server response: HTTP 401")
+    })
+}
+
+/// Why a login could not be used, if that is why something failed: nothing was sent to the server then.
+pub(super) fn login_trouble(error: &(dyn Error + 'static)) -> Option<String> {
+    let trouble = causes(error).find_map(|cause| cause.downcast_ref::<AuthError>());
+    trouble.map(|trouble| format!("its login cannot be used now: {trouble}"))
+}
+
+/// What is behind an error, one after the other.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error: &&'a (dyn Error + 'static)| match error.downcast_ref() {
+        Some(ServiceError::TransportSend(sent)) => Some(sent as &'a (dyn Error + 'static)),
+        _ => error.source(),
+    })
+}
+
+impl<T: Into<String>> From<T> for ServerConnectError {
+    fn from(why: T) -> Self {
+        Self::Broke(why.into())
+    }
+}
+
+impl ConnectFailures {
+    fn add(&mut self) {
+        self.count = self.count.saturating_add(1);
+        self.last = Some(Instant::now());
+    }
+
+    /// How long it is not yet tried again.
+    fn wait(&self) -> Option<Duration> {
+        let since = self.last?.elapsed();
+        let pause = AGAIN.saturating_mul(1 << self.count.saturating_sub(1).min(10)).min(AGAIN_MAX);
+        pause.checked_sub(since).filter(|wait| !wait.is_zero())
+    }
+}

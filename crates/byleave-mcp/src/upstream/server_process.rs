@@ -1,0 +1,322 @@
+//! A server as a process of ours: in the sandbox, with what its profile says, and nothing of it is left when it is let go.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use byleave::core::effect::{Effect, Plan};
+use byleave::core::id::{AgentId, SessionId};
+use byleave::core::policy::Policy;
+use byleave_sandbox::confinement::{Confinement, Network};
+use byleave_sandbox::from_plan::{self, CallHostPolicy, RunEnvironment};
+use byleave_sandbox::guarantee::Guarantee;
+use byleave_sandbox::launch::{LaunchError, NetworkBridge, RunAs, Stopper, start, start_through};
+use byleave_sandbox::net::egress::Egress;
+use byleave_sandbox::plan::CommandSpec;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::net::unix::pipe;
+
+use super::login_store::LoginStore;
+use super::pins;
+use super::server_definition::{DirectoryAccess, Launch, ServerDefinition};
+
+/// Where servers run, and under which rules.
+#[derive(Clone)]
+pub struct ServerEnvironment {
+    /// The directory that the agent works in, absolute and resolved.
+    pub workspace: PathBuf,
+    /// The person's home directory, which is empty for servers.
+    pub home: Option<PathBuf>,
+    /// What is ours, and not there for servers: the state directory.
+    pub ours: Vec<PathBuf>,
+    /// Where runs that have not ended are noted, in what is ours.
+    pub unfinished: Option<PathBuf>,
+    /// Where each server has a directory of its own that stays, as its home.
+    pub homes: PathBuf,
+    /// The person's environment: the usual names are passed on, others where a definition refers to them.
+    pub environment: BTreeMap<String, String>,
+    /// The rules: what they deny to read is not there for servers either.
+    pub rules: Arc<Policy>,
+    /// The person's logins at servers over HTTP.
+    pub logins: LoginStore,
+    /// Guarantees that the operator does without, by name.
+    pub waived: std::collections::BTreeSet<Guarantee>,
+    /// Servers run outside the sandbox: for tests of everything else.
+    pub bare: bool,
+}
+
+/// A server that runs.
+#[derive(Debug)]
+pub(super) struct ServerProcess {
+    pub(super) stdin: pipe::Sender,
+    pub(super) stdout: pipe::Receiver,
+    pub(super) leash: KillOnDrop,
+}
+
+/// Ends a server with everything that it started when it is dropped.
+#[derive(Debug)]
+pub(super) struct KillOnDrop(ProcessHandle);
+
+#[derive(Debug)]
+enum ProcessHandle {
+    Confined(Stopper),
+    Bare(u32),
+}
+
+/// Why a server was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerStartError {
+    /// It refers to a variable that is not there.
+    #[error("it needs the variable `{0}`, which is not set; set it, or change `env` of the server")]
+    NoVariable(String),
+    /// The sandbox cannot be had.
+    #[error("it cannot be confined: {0}")]
+    Unconfined(String),
+    /// The system says no.
+    #[error("it cannot be started: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl From<LaunchError> for ServerStartError {
+    fn from(error: LaunchError) -> Self {
+        Self::Unconfined(error.to_string())
+    }
+}
+
+/// Starts a server. Blocks for the moment that this takes.
+pub(super) fn started(
+    definition: &ServerDefinition,
+    ground: &ServerEnvironment,
+) -> Result<ServerProcess, ServerStartError> {
+    let Launch::Child { command, args, env, cwd } = &definition.launch else {
+        return Err(ServerStartError::Io(io::Error::other("it is not a program")));
+    };
+    let env = resolved(env, &ground.environment)?;
+    let argv: Vec<OsString> = std::iter::once(command).chain(args).map(OsString::from).collect();
+    let name = definition.name.as_str();
+    let (stdin, stdout, stderr, leash) = if ground.bare || definition.profile.unconfined {
+        bare(&argv, env, cwd.as_deref().unwrap_or(&ground.workspace), ground)?
+    } else {
+        confined(definition, argv, env, cwd.clone(), ground)?
+    };
+    overheard(name, pipe::Receiver::from_owned_fd(stderr)?);
+    Ok(ServerProcess {
+        stdin: pipe::Sender::from_owned_fd(stdin)?,
+        stdout: pipe::Receiver::from_owned_fd(stdout)?,
+        leash: KillOnDrop(leash),
+    })
+}
+
+/// What `${NAME}` stands for, from the person's environment.
+pub(super) fn resolved(
+    wanted: &BTreeMap<String, String>,
+    environment: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, ServerStartError> {
+    let one = |text: &String| {
+        let mut whole = String::new();
+        let mut rest = text.as_str();
+        while let Some((before, after)) = rest.split_once("${") {
+            let Some((name, after)) = after.split_once('}') else { break };
+            let value = environment.get(name).ok_or_else(|| ServerStartError::NoVariable(name.to_owned()))?;
+            whole.push_str(before);
+            whole.push_str(value);
+            rest = after;
+        }
+        whole.push_str(rest);
+        Ok::<_, ServerStartError>(whole)
+    };
+    wanted.iter().map(|(name, text)| Ok((name.clone(), one(text)?))).collect()
+}
+
+type SpawnedProcess = (std::os::fd::OwnedFd, std::os::fd::OwnedFd, std::os::fd::OwnedFd, ProcessHandle);
+
+fn confined(
+    definition: &ServerDefinition,
+    argv: Vec<OsString>,
+    env: BTreeMap<String, String>,
+    cwd: Option<PathBuf>,
+    ground: &ServerEnvironment,
+) -> Result<SpawnedProcess, ServerStartError> {
+    let home = own_home(&ground.homes, definition.name.as_str())?;
+    let plan = granted_by(definition, ground);
+    let mut confinement = confinement(definition, &plan, &home, cwd, ground)?;
+    confinement.environment.extend(env);
+    let command = CommandSpec { argv, carried_by_caller: true, ..CommandSpec::default() };
+    let mut running = if confinement.network == Network::Proxied {
+        let uplink = NetworkBridge::new().map_err(|error| ServerStartError::Unconfined(error.to_string()))?;
+        // Who reaches a host is the server, whichever call it is for.
+        let (session, agent) = (SessionId::new("mcp"), AgentId::new(definition.name.as_str()));
+        let (Ok(session), Ok(agent)) = (session, agent) else {
+            return Err(ServerStartError::Unconfined("its name cannot be written down".into()));
+        };
+        let keeper = CallHostPolicy::new(Arc::clone(&ground.rules), &plan, session, agent);
+        start_through(&confinement, &command, RunAs::Caller, &uplink, Egress::new(Arc::new(keeper)))?
+    } else {
+        start(&confinement, &command, RunAs::Caller)?
+    };
+    let pipes = running.take_pipes().ok_or_else(|| io::Error::other("its streams cannot be had"))?;
+    let stopper = running.stopper()?;
+    let name = definition.name.to_string();
+    let server = name.clone();
+    running.tell_planted(move |planted| {
+        tracing::warn!(server, count = planted.len(), "a server planted something");
+    });
+    thread::Builder::new().name("byleave-mcp-server".into()).spawn(move || match running.finish() {
+        Ok(_) => {}
+        Err(error @ LaunchError::Tripwire(_)) => {
+            tracing::error!(server = name, %error, "what a server plants cannot be put out of action; it was ended");
+        }
+        Err(error) => tracing::debug!(server = name, %error, "a server did not end well"),
+    })?;
+    Ok((pipes.stdin, pipes.stdout, pipes.stderr, ProcessHandle::Confined(stopper)))
+}
+
+/// What a profile grants, as effects.
+fn granted_by(definition: &ServerDefinition, ground: &ServerEnvironment) -> Plan {
+    let profile = &definition.profile;
+    let path = |path: &PathBuf| path.to_string_lossy().into_owned();
+    let mut plan = Plan::default();
+    // The program itself, which was accepted by its content, with what it was installed with.
+    let search = ground.environment.get("PATH").map(String::as_str).unwrap_or_default();
+    let programs = pins::files(definition, search);
+    plan.effects.extend(programs.iter().map(|program| Effect::Read { path: path(&installed_in(program)) }));
+    plan.effects.extend(profile.read.iter().map(|read| Effect::Read { path: path(read) }));
+    plan.effects.extend(profile.write.iter().map(|write| Effect::Write { path: path(write) }));
+    plan.effects.extend(profile.reach.iter().map(|host| {
+        let (host, port) = match host.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
+            Some((host, Ok(port))) => (host, port),
+            _ => (host.as_str(), 443),
+        };
+        Effect::Reach { host: host.to_owned(), port }
+    }));
+    if profile.workspace == DirectoryAccess::Write {
+        plan.effects.push(Effect::at_server(definition.name.as_str(), "*"));
+    }
+    plan
+}
+
+/// What a program needs to run at all: the packages that it lies among, or just itself.
+fn installed_in(program: &Path) -> PathBuf {
+    let packages = program.ancestors().filter(|above| above.ends_with("node_modules")).last();
+    let environment = || program.ancestors().nth(2).filter(|above| above.join("pyvenv.cfg").is_file());
+    packages.or_else(environment).unwrap_or(program).to_path_buf()
+}
+
+fn confinement(
+    definition: &ServerDefinition,
+    plan: &Plan,
+    home: &Path,
+    cwd: Option<PathBuf>,
+    ground: &ServerEnvironment,
+) -> Result<Confinement, ServerStartError> {
+    let workspace = match definition.profile.workspace {
+        DirectoryAccess::None => home.to_path_buf(),
+        DirectoryAccess::Read | DirectoryAccess::Write => ground.workspace.clone(),
+    };
+    let place = RunEnvironment {
+        cwd: cwd.filter(|cwd| cwd.starts_with(&workspace)).unwrap_or_else(|| workspace.clone()),
+        workspace,
+        home: ground.home.clone(),
+        ours: ground.ours.clone(),
+        unfinished: ground.unfinished.clone(),
+        environment: ground.environment.clone(),
+        read_only: false,
+        rehearsing: false,
+    };
+    let mut confinement = from_plan::confinement(plan, &ground.rules, &place)
+        .map_err(|fault| ServerStartError::Unconfined(fault.to_string()))?;
+    confinement.files.writable.push(home.to_path_buf());
+    confinement.files.writable.dedup();
+    confinement.environment.insert("HOME".into(), home.to_string_lossy().into_owned());
+    confinement.waived.extend(ground.waived.iter().copied());
+    // It lives as long as we do; what it may use up otherwise stays.
+    let long = Duration::from_secs(365 * 24 * 3_600);
+    (confinement.limits.wall, confinement.limits.cpu) = (long, long);
+    Ok(confinement)
+}
+
+/// A directory that is the server's own, and stays: what it downloads, it finds again.
+fn own_home(homes: &Path, name: &str) -> io::Result<PathBuf> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let home = homes.join(name);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&home)?;
+    home.canonicalize()
+}
+
+fn bare(
+    argv: &[OsString],
+    env: BTreeMap<String, String>,
+    cwd: &Path,
+    ground: &ServerEnvironment,
+) -> Result<SpawnedProcess, ServerStartError> {
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Command, Stdio};
+    let (program, args) = argv.split_first().ok_or_else(|| io::Error::other("there is no program"))?;
+    let kept = ["PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER"];
+    let kept = ground.environment.iter().filter(|(name, _)| kept.contains(&name.as_str()));
+    let mut child = Command::new(program)
+        .args(args)
+        .env_clear()
+        .envs(kept)
+        .envs(env)
+        .current_dir(cwd)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()?;
+    let missing = || io::Error::other("its streams cannot be had");
+    let stdin = child.stdin.take().ok_or_else(missing)?.into();
+    let stdout = child.stdout.take().ok_or_else(missing)?.into();
+    let stderr = child.stderr.take().ok_or_else(missing)?.into();
+    let id = child.id();
+    thread::Builder::new().name("byleave-mcp-server".into()).spawn(move || {
+        if let Err(error) = child.wait() {
+            tracing::debug!(%error, "a server did not end well");
+        }
+    })?;
+    Ok((stdin, stdout, stderr, ProcessHandle::Bare(id)))
+}
+
+/// What a server prints as errors is for who looks for them, a little of each line.
+fn overheard(name: &str, stderr: pipe::Receiver) {
+    let name = name.to_owned();
+    tokio::spawn(async move {
+        let mut lines = BufReader::new(stderr);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            match (&mut lines).take(8_192).read_until(b'\n', &mut line).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {
+                    tracing::debug!(server = name, said = %String::from_utf8_lossy(&line).trim_end().escape_debug())
+                }
+            }
+        }
+    });
+}
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        match &self.0 {
+            ProcessHandle::Confined(stopper) => {
+                if let Err(error) = stopper.stop() {
+                    tracing::error!(%error, "a server could not be stopped");
+                }
+            }
+            ProcessHandle::Bare(id) => {
+                let group = i32::try_from(*id).ok().and_then(rustix::process::Pid::from_raw);
+                if let Some(group) = group
+                    && let Err(error) =
+                        rustix::process::kill_process_group(group, rustix::process::Signal::KILL)
+                {
+                    tracing::debug!(%error, "a server had ended already");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! One tool of one server, as a tool of the gate (M1): sensitive, judged by what its arguments look like, its result checked.
+
+use byleave::boxed::BoxFuture;
+use byleave::core::effect::{Effect, Plan};
+use byleave::core::manifest::{Manifest, PermissionClass};
+use byleave::core::outcome::Output;
+use byleave::schema::{JsonLimits, Validator};
+use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest, ElicitRequest,
+    ErrorData, InputRequest, InputResponses, RequestMetaObject, ServerResult,
+};
+use rmcp::service::{PeerRequestOptions, ServiceError};
+use serde_json::{Map, Value};
+
+use super::argument_effects;
+use super::client_handler;
+use super::connection::{ServerConnection, is_unauthorized, login_trouble};
+use super::server_definition::ServerDefinition;
+use crate::active_callers::Caller;
+use crate::protocol_version::is_modern;
+use crate::result_conversion;
+
+/// How often a server may ask for more before it answers.
+const ROUNDS_MAX: usize = 10;
+
+/// Why there is no result.
+enum ToolCallError {
+    /// The server says so, in the words of the protocol.
+    Said(ErrorData),
+    /// In words.
+    Broke(String),
+}
+
+impl<T: Into<String>> From<T> for ToolCallError {
+    fn from(why: T) -> Self {
+        Self::Broke(why.into())
+    }
+}
+
+/// One tool of one server.
+pub struct ServerTool {
+    manifest: Manifest,
+    /// Its name at the server.
+    name: String,
+    reads: bool,
+    input: Validator,
+    output: Option<Validator>,
+    link: ServerConnection,
+}
+
+impl ServerTool {
+    /// The tool, from what the server sent of it; why not, if it cannot be one.
+    pub(super) fn new(
+        link: ServerConnection,
+        in_catalog: &str,
+        name: &str,
+        definition: &Value,
+    ) -> Result<Self, String> {
+        let manifest = manifest(link.definition(), in_catalog, definition);
+        let input = Validator::new(&manifest.input_schema).map_err(|bad| bad.to_string())?;
+        let output = definition.get("outputSchema").map(Validator::new).transpose();
+        let output = output.map_err(|bad| format!("what it says of its results cannot be used: {bad}"))?;
+        let reads = manifest.permission_class == PermissionClass::Readonly;
+        Ok(Self { name: name.to_owned(), reads, input, output, link, manifest })
+    }
+
+    async fn call(&self, arguments: Value, run: RunContext) -> Output {
+        let arguments = self.input.without_nulls(arguments, &JsonLimits::default());
+        let Value::Object(arguments) = arguments else {
+            return Output::failure("the arguments are not an object");
+        };
+        let caller = self.link.exchange().caller(run.call);
+        let answered = tokio::select! {
+            answered = self.rounds(arguments, caller.as_deref(), &run) => answered,
+            // Dropping the request tells the server.
+            () = run.cancel.cancelled() => Err("it was called off".into()),
+        };
+        match answered {
+            Ok(output) => output,
+            Err(ToolCallError::Said(said)) => result_conversion::refused_by_server(&said),
+            Err(ToolCallError::Broke(why)) => Output::failure(why),
+        }
+    }
+
+    /// Puts the call, as often as the server asks for something first that its caller cannot be handed.
+    async fn rounds(
+        &self,
+        arguments: Map<String, Value>,
+        caller: Option<&Caller>,
+        run: &RunContext,
+    ) -> Result<Output, ToolCallError> {
+        let mut params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
+        params.input_responses = caller.and_then(|caller| caller.input_responses.clone());
+        params.request_state = caller.and_then(|caller| caller.request_state.clone());
+        for _ in 0..ROUNDS_MAX {
+            let answered = self.once(params.clone(), caller, run).await?;
+            let CallToolResponse::InputRequired(wanted) = &answered else {
+                return self.checked(&answered);
+            };
+            if caller.is_some_and(|caller| caller.version.as_ref().is_some_and(is_modern)) {
+                return result_conversion::taken_in(&answered)
+                    .map_err(|error| ToolCallError::Broke(error.to_string()));
+            }
+            let Some(caller) = caller else {
+                return Err("the server asks for something, and nobody can be asked".into());
+            };
+            params.input_responses =
+                Some(self.fulfilled(wanted.input_requests.clone().unwrap_or_default(), caller).await?);
+            params.request_state.clone_from(&wanted.request_state);
+        }
+        Err(format!("the server asked for something {ROUNDS_MAX} times and gave no result").into())
+    }
+
+    async fn once(
+        &self,
+        params: CallToolRequestParams,
+        caller: Option<&Caller>,
+        run: &RunContext,
+    ) -> Result<CallToolResponse, ToolCallError> {
+        let connection = self.link.up().await.map_err(|down| ToolCallError::Broke(down.to_string()))?;
+        let mut options = PeerRequestOptions::no_options();
+        options.meta = caller.map(passed_on);
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let mut here = self.link.under_way().enter(run);
+        let asked = connection.peer().send_cancellable_request(request, options).await;
+        let handle = asked.map_err(|error| self.broke(&error))?;
+        here.known_as(handle.progress_token.clone());
+        let mut called_off = CancelOnDrop { peer: connection.peer(), id: Some(handle.id.clone()) };
+        let answered = handle.await_response().await;
+        called_off.id = None;
+        here.said_before().await;
+        match answered.map_err(|error| self.broke(&error))? {
+            ServerResult::CallToolResult(result) => {
+                self.link.worked();
+                Ok(CallToolResponse::Complete(result))
+            }
+            ServerResult::InputRequiredResult(result) => Ok(CallToolResponse::InputRequired(result)),
+            ServerResult::CreateTaskResult(result) => Ok(CallToolResponse::Task(result)),
+            _ => Err("the server answered something else than was asked".into()),
+        }
+    }
+
+    fn broke(&self, error: &ServiceError) -> ToolCallError {
+        if is_unauthorized(error) {
+            self.link.drop_connection();
+            return self.link.wants_login().to_string().into();
+        }
+        if let Some(trouble) = login_trouble(error) {
+            self.link.drop_connection();
+            return self.link.down(trouble).to_string().into();
+        }
+        let why = match error {
+            ServiceError::McpError(said) => return ToolCallError::Said(said.clone()),
+            ServiceError::TransportClosed | ServiceError::TransportSend(_) => {
+                let cut = self.link.cut();
+                self.link.drop_connection();
+                if let Some(cut) = cut {
+                    return format!("the server was cut off: {cut}").into();
+                }
+                format!(
+                    "the server `{}` ended in the middle of it; nobody can say what it did",
+                    self.link.definition().name
+                )
+            }
+            other => format!("the server did not answer as it should: {other}"),
+        };
+        why.into()
+    }
+
+    /// A result must be what the tool said that it would be: what is not was made by somebody else, or is broken.
+    fn checked(&self, answered: &CallToolResponse) -> Result<Output, ToolCallError> {
+        if let (
+            CallToolResponse::Complete(CallToolResult { structured_content, is_error, .. }),
+            Some(validator),
+        ) = (answered, &self.output)
+            && *is_error != Some(true)
+        {
+            let Some(structured) = structured_content else {
+                return Err(
+                    "the result lacks the structure that the tool says it has; it is not passed on".into()
+                );
+            };
+            let wide = JsonLimits::default();
+            validator.check(structured, &wide).map_err(|refusal| {
+                format!(
+                    "the result is not what the tool says that it would be; it is not passed on: {}",
+                    refusal.why
+                )
+            })?;
+        }
+        result_conversion::taken_in(answered).map_err(|error| ToolCallError::Broke(error.to_string()))
+    }
+
+    /// What a server wants to know, asked of a caller who speaks the older protocol.
+    async fn fulfilled(
+        &self,
+        wanted: std::collections::BTreeMap<String, InputRequest>,
+        caller: &Caller,
+    ) -> Result<InputResponses, ToolCallError> {
+        let mut answers = InputResponses::new();
+        for (key, request) in wanted {
+            let answer = match request {
+                InputRequest::Elicitation(ElicitRequest { mut params, .. }) => {
+                    client_handler::mark(&mut params, self.link.definition().name.as_str());
+                    let asked = caller
+                        .peer
+                        .create_elicitation(params)
+                        .await
+                        .map_err(|error| ToolCallError::Broke(error.to_string()))?;
+                    serde_json::to_value(asked)
+                }
+                #[expect(deprecated, reason = "servers may still ask for it")]
+                InputRequest::CreateMessage(request) if self.link.definition().sampling => {
+                    let said = caller
+                        .peer
+                        .create_message(request.params)
+                        .await
+                        .map_err(|error| ToolCallError::Broke(error.to_string()))?;
+                    serde_json::to_value(said)
+                }
+                _ => return Err("the server asks for something that it is not given here".into()),
+            };
+            answers.insert(key, answer.map_err(|error| ToolCallError::Broke(error.to_string()))?);
+        }
+        Ok(answers)
+    }
+}
+
+impl Tool for ServerTool {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn plan<'a>(
+        &'a self,
+        arguments: &'a Value,
+        site: &'a ToolContext,
+    ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
+        let mut plan = Plan { reads_only: self.reads, ..Plan::default() };
+        plan.effects.push(Effect::at_server(self.link.definition().name.as_str(), &self.name));
+        argument_effects::effects(&mut plan, arguments, site, self.reads);
+        let changes = |effect: &Effect| !matches!(effect, Effect::Read { .. } | Effect::Invoke { .. });
+        plan.reads_only &= !plan.effects.iter().any(changes);
+        Some(Box::pin(async move { Ok(plan) }))
+    }
+
+    fn is_prompt(&self) -> bool {
+        true
+    }
+
+    fn execute(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Output> {
+        Box::pin(self.call(arguments, run))
+    }
+}
+
+/// What we say of the tool. What the server says counts only where the person trusts it, and then only that it reads.
+fn manifest(server: &ServerDefinition, name: &str, definition: &Value) -> Manifest {
+    let text = |name: &str| definition.get(name).and_then(Value::as_str);
+    let hint = |name: &str| definition.pointer(&format!("/annotations/{name}")).and_then(Value::as_bool);
+    let schema = definition.get("inputSchema").cloned().unwrap_or_default();
+    let description = text("description").or_else(|| text("title")).unwrap_or_default();
+    let mut manifest = Manifest::new(name, description, schema);
+    let reads = server.trusted && hint("readOnlyHint") == Some(true);
+    manifest.permission_class = if reads { PermissionClass::Readonly } else { PermissionClass::Generic };
+    manifest.read_only = reads;
+    manifest.destructive = hint("destructiveHint").unwrap_or(!reads);
+    manifest.sensitive = Some(true);
+    // The protocol lets many requests be under way; what a server makes of that is its own.
+    manifest.concurrency_safe = true;
+    manifest.server = Some(server.name.to_string());
+    manifest.timeout_ms = server.timeout_ms;
+    manifest
+}
+
+/// What came along with a request and concerns the server: all but the token for progress, which is ours to choose.
+fn passed_on(caller: &Caller) -> RequestMetaObject {
+    let mut meta = caller.meta.clone();
+    meta.0.0.remove("progressToken");
+    for ours in ["protocolVersion", "clientInfo"] {
+        meta.0.0.remove(&format!("io.modelcontextprotocol/{ours}"));
+    }
+    meta
+}
+
+/// Tells a server that nobody waits any more, if the answer was not waited for.
+struct CancelOnDrop<'a> {
+    peer: &'a rmcp::service::Peer<rmcp::service::RoleClient>,
+    id: Option<rmcp::model::RequestId>,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let peer = self.peer.clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let params =
+                    rmcp::model::CancelledNotificationParam::new(Some(id), Some("called off".into()));
+                if let Err(error) = peer.notify_cancelled(params).await {
+                    tracing::debug!(%error, "a server could not be told that a call is off");
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Names of tools: what a tool of a server is called in the catalog. Made, never taken apart: who is meant is looked up.
+
+use byleave::core::digest::Digest;
+
+use super::server_definition::ServerName;
+
+/// What providers take as a name.
+const CHARS_MAX: usize = 64;
+/// What is left of a name that is too long, for the digest.
+const DIGEST_CHARS: usize = 8;
+
+/// Whether a server may call a tool so. Other names cannot be shown, or mean something to somebody else.
+pub(super) fn is_sound(tool: &str) -> bool {
+    !tool.is_empty()
+        && tool.len() <= 128
+        && tool.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/'))
+        && tool.split('/').all(|step| !matches!(step, "" | "." | ".."))
+}
+
+/// The name in the catalog: `mcp_{server}_{tool}`. Too long a one keeps its end, which says most, and gets a digest of the whole.
+pub fn in_catalog(server: &ServerName, tool: &str) -> String {
+    let plain: String =
+        tool.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+    let name = format!("mcp_{server}_{plain}");
+    if name.len() <= CHARS_MAX {
+        return name;
+    }
+    let digest =
+        Digest::of_parts("byleave.mcp.name", &[server.as_str().as_bytes(), tool.as_bytes()]).to_string();
+    let digest: String = digest.chars().take(DIGEST_CHARS).collect();
+    let start = format!("mcp_{server}_{digest}_");
+    let kept = CHARS_MAX.saturating_sub(start.len());
+    let tail: String = plain.chars().skip(plain.chars().count().saturating_sub(kept)).collect();
+    format!("{start}{tail}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_plain_and_their_own() {
+        let server = ServerName::new("git_hub").unwrap();
+        assert_eq!(in_catalog(&server, "create.issue"), "mcp_git_hub_create_issue");
+        let long = in_catalog(&server, &"a".repeat(120));
+        let other = in_catalog(&server, &format!("b{}", "a".repeat(119)));
+        assert!(long.len() == CHARS_MAX && other.len() == CHARS_MAX && long != other, "{long} {other}");
+        for name in ["", "../go", "a b", "a\u{1b}[8m", "a\u{e0072}", &"a".repeat(129), "é"] {
+            assert!(!is_sound(name), "{name}");
+        }
+        assert!(is_sound("textDocument/definition") && !is_sound("/go") && !is_sound("a//b"));
+    }
+}

@@ -1,0 +1,209 @@
+//! How a person accepts a server, or what it has changed: as a call through the gate like any other, so that it is asked about,
+//! shown whole, and stands in the book.
+//!
+//! The call is made by us and never offered to an agent. It accepts just what its arguments show, and only if that is still what
+//! the server offers.
+
+use std::sync::Weak;
+
+use byleave::boxed::BoxFuture;
+use byleave::clock::{Clock as _, SystemClock};
+use byleave::core::call::{Call, Mode};
+use byleave::core::effect::{Effect, Plan};
+use byleave::core::escape::is_printable;
+use byleave::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave::core::manifest::{ApprovalRequirement, Manifest, PermissionClass};
+use byleave::core::outcome::Output;
+use byleave::result::{CallOutcome, CallResult};
+use byleave::tool::{RunContext, Tool, ToolContext, ToolError};
+use serde_json::{Value, json};
+
+use super::pins::{Drift, LaunchPin, digest};
+use super::server_definition::{ServerDefinition, ServerName};
+
+/// The name of the call by which a server is accepted. Never offered to agents.
+pub const ACCEPT: &str = "mcp_accept";
+
+/// Who knows what servers are, and keeps what was accepted of them.
+pub(super) trait ServerAcceptor: Send + Sync {
+    /// Accepts what the arguments of an accepting call show, if it still is so; says what that means.
+    fn accepted<'a>(&'a self, arguments: &'a Value) -> BoxFuture<'a, Result<String, String>>;
+}
+
+/// Accepts what a server is, or what it has changed.
+pub(super) struct AcceptServerTool {
+    manifest: Manifest,
+    servers: Weak<dyn ServerAcceptor>,
+}
+
+impl AcceptServerTool {
+    pub(super) fn new(servers: Weak<dyn ServerAcceptor>) -> Self {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "server": { "type": "string" },
+                "start": { "type": "object" },
+                "start_digest": { "type": "string" },
+                "offers": { "type": "array", "items": { "type": "object" } },
+                "offers_digest": { "type": "string" },
+            },
+            "required": ["server"],
+            "additionalProperties": false,
+        });
+        let description = "Accepts an MCP server as it is shown: that it is started so, or that its tools are offered to agents.";
+        let mut manifest = Manifest::new(ACCEPT, description, schema);
+        manifest.permission_class = PermissionClass::Generic;
+        manifest.needs_approval = ApprovalRequirement::Always;
+        manifest.repeatable = true;
+        Self { manifest, servers }
+    }
+}
+
+/// On whose behalf a person is asked to accept a server.
+#[derive(Clone, Debug)]
+pub struct AcceptanceContext {
+    /// Whose book.
+    pub tenant: TenantId,
+    /// Where.
+    pub cwd: String,
+}
+
+impl AcceptanceContext {
+    /// The call by which this is accepted of a server.
+    pub(super) fn call(&self, id: CallId, server: &ServerName, arguments: Value) -> Result<Call, String> {
+        let session = SessionId::new(format!("mcp-{server}")).map_err(|no| no.to_string())?;
+        let agent = AgentId::new("byleave").map_err(|no| no.to_string())?;
+        Ok(Call {
+            id,
+            tenant: self.tenant.clone(),
+            session,
+            agent,
+            tool: ACCEPT.into(),
+            arguments,
+            reason: None,
+            cwd: self.cwd.clone(),
+            mode: Mode::ConfirmAll,
+            dry_run: false,
+        })
+    }
+}
+
+impl Tool for AcceptServerTool {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn plan<'a>(
+        &'a self,
+        arguments: &'a Value,
+        _site: &'a ToolContext,
+    ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
+        let server = arguments.get("server").and_then(Value::as_str).unwrap_or_default();
+        let effects = vec![Effect::at_server(server, "(accepted)")];
+        // What runs and what a model has read is not taken back, so no leave does for it: whoever accepts has to have looked.
+        Some(Box::pin(async move { Ok(Plan { effects, irreversible: true, ..Plan::default() }) }))
+    }
+
+    fn execute(&self, arguments: Value, _run: RunContext) -> BoxFuture<'_, Output> {
+        Box::pin(async move {
+            let Some(servers) = self.servers.upgrade() else {
+                return Output::failure("nobody is there any more");
+            };
+            match servers.accepted(&arguments).await {
+                Ok(said) => Output::text(said),
+                Err(why) => Output::failure(why),
+            }
+        })
+    }
+}
+
+/// What a person is shown before a server is started for the first time, or otherwise than before.
+pub(super) fn to_start(definition: &ServerDefinition, pin: &LaunchPin) -> Value {
+    let mut start = json!({
+        "started_by": definition.launch,
+        "may_touch": definition.profile,
+        "programs": pin.programs,
+        "trusted_to_say_what_only_reads": definition.trusted,
+        "may_use_the_agents_model": definition.sampling,
+    });
+    if let (true, Some(start)) = (definition.is_unpinned(), start.as_object_mut()) {
+        let why = "the version is not fixed, so another program may be run tomorrow under the same words: this is asked at every start";
+        start.insert("not_pinned".into(), Value::from(why));
+    }
+    json!({ "server": definition.name, "start": start, "start_digest": started(pin) })
+}
+
+/// What a person is shown of what a server offers and was never accepted.
+pub(super) fn to_offer(definition: &ServerDefinition, drift: &[Drift]) -> Value {
+    let offers: Vec<Value> = drift.iter().map(shown).collect();
+    json!({ "server": definition.name, "offers": offers, "offers_digest": offered(drift) })
+}
+
+/// The digest of how a server would be started.
+pub(super) fn started(pin: &LaunchPin) -> String {
+    digest(&json!(pin)).to_string()
+}
+
+/// The digest of what would be accepted.
+pub(super) fn offered(drift: &[Drift]) -> String {
+    digest(&json!(drift)).to_string()
+}
+
+fn shown(drift: &Drift) -> Value {
+    let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string());
+    match drift {
+        Drift::New { tool, now } => json!({ "new_tool": tool, "definition": now }),
+        Drift::Changed { tool, was, now } => {
+            let (was, now) = (pretty(was), pretty(now));
+            json!({ "changed_tool": tool, "diff": diffy::create_patch(&was, &now).to_string() })
+        }
+        Drift::Instructions { was, now } => json!({ "instructions_to_the_model": now, "before": was }),
+    }
+}
+
+/// The id of a call with these arguments on this day.
+pub(super) fn of_the_day(arguments: &Value) -> CallId {
+    const DAY_MS: u64 = 24 * 3_600 * 1_000;
+    let day = SystemClock.now() / DAY_MS * DAY_MS;
+    let digest = digest(arguments);
+    let mut random = [0; 10];
+    random.iter_mut().zip(digest.as_bytes()).for_each(|(to, from)| *to = *from);
+    CallId::new(uuid::Builder::from_unix_timestamp_millis(day, &random).into_uuid())
+}
+
+/// Whether there is a character in it that is not drawn.
+pub(super) fn hides(value: &Value) -> bool {
+    let hidden = |text: &str| text.chars().any(|c| !is_printable(c) && !matches!(c, '\n' | '\t'));
+    match value {
+        Value::String(text) => hidden(text),
+        Value::Array(items) => items.iter().any(hides),
+        Value::Object(fields) => fields.iter().any(|(name, item)| hidden(name) || hides(item)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// What came of an accepting call: why nothing was accepted, if that is so.
+pub(super) fn came_of(result: &CallResult) -> Result<(), String> {
+    match &result.ending {
+        CallOutcome::Completed(_) => Ok(()),
+        _ => Err(result.error().unwrap_or_else(|| result.text())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_question_is_the_same_call_and_what_cannot_be_seen_is_noticed() {
+        let one = json!({ "server": "a", "offers_digest": "1" });
+        let other = json!({ "server": "a", "offers_digest": "2" });
+        assert_ne!(of_the_day(&one), of_the_day(&other));
+        // Unless midnight is between the two looks.
+        assert!((0..3).any(|_| of_the_day(&one) == of_the_day(&one)));
+        assert!(!hides(&json!({ "description": "adds\n\tnumbers: é 数" })));
+        for hidden in ["\u{1b}[8m", "\u{e0072}", "\u{202e}", "\u{200b}"] {
+            assert!(hides(&json!([{ "description": hidden }])) && hides(&json!({ hidden: 1 })), "{hidden:?}");
+        }
+    }
+}

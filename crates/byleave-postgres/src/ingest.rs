@@ -1,0 +1,187 @@
+//! A taking: what one append brought, and what can be checked of it before anything is looked up.
+
+use byleave::audit_log::admin_records;
+use byleave::audit_log::batch_encoding::frame;
+use byleave::audit_log::encryption::{self, KeyVault};
+use byleave::audit_log::index_fields::ListNote;
+use byleave::ledger::{Batch, CallSummary, LedgerError};
+use byleave_core::admin_action::AdminAction;
+use byleave_core::digest::{Digest, RecordKey};
+use byleave_core::entry::{Entry, RecordEvent};
+use byleave_core::hash_chain::{ChainedEntry, GENESIS};
+use byleave_core::id::CallId;
+
+/// One taking may not be larger than that. The limit of Postgres lies above it.
+const BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// What one append has brought. Nothing in it is in the clear that should not be.
+#[derive(Clone, Debug)]
+pub struct Ingest {
+    /// Whose record.
+    pub call: CallId,
+    /// The link of the line before the first.
+    pub before: Digest,
+    /// The lines, each with its place.
+    pub lines: Vec<ChainedEntry>,
+    /// The wrapped key, with the first lines of a record.
+    pub key: Option<Vec<u8>>,
+    /// The sealed contents that came with the lines; empty where there are none.
+    pub contents: Vec<u8>,
+    /// What a list shows of the call.
+    pub listing: CallSummary,
+}
+
+/// Why something was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    /// It is not what is there, or does not continue it. To try again is of no use: someone must look.
+    #[error("record {call}, line {seq}: {why}")]
+    Contradicts {
+        /// Whose record.
+        call: CallId,
+        /// The first of the lines.
+        seq: u32,
+        /// What is wrong.
+        why: String,
+    },
+    /// The book broke. It may have been taken; try again.
+    #[error(transparent)]
+    Fault(#[from] LedgerError),
+}
+
+impl Ingest {
+    /// Seals what a batch brings under the key of its record; without a key its contents are forgotten.
+    pub fn seal(batch: &Batch, vault: &KeyVault, key: Option<&RecordKey>) -> Result<Self, LedgerError> {
+        let cannot =
+            |fault: encryption::VaultError| LedgerError::new("cannot seal a batch for the book", fault);
+        let note = ListNote::text(&batch.listing);
+        let packed = key.map(|key| encryption::pack(key, batch.call, batch.at_len, &note, &batch.contents));
+        let wrapped = key.filter(|_| batch.at_len == 0).map(|key| vault.wrap(batch.call, key));
+        Ok(Self {
+            call: batch.call,
+            before: batch.before,
+            lines: batch.lines.clone(),
+            key: wrapped.transpose().map_err(cannot)?,
+            contents: packed.transpose().map_err(cannot)?.unwrap_or_default(),
+            listing: batch.listing.clone(),
+        })
+    }
+}
+
+/// A taking whose lines follow from each other and are entries.
+#[derive(Clone, Debug)]
+pub(crate) struct ValidatedIngest {
+    pub(crate) call: CallId,
+    pub(crate) seq: u32,
+    /// The place after the last line.
+    pub(crate) end: u32,
+    pub(crate) before: Digest,
+    pub(crate) head: Digest,
+    pub(crate) lines: Vec<ChainedEntry>,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) key: Option<Vec<u8>>,
+    pub(crate) contents: Vec<u8>,
+    pub(crate) listing: CallSummary,
+}
+
+impl ValidatedIngest {
+    pub(crate) fn new(taking: Ingest) -> Result<Self, IngestError> {
+        let Ingest { call, before, lines, key, contents, listing } = taking;
+        let (Some(first), Some(last)) = (lines.first(), lines.last()) else {
+            return Err(IngestError::Contradicts { call, seq: 0, why: "there are no lines".into() });
+        };
+        let (seq, head) = (first.seq(), last.link());
+        let wrong = |why: &str| IngestError::Contradicts { call, seq, why: why.into() };
+        let mut link = before;
+        for (place, line) in (u64::from(seq)..).zip(&lines) {
+            if u64::from(line.seq()) != place || !line.follows(call, &link) {
+                return Err(wrong("its lines do not follow from each other"));
+            }
+            link = line.link();
+        }
+        let end = seq.checked_add(u32::try_from(lines.len()).map_err(|_| wrong("there are too many lines"))?);
+        // Postgres counts with a sign.
+        let end = end.filter(|end| i32::try_from(*end).is_ok()).ok_or_else(|| wrong("it is too far on"))?;
+        let entries = lines.iter().map(|line| serde_json::from_str(line.body())).collect::<Result<_, _>>();
+        let entries: Vec<Entry> = entries.map_err(|error| wrong(&format!("a line is no entry: {error}")))?;
+        check_opening(&entries, seq, before, &listing).map_err(wrong)?;
+        if seq > 0 && key.is_some() {
+            return Err(wrong("a key comes with the first lines"));
+        }
+        let body = frame(&lines).ok_or_else(|| wrong("a line is too long"))?;
+        if body.len().saturating_add(contents.len()) > BYTES_MAX {
+            return Err(wrong("it is too large"));
+        }
+        let listing = storable_listing(listing);
+        Ok(Self { call, seq, end, before, head, lines, entries, body, key, contents, listing })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.body.len().saturating_add(self.contents.len())
+    }
+
+    pub(crate) fn contradicts(&self, why: impl Into<String>) -> IngestError {
+        IngestError::Contradicts { call: self.call, seq: self.seq, why: why.into() }
+    }
+}
+
+/// A record begins with a call that was received, once, for the tenant and the session that it is listed under.
+fn check_opening(
+    entries: &[Entry],
+    seq: u32,
+    before: Digest,
+    listing: &CallSummary,
+) -> Result<(), &'static str> {
+    if (seq == 0) != (before == GENESIS) {
+        return Err("only the first line has nothing before it");
+    }
+    for (place, entry) in (u64::from(seq)..).zip(entries) {
+        match (&entry.fact, place) {
+            (RecordEvent::Received(heading), 0)
+                if heading.tenant != listing.tenant || heading.session != listing.session =>
+            {
+                return Err("it is listed under another tenant or session than it was received for");
+            }
+            (RecordEvent::Received(_), 0) => {}
+            (RecordEvent::Received(_), _) => return Err("a record begins only once"),
+            (_, 0) => return Err("a record begins with `received`"),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Postgres has no NUL in text; lists show the sign for it.
+pub(crate) fn storable(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{2400}") } else { text }
+}
+
+/// The same for all that a list shows of a call.
+pub(crate) fn storable_listing(listing: CallSummary) -> CallSummary {
+    CallSummary {
+        agent: storable(listing.agent),
+        tool: storable(listing.tool),
+        operation: storable(listing.operation),
+        summary: storable(listing.summary),
+        ..listing
+    }
+}
+
+/// An act, ready to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct AdminActionRow {
+    pub(crate) act: AdminAction,
+    pub(crate) place: CallId,
+    pub(crate) head: Digest,
+    pub(crate) body: Vec<u8>,
+}
+
+impl AdminActionRow {
+    pub(crate) fn new(act: AdminAction) -> Result<Self, IngestError> {
+        let line = admin_records::line_of(&act)?;
+        let body = frame(std::slice::from_ref(&line))
+            .ok_or_else(|| LedgerError::new("cannot write an act", "it is too long"))?;
+        Ok(Self { place: admin_records::place_of(act.id), head: line.link(), body, act })
+    }
+}

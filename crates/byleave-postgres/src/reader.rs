@@ -1,0 +1,189 @@
+//! The book as readers see it: lists, records, forgetting.
+
+use byleave::audit_log::index_fields::listing_of;
+use byleave::audit_log::{
+    Anchor, AuditLog, CallFilter, CallItem, Cursor, EraseReport, NewRecords, PageRequest, QuestionFilter,
+    QuestionItem, StandingApprovalItem, StoredCall, Verification,
+};
+use byleave::boxed::BoxFuture;
+use byleave::ledger::{LedgerError, RecordContent};
+use byleave_core::admin_action::{AdminAction, AdminActionKind};
+use byleave_core::call::Millis;
+use byleave_core::id::{AdminActionId, CallId, TenantId};
+use byleave_core::record::Record;
+use sqlx_core::Error;
+use sqlx_postgres::PgConnection;
+use uuid::Uuid;
+
+use crate::audit_log::PgAuditLog;
+use crate::ingest::IngestError;
+use crate::line_rows::{LINE_COLUMNS, LINES_ALONE, lines_of};
+use crate::sealed_log::{key_of, record_rows};
+use crate::{queries, rebuild, standing_approvals, verify};
+
+impl AuditLog for PgAuditLog {
+    fn calls(
+        &self,
+        filter: CallFilter,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Vec<CallItem>, LedgerError>> {
+        Box::pin(async move {
+            let listed = queries::calls(&self.sealed.readers, filter, page).await;
+            listed.map_err(|error| LedgerError::new("cannot list the calls", error))
+        })
+    }
+
+    fn written(&self, after: Option<Cursor>, limit: usize) -> BoxFuture<'_, Result<NewRecords, LedgerError>> {
+        Box::pin(async move {
+            let written = queries::written(&self.sealed.readers, after, limit).await;
+            written.map_err(|error| LedgerError::new("cannot see what is new", error))
+        })
+    }
+
+    fn questions(
+        &self,
+        filter: QuestionFilter,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Vec<QuestionItem>, LedgerError>> {
+        Box::pin(async move {
+            let listed = queries::questions(&self.sealed.readers, filter, page).await;
+            listed.map_err(|error| LedgerError::new("cannot list the questions", error))
+        })
+    }
+
+    fn record(&self, call: CallId) -> BoxFuture<'_, Result<Option<StoredCall>, LedgerError>> {
+        Box::pin(self.kept(call))
+    }
+
+    fn contents(&self, call: CallId) -> BoxFuture<'_, Result<Vec<RecordContent>, LedgerError>> {
+        Box::pin(self.contents_of(call))
+    }
+
+    fn leaves_given(
+        &self,
+        tenant: &TenantId,
+        now: Millis,
+    ) -> BoxFuture<'_, Result<Vec<StandingApprovalItem>, LedgerError>> {
+        let tenant = tenant.clone();
+        Box::pin(
+            async move { standing_approvals::all(&mut *self.sealed.reader().await?, &tenant, now).await },
+        )
+    }
+
+    fn acts(&self) -> BoxFuture<'_, Result<Vec<AdminAction>, LedgerError>> {
+        Box::pin(async move { standing_approvals::acts(&mut *self.sealed.reader().await?, None).await })
+    }
+
+    fn verify(&self) -> BoxFuture<'_, Result<Verification, LedgerError>> {
+        Box::pin(async move {
+            // Read before the book: what is sealed meanwhile must not look like an anchor that is ahead.
+            let anchor = self.sealer.anchor().await?;
+            let mut reader = self.sealed.reader().await?;
+            let (unsealer, key) = (&*self.unsealer, self.sealer.public_key());
+            let verified = verify::verify(&mut reader, unsealer, &key, anchor).await;
+            verified.map_err(|error| LedgerError::new("cannot verify the book", error))
+        })
+    }
+
+    fn forget(
+        &self,
+        call: CallId,
+        by: String,
+        at: Millis,
+    ) -> BoxFuture<'_, Result<Option<EraseReport>, LedgerError>> {
+        Box::pin(self.forget_call(call, by, at))
+    }
+
+    fn rebuild(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
+        Box::pin(async move {
+            let rebuilt = rebuild::rebuild(&mut *self.sealed.reader().await?, &*self.unsealer).await;
+            rebuilt.map_err(|error| LedgerError::new("cannot rebuild the projections", error))
+        })
+    }
+
+    fn seal(&self) -> BoxFuture<'_, Result<u64, LedgerError>> {
+        Box::pin(self.sealer.seal())
+    }
+
+    fn anchor(&self) -> BoxFuture<'_, Result<Option<Anchor>, LedgerError>> {
+        Box::pin(self.sealer.anchor())
+    }
+}
+
+impl PgAuditLog {
+    async fn kept(&self, call: CallId) -> Result<Option<StoredCall>, LedgerError> {
+        let mut reader = self.sealed.reader().await?;
+        let read = async |connection: &mut PgConnection| -> Result<_, Error> {
+            let rows = record_rows(connection, call, LINES_ALONE).await?;
+            Ok((rows, key_of(connection, call).await?, queries::listing(connection, call).await?))
+        };
+        let (rows, key, listed) =
+            read(&mut reader).await.map_err(|error| LedgerError::new("cannot read a record", error))?;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let lines = lines_of(&rows);
+        let record = Record::read(call, &lines);
+        let listing = listed.or_else(|| listing_of(&record, None));
+        Ok(Some(StoredCall {
+            record,
+            lines,
+            listing,
+            forgotten: key.is_some_and(|(_, forgotten)| forgotten),
+        }))
+    }
+
+    async fn contents_of(&self, call: CallId) -> Result<Vec<RecordContent>, LedgerError> {
+        let mut reader = self.sealed.reader().await?;
+        let cannot = |error: Error| LedgerError::new("cannot read contents", error);
+        let wrapped = key_of(&mut reader, call).await.map_err(cannot)?.and_then(|(key, _)| key);
+        let Some(key) = wrapped.and_then(|wrapped| self.unsealer.key(call, &wrapped)) else {
+            return Ok(Vec::new());
+        };
+        let rows = record_rows(&mut reader, call, LINE_COLUMNS).await.map_err(cannot)?;
+        let mut contents = Vec::new();
+        for row in rows.iter().filter(|row| !row.contents.is_empty()) {
+            let unpacked = self
+                .unsealer
+                .contents(&key, call, row.seq, &row.contents)
+                .map_err(|fault| LedgerError::new("cannot read contents", fault))?;
+            contents.extend(unpacked.contents);
+        }
+        Ok(contents)
+    }
+
+    async fn forget_call(
+        &self,
+        call: CallId,
+        by: String,
+        at: Millis,
+    ) -> Result<Option<EraseReport>, LedgerError> {
+        let Some(kept) = self.kept(call).await? else { return Ok(None) };
+        let tenant = match (kept.record.heading(), kept.listing) {
+            (Some(heading), _) => heading.tenant.clone(),
+            (None, Some(listing)) => listing.tenant,
+            (None, None) => {
+                return Err(LedgerError::new("cannot forget a call", "nobody can say whose it is"));
+            }
+        };
+        let act = AdminAction {
+            id: AdminActionId::new(Uuid::now_v7()),
+            at,
+            tenant,
+            by,
+            deed: AdminActionKind::Forget { call },
+        };
+        // The ledger first: it could bring what the book has forgotten once more.
+        if let Some(ledger) = &self.ledger {
+            ledger.act(act.clone()).await?;
+        }
+        match self.sealed.take_act(act.clone()).await {
+            Ok(()) => {}
+            Err(IngestError::Fault(fault)) => return Err(fault),
+            Err(other) => return Err(LedgerError::new("cannot forget a call", other)),
+        }
+        // Old versions of a row stay in the files until they are vacuumed, and in the log and in backups for longer. The
+        // wrapped key is of no use without the master key, but it would be wrong to say that it is nowhere.
+        Ok(Some(EraseReport { act, scrubbed: false }))
+    }
+}

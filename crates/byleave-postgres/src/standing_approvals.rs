@@ -1,0 +1,153 @@
+//! Leaves: found through projections, believed only from the records that gave and used them.
+
+use std::collections::{HashMap, HashSet};
+
+use byleave::audit_log::admin_records;
+use byleave::audit_log::approval_usage::{self, ApprovalOrigin, gift};
+use byleave::audit_log::{StandingApprovalItem, StandingApprovalState};
+use byleave::ledger::{LedgerError, invariants};
+use byleave_core::admin_action::{AdminAction, AdminActionKind};
+use byleave_core::call::Millis;
+use byleave_core::id::{AttemptId, CallId, StandingApprovalId, TenantId};
+use byleave_core::record::Record;
+use sqlx_core::Error;
+use sqlx_core::query::query;
+use sqlx_core::row::Row as _;
+use sqlx_postgres::PgConnection;
+use uuid::Uuid;
+
+use crate::line_rows::{EntryRow, LINES_ALONE, by_call, lines_of, place_of, rows_of};
+use crate::schema::{ACT, shard_of};
+
+/// A record, and where its lines stand.
+struct RecordWithRows {
+    record: Record,
+    rows: Vec<EntryRow>,
+}
+
+/// Every leave that a tenant was given, the newest first, with what has become of it.
+pub(crate) async fn all(
+    connection: &mut PgConnection,
+    tenant: &TenantId,
+    now: Millis,
+) -> Result<Vec<StandingApprovalItem>, LedgerError> {
+    let cannot = |error: Error| LedgerError::new("cannot list the leaves", error);
+    let acts = acts(connection, Some(shard_of(tenant))).await?;
+    let revoked: HashSet<StandingApprovalId> = acts
+        .into_iter()
+        .filter(|act| act.tenant == *tenant)
+        .filter_map(|act| if let AdminActionKind::Revoke { leave } = act.deed { Some(leave) } else { None })
+        .collect();
+    let given = given(connection, tenant).await.map_err(cannot)?;
+    let used = used(connection, tenant).await.map_err(cannot)?;
+    let calls: Vec<CallId> =
+        given.iter().map(|(_, call)| *call).chain(used.iter().map(|(_, call, _)| *call)).collect();
+    let records = records(connection, &calls).await.map_err(cannot)?;
+
+    let mut gifts: Vec<(i64, CallId, ApprovalOrigin<'_>)> = given
+        .iter()
+        .filter_map(|(id, call)| {
+            let RecordWithRows { record, rows } = records.get(call)?;
+            let gift = gift(record, tenant, *id)?;
+            Some((place_of(rows, gift.seq), *call, gift))
+        })
+        .collect();
+    // Given twice under one id for one tool, the first counts.
+    gifts.sort_by_key(|(pos, ..)| *pos);
+    let mut items: Vec<StandingApprovalItem> = Vec::new();
+    for (_, call, ApprovalOrigin { at, answered, leave, .. }) in gifts {
+        if items.iter().any(|item| item.leave.id == leave.id && item.leave.tool == leave.tool) {
+            continue;
+        }
+        let uses = used
+            .iter()
+            .filter(|(id, call, attempt)| {
+                *id == leave.id
+                    && records
+                        .get(call)
+                        .is_some_and(|read| approval_usage::was_used(&read.record, *id, *attempt))
+            })
+            .count();
+        let uses = u32::try_from(uses).unwrap_or(u32::MAX);
+        let state = if revoked.contains(&leave.id) {
+            StandingApprovalState::Revoked
+        } else if !invariants::in_time(leave, now) {
+            StandingApprovalState::Expired
+        } else if !invariants::leave_left(leave, uses, 1, None) {
+            StandingApprovalState::Spent
+        } else {
+            StandingApprovalState::Standing
+        };
+        items.push(StandingApprovalItem {
+            leave: leave.clone(),
+            call,
+            by: answered.by.clone(),
+            given_at: at,
+            // Counted no further than it matters.
+            uses: leave.uses_max.map_or(uses, |max| uses.min(max)),
+            state,
+        });
+    }
+    items.reverse();
+    Ok(items)
+}
+
+/// All acts, or those of one shard, the oldest first. One that is damaged stops everything rather than nothing.
+pub(crate) async fn acts(
+    connection: &mut PgConnection,
+    shard: Option<i16>,
+) -> Result<Vec<AdminAction>, LedgerError> {
+    let of_shard = if shard.is_some() { "AND line.shard = $1" } else { "AND $1::smallint IS NULL" };
+    let sql = format!("SELECT {LINES_ALONE} FROM line WHERE line.kind = {ACT} {of_shard} ORDER BY line.pos");
+    let rows = query(&sql).bind(shard).fetch_all(connection).await;
+    let rows = rows.map_err(|error| LedgerError::new("cannot read the acts of the book", error))?;
+    rows.iter()
+        .map(|row| {
+            let row = EntryRow::read(row).map_err(|error| error.to_string())?;
+            admin_records::read(row.call, row.framed()).map_err(|why| format!("act {}: {why}", row.call))
+        })
+        .map(|act| act.map_err(|why| LedgerError::new("an act is damaged", why)))
+        .collect()
+}
+
+async fn given(
+    connection: &mut PgConnection,
+    tenant: &TenantId,
+) -> Result<Vec<(StandingApprovalId, CallId)>, Error> {
+    let sql = "SELECT DISTINCT id, call FROM leave WHERE tenant = $1";
+    let rows = query(sql).bind(tenant.as_str()).fetch_all(connection).await?;
+    rows.iter()
+        .map(|row| Ok((StandingApprovalId::new(row.try_get(0)?), CallId::new(row.try_get(1)?))))
+        .collect()
+}
+
+async fn used(
+    connection: &mut PgConnection,
+    tenant: &TenantId,
+) -> Result<Vec<(StandingApprovalId, CallId, AttemptId)>, Error> {
+    let sql = "SELECT leave, call, attempt FROM leave_use WHERE tenant = $1";
+    let rows = query(sql).bind(tenant.as_str()).fetch_all(connection).await?;
+    let read = |column: usize, row: &sqlx_postgres::PgRow| row.try_get::<Uuid, _>(column);
+    rows.iter()
+        .map(|row| {
+            Ok((
+                StandingApprovalId::new(read(0, row)?),
+                CallId::new(read(1, row)?),
+                AttemptId::new(read(2, row)?),
+            ))
+        })
+        .collect()
+}
+
+async fn records(
+    connection: &mut PgConnection,
+    calls: &[CallId],
+) -> Result<HashMap<CallId, RecordWithRows>, Error> {
+    let rows = rows_of(connection, calls, LINES_ALONE).await?;
+    let read = by_call(&rows).filter_map(|rows| {
+        let call = rows.first()?.call;
+        let record = Record::read(call, &lines_of(rows));
+        Some((call, RecordWithRows { record, rows: rows.to_vec() }))
+    });
+    Ok(read.collect())
+}

@@ -1,0 +1,309 @@
+//! From what was granted to what is possible: the effects of a permitted plan, under the rules in force, become a confinement.
+//!
+//! ```text
+//! plan (permitted) ─┐                 ┌─ files: what can be written, read, not seen, not changed
+//! rules in force  ──┼─▶ confinement  ─┼─ network: none, or through the proxy by name
+//! this machine    ──┘                 └─ waived: what the plan says is unconfined
+//! ```
+//!
+//! What a rule denies is impossible, whatever the plan says of itself; what a rule asks about is impossible until that very
+//! effect was granted. A program that may run may work in the workspace, and nowhere else but where it was granted. What lies
+//! in the workspace is looked at when the command starts, and again for every command of a session: the rules go with the
+//! confinement. It changes nothing; what cannot be looked at is an error, because what was not seen cannot be hidden.
+
+mod host_policy;
+mod path_policy;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use byleave_core::decision::Verdict;
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::policy::Policy;
+
+pub use host_policy::CallHostPolicy;
+
+use crate::confinement::{Confinement, FileConfinement, Network, PathPolicyScope, ReadScope};
+use crate::guarantee::Guarantee;
+use crate::limits::ResourceLimits;
+use crate::protected_paths::{IndexError, PathPolicy};
+use crate::system_paths;
+use path_policy::RulePathPolicy;
+
+/// What lies beside a file that is written outside the workspace and has to be held, at most.
+const NEIGHBOURS_MAX: usize = 200;
+
+/// Where a command would run. Paths are absolute and resolved.
+#[derive(Clone, Debug, Default)]
+pub struct RunEnvironment {
+    /// The directory it works in, with everything beneath it.
+    pub workspace: PathBuf,
+    /// Where it starts; in the workspace.
+    pub cwd: PathBuf,
+    /// The person's home directory.
+    pub home: Option<PathBuf>,
+    /// What is ours: the state directory, sockets of the gate. Not there inside.
+    pub ours: Vec<PathBuf>,
+    /// Where runs that have not ended are noted, in what is ours: see [`FileConfinement::unfinished`].
+    pub unfinished: Option<PathBuf>,
+    /// The environment of this process, of which the usual names are passed on.
+    pub environment: BTreeMap<String, String>,
+    /// Nothing may be changed: the call was made in the mode `read-only`.
+    pub read_only: bool,
+    /// The command runs on copies, and what it does there is judged before it counts: see [`confinement`].
+    pub rehearsing: bool,
+}
+
+/// Why what was granted cannot be made possible by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum GrantError {
+    /// The plan gives something up that has no such name.
+    #[error("cannot give up `{0}`: there is no guarantee of that name; `byleave doctor` lists them")]
+    NoSuchGuarantee(String),
+    /// Making it writable would make too much writable.
+    #[error(
+        "cannot let the command write `{path}` alone: {why}; write it in the workspace, or into a directory of its own",
+        path = path.display()
+    )]
+    TooWide {
+        /// What was granted.
+        path: PathBuf,
+        /// Why not.
+        why: &'static str,
+    },
+    /// What must be hidden could not be looked for.
+    #[error(transparent)]
+    Marks(#[from] IndexError),
+}
+
+/// The confinement of what was granted.
+///
+/// In a rehearsal, what a rule merely asks about can be written: it is a copy that is written, and the rule is asked about what
+/// came of it. What a rule denies stays impossible, and what must not be read stays hidden, as in every run. Whatever the plan
+/// reaches or gives up, the network is [`Network::Proxied`], so that what is wanted is written down; the door to start it through
+/// is [`Egress::closed`](crate::net::egress::Egress::closed), which lets nothing out.
+pub fn confinement(
+    plan: &Plan,
+    policy: &Arc<Policy>,
+    place: &RunEnvironment,
+) -> Result<Confinement, GrantError> {
+    let mut granted = GrantedEffects::of(plan);
+    let mut files = FileConfinement {
+        cwd: place.cwd.clone(),
+        home: place.home.clone(),
+        home_readable: system_paths::toolchains(place.home.as_deref()),
+        unfinished: place.unfinished.clone(),
+        ..FileConfinement::default()
+    };
+    files.hidden.extend(system_paths::credentials(place.home.as_deref()));
+    files.hidden.extend(system_paths::other_homes(place.home.as_deref()));
+    files.hidden.extend(place.ours.iter().cloned());
+
+    let roots = reading(policy, &granted, place, &mut files);
+    writing(policy, &granted, place, &mut files)?;
+    cover_the_rest(Path::new("/"), place, &mut files);
+    let unconfined = std::mem::take(&mut granted.unconfined);
+    let reaches = granted.reaches;
+    let mut marks = RulePathPolicy::new(Arc::clone(policy), granted, &place.workspace);
+    if place.rehearsing {
+        marks = marks.on_a_copy();
+    }
+    let elsewhere = marks.elsewhere(&roots, &files.home_readable)?;
+    files.hidden.extend(elsewhere);
+    files.asked = Some(PathPolicyScope { roots, marker: Arc::new(marks) });
+
+    let mut waived = BTreeSet::new();
+    for name in unconfined {
+        waived.insert(Guarantee::named(&name).ok_or(GrantError::NoSuchGuarantee(name))?);
+    }
+    if place.rehearsing {
+        waived.remove(&Guarantee::NetworkConfined);
+    }
+    let network = match () {
+        () if place.rehearsing => Network::Proxied,
+        () if waived.contains(&Guarantee::NetworkConfined) => Network::Host,
+        () if reaches || CallHostPolicy::may_open(policy) => Network::Proxied,
+        () => Network::Off,
+    };
+    let environment = system_paths::environment(place.environment.clone());
+    let required = BTreeSet::new();
+    Ok(Confinement { files, network, environment, limits: ResourceLimits::default(), waived, required })
+}
+
+/// Which paths must not be seen or changed by who was granted this, for tools that open files themselves.
+pub fn marker(plan: &Plan, policy: &Arc<Policy>, workspace: &Path) -> Arc<dyn PathPolicy + Send + Sync> {
+    Arc::new(RulePathPolicy::new(Arc::clone(policy), GrantedEffects::of(plan), workspace))
+}
+
+/// The effects of a plan, by what they mean for a confinement.
+#[derive(Debug, Default)]
+struct GrantedEffects {
+    read: BTreeSet<PathBuf>,
+    written: BTreeSet<PathBuf>,
+    deleted: BTreeSet<PathBuf>,
+    unconfined: Vec<String>,
+    runs: bool,
+    reaches: bool,
+}
+
+impl GrantedEffects {
+    fn of(plan: &Plan) -> Self {
+        let mut granted = Self::default();
+        for effect in &plan.effects {
+            match effect {
+                Effect::Read { path } => drop(granted.read.insert(path.into())),
+                Effect::Write { path } => drop(granted.written.insert(path.into())),
+                Effect::Delete { path } => drop(granted.deleted.insert(path.into())),
+                Effect::Unconfined { guarantee } => granted.unconfined.push(guarantee.clone()),
+                Effect::Reach { .. } => granted.reaches = true,
+                Effect::Run { .. } | Effect::Invoke { .. } | Effect::Unknown { .. } => granted.runs = true,
+            }
+        }
+        granted
+    }
+
+    fn changes(&self, path: &Path) -> bool {
+        self.written.contains(path) || self.deleted.contains(path)
+    }
+
+    fn all_changed(&self) -> impl Iterator<Item = &Path> {
+        self.written.iter().chain(&self.deleted).map(PathBuf::as_path)
+    }
+}
+
+/// What can be read: the system, the workspace, toolchains, what was granted, and what a rule allows by name. Returns the
+/// directories that have to be looked through for what must not be seen or changed.
+fn reading(
+    policy: &Policy,
+    granted: &GrantedEffects,
+    place: &RunEnvironment,
+    files: &mut FileConfinement,
+) -> Vec<PathBuf> {
+    let allowed: Vec<PathBuf> = policy.reads(Verdict::Allow).map(|(place, _)| PathBuf::from(place)).collect();
+    let more = granted.read.iter().cloned().chain(allowed);
+    let more: BTreeSet<PathBuf> = more
+        .filter(|path| !path.starts_with(&place.workspace) && !system_paths::is_everywhere(path))
+        // Every command has a temporary directory of its own: that of everyone, put over it, would leave it nowhere to write.
+        .filter(|path| !(system_paths::is_scratch(path) && system_paths::holds_scratch(path)))
+        // A directory that holds the workspace would show what lies beside it.
+        .filter(|path| !place.workspace.starts_with(path))
+        .filter(|path| place.home.as_ref().is_none_or(|home| !home.starts_with(path)))
+        .filter(|path| fs::symlink_metadata(path).is_ok_and(|found| !found.is_symlink()))
+        .collect();
+    // What lies in something that is empty inside has to be put there.
+    let beneath_empty = |path: &&PathBuf| {
+        system_paths::is_scratch(path) || place.home.as_ref().is_some_and(|home| path.starts_with(home))
+    };
+    // The workspace as well, which need not be writable.
+    let shown = std::iter::once(&place.workspace).chain(&more);
+    files.home_readable.extend(shown.filter(beneath_empty).cloned());
+    let mut readable = vec![place.workspace.clone()];
+    readable.extend(more.iter().cloned());
+    files.readable = ReadScope::Only(readable);
+    let directories = more.into_iter().filter(|path| path.is_dir());
+    std::iter::once(place.workspace.clone()).chain(directories).collect()
+}
+
+/// Hides every directory in which nothing can be read anyway: a socket in it could be connected to all the same.
+fn cover_the_rest(directory: &Path, place: &RunEnvironment, files: &mut FileConfinement) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for path in entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_socket()))
+        .map(|entry| entry.path())
+    {
+        let readable = match &files.readable {
+            ReadScope::Everything => return,
+            ReadScope::Only(paths) => paths,
+        };
+        let is_named = readable.iter().chain(&files.writable).any(|named| path.starts_with(named));
+        if is_named
+            || system_paths::is_everywhere(&path)
+            || system_paths::is_scratch(&path)
+            || place.home.as_ref() == Some(&path)
+        {
+            continue;
+        }
+        if place.home.as_ref().is_some_and(|home| home.starts_with(&path))
+            || system_paths::holds_scratch(&path)
+        {
+            cover_the_rest(&path, place, files);
+            continue;
+        }
+        let kept = readable.iter().map(PathBuf::as_path).chain(system_paths::system());
+        let kept = kept.filter(|kept| kept.starts_with(&path) && fs::symlink_metadata(kept).is_ok());
+        let kept: Vec<PathBuf> = kept
+            .filter(|kept| !files.writable.iter().any(|path| path == kept))
+            .map(Path::to_path_buf)
+            .collect();
+        files.home_readable.extend(kept);
+        files.hidden.push(path);
+    }
+}
+
+/// What can be written: the workspace, if a program runs and no rule denies it, and what was granted elsewhere.
+fn writing(
+    policy: &Policy,
+    granted: &GrantedEffects,
+    place: &RunEnvironment,
+    files: &mut FileConfinement,
+) -> Result<(), GrantError> {
+    if place.read_only {
+        return Ok(());
+    }
+    let workspace = &place.workspace;
+    let inside = granted.all_changed().any(|path| path.starts_with(workspace));
+    let denied = policy.may_deny(&Effect::Write { path: path_policy::something_new(workspace) });
+    if (granted.runs || inside) && !denied {
+        files.writable.push(workspace.clone());
+    }
+    let mut wide = BTreeSet::new();
+    for path in granted.all_changed() {
+        let inside = path.starts_with(workspace) && !denied;
+        // The temporary directories are the sandbox's own.
+        if inside || system_paths::is_scratch(path) || system_paths::is_kernel(path) {
+            continue;
+        }
+        let kind = fs::symlink_metadata(path).ok();
+        let stays = !granted.deleted.contains(path);
+        if stays && kind.is_some_and(|kind| kind.is_dir() || kind.is_file()) {
+            files.writable.push(path.to_path_buf());
+            continue;
+        }
+        // What is made or removed changes the directory that it lies in.
+        let too_wide = |why| GrantError::TooWide { path: path.to_path_buf(), why };
+        let parent = path.parent().filter(|parent| parent.is_dir());
+        let parent = parent.ok_or_else(|| too_wide("its directory is not there"))?;
+        let holds_more = place.home.as_ref().is_some_and(|home| home.starts_with(parent))
+            || workspace.starts_with(parent)
+            || system_paths::is_system(parent);
+        if holds_more {
+            return Err(too_wide("its directory holds your home, your work or the system"));
+        }
+        wide.insert(parent.to_path_buf());
+    }
+    for directory in wide {
+        let unreadable = |error| IndexError::Unreadable { path: directory.clone(), error };
+        let entries = fs::read_dir(&directory).map_err(unreadable)?;
+        let beside: Vec<PathBuf> = entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<_, _>>()
+            .map_err(unreadable)?;
+        let beside: Vec<PathBuf> = beside
+            .into_iter()
+            .filter(|path| !granted.changes(path))
+            .filter(|path| fs::symlink_metadata(path).is_ok_and(|found| !found.is_symlink()))
+            .collect();
+        if beside.len() > NEIGHBOURS_MAX {
+            let why = "too much else lies in its directory, and would have to be held";
+            return Err(GrantError::TooWide { path: directory, why });
+        }
+        files.protected.extend(beside);
+        files.writable.push(directory);
+    }
+    files.writable.sort();
+    files.writable.dedup();
+    Ok(())
+}

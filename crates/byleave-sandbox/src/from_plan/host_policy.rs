@@ -1,0 +1,67 @@
+//! Who may be reached: what was granted, what rules allow; everything else is refused or asked about.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use byleave_core::decision::Verdict;
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::id::{AgentId, SessionId};
+use byleave_core::manifest::Manifest;
+use byleave_core::pattern::Pattern;
+use byleave_core::policy::{Layer, Policy, PolicyRequest};
+
+use crate::net::egress::{HostDecision, HostPolicy};
+
+/// Judges hosts for one call, by the rules that its plan was judged by.
+#[derive(Debug)]
+pub struct CallHostPolicy {
+    policy: Arc<Policy>,
+    granted: BTreeSet<(String, u16)>,
+    manifest: Manifest,
+    session: SessionId,
+    agent: AgentId,
+}
+
+impl CallHostPolicy {
+    /// For a call of this session and agent, whose plan was permitted.
+    pub fn new(policy: Arc<Policy>, plan: &Plan, session: SessionId, agent: AgentId) -> Self {
+        let granted = plan.effects.iter().filter_map(|effect| match effect {
+            Effect::Reach { host, port } => Some((host.clone(), *port)),
+            _ => None,
+        });
+        let granted = granted.collect();
+        Self { policy, granted, manifest: Manifest::of_commands("command"), session, agent }
+    }
+
+    /// The same for a tool that reaches hosts by itself: rules may tell its class from that of commands.
+    #[must_use]
+    pub fn of_tool(self, manifest: Manifest) -> Self {
+        Self { manifest, ..self }
+    }
+
+    /// Whether somebody wrote a rule that allows a host. What comes with us allows none that a command needs.
+    pub(super) fn may_open(policy: &Policy) -> bool {
+        let allows =
+            policy.rules().filter(|rule| rule.verdict == Verdict::Allow && rule.layer != Layer::Builtin);
+        allows.flat_map(|rule| &rule.patterns).any(|pattern| matches!(pattern, Pattern::Reach(_)))
+    }
+}
+
+impl HostPolicy for CallHostPolicy {
+    fn judge(&self, host: &str, port: u16) -> HostDecision {
+        let effect = Effect::Reach { host: host.to_owned(), port };
+        let plan = Plan { effects: vec![effect], ..Plan::default() };
+        let ruling =
+            self.policy.rule(&PolicyRequest::plain(&self.manifest, &plan, &self.session, &self.agent));
+        match ruling.verdict {
+            // A deny stands, whatever was granted: the rules may be newer than the grant.
+            Verdict::Deny => {
+                let why = ruling.reasons.first().map_or("a rule denies it", |reason| reason.why.as_str());
+                HostDecision::Refused(why.to_owned())
+            }
+            Verdict::Allow => HostDecision::Granted,
+            Verdict::Ask if self.granted.contains(&(host.to_owned(), port)) => HostDecision::Granted,
+            Verdict::Ask => HostDecision::Ask,
+        }
+    }
+}

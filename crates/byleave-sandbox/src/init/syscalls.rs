@@ -1,0 +1,518 @@
+//! What the first process inside asks of the kernel. Safe to call in any order; whether the order is right is `mod.rs`'s affair.
+
+use core::ffi::CStr;
+
+use crate::plan_format::{CloneDepth, MountAccess, OnMissing, REQUESTED};
+use crate::syscall::{
+    AT_EMPTY_PATH, EINVAL, ENOENT, Errno, O_NOFOLLOW, answer, clone_and_run, close, fd_arg, fd_of, number,
+    numbers, syscall, text_arg,
+};
+
+const AT_FDCWD: usize = fd_arg(-100);
+const AT_RECURSIVE: usize = 0x8000;
+const O_WRONLY: usize = 1;
+const O_CREAT: usize = 0o100;
+pub(super) const O_CLOEXEC: usize = 0o2_000_000;
+const O_PATH: usize = 0o10_000_000;
+const RESOLVE_NO_SYMLINKS: u64 = 4;
+const OPEN_TREE_CLONE: usize = 1;
+const MOVE_MOUNT_EMPTY_PATHS: usize = 0x4 | 0x40;
+const MOUNT_ATTR_RDONLY: u64 = 1;
+const MOUNT_ATTR_NOSUID: u64 = 2;
+const MOUNT_ATTR_NODEV: u64 = 4;
+const MOUNT_ATTR_NOEXEC: u64 = 8;
+const MS_PRIVATE: u64 = 1 << 18;
+const FSCONFIG_SET_FLAG: usize = 0;
+const FSCONFIG_SET_STRING: usize = 1;
+const FSCONFIG_CMD_CREATE: usize = 6;
+const CLOEXEC: usize = 1;
+
+/// A system call with addresses among its arguments. The wrappers that use it vouch for them.
+macro_rules! ask {
+    ($nr:expr, [$($arg:expr),*]) => {{
+        let args = [$($arg),*];
+        // SAFETY: every address in this wrapper is of a live value of the type and size that the call takes.
+        answer(unsafe { syscall($nr, args) })
+    }};
+}
+pub(super) use ask;
+
+fn attributes(access: MountAccess) -> u64 {
+    match access {
+        MountAccess::Read => MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+        MountAccess::Write => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+        MountAccess::Device => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
+        MountAccess::Mask => MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+    }
+}
+
+/// Opens a path for being named, not for its content, and refuses symbolic links everywhere on the way.
+pub(super) fn open_path(path: &CStr) -> Result<i32, Errno> {
+    let how: [u64; 3] = [(O_PATH | O_CLOEXEC | O_NOFOLLOW) as u64, 0, RESOLVE_NO_SYMLINKS];
+    let fd =
+        ask!(number::OPENAT2, [AT_FDCWD, text_arg(path), how.as_ptr() as usize, size_of_val(&how), 0, 0])?;
+    fd_of(fd)
+}
+
+/// Whether there is anything at a path. That it cannot be told is an error.
+pub(super) fn is_there(path: &CStr) -> Result<bool, Errno> {
+    const ENOTDIR: Errno = Errno(20);
+    match open_path(path) {
+        Ok(there) => close(there).map(|()| true),
+        Err(ENOENT | ENOTDIR) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn set_attributes(fd: usize, path: &CStr, flags: usize, set: u64, propagation: u64) -> Result<(), Errno> {
+    let attr: [u64; 4] = [set, 0, propagation, 0];
+    let args = attr.as_ptr() as usize;
+    ask!(number::MOUNT_SETATTR, [fd, text_arg(path), flags, args, size_of_val(&attr), 0]).map(drop)
+}
+
+pub(super) fn make_private() -> Result<(), Errno> {
+    set_attributes(AT_FDCWD, c"/", AT_RECURSIVE, 0, MS_PRIVATE)
+}
+
+pub(super) fn seal() -> Result<(), Errno> {
+    set_attributes(AT_FDCWD, c"/", AT_RECURSIVE, attributes(MountAccess::Read), 0)
+}
+
+pub(super) fn clone_tree(path: &CStr, depth: CloneDepth, access: MountAccess) -> Result<i32, Errno> {
+    let recursive = if depth == CloneDepth::All { AT_RECURSIVE } else { 0 };
+    let place = open_path(path)?;
+    let flags = OPEN_TREE_CLONE | O_CLOEXEC | AT_EMPTY_PATH | recursive;
+    let tree = ask!(number::OPEN_TREE, [fd_arg(place), text_arg(c""), flags, 0, 0, 0]);
+    close(place)?;
+    let tree = tree?;
+    set_attributes(tree, c"", AT_EMPTY_PATH | recursive, attributes(access), 0)?;
+    fd_of(tree)
+}
+
+/// A new file system that is mounted nowhere yet. An option without a value is a flag.
+pub(super) fn new_mount(
+    kind: &CStr,
+    options: &[(&CStr, Option<&CStr>)],
+    access: MountAccess,
+) -> Result<i32, Errno> {
+    let context = ask!(number::FSOPEN, [text_arg(kind), CLOEXEC, 0, 0, 0, 0])?;
+    for (key, value) in options {
+        let (command, value) = match value {
+            Some(value) => (FSCONFIG_SET_STRING, text_arg(value)),
+            None => (FSCONFIG_SET_FLAG, 0),
+        };
+        ask!(number::FSCONFIG, [context, command, text_arg(key), value, 0, 0])?;
+    }
+    ask!(number::FSCONFIG, [context, FSCONFIG_CMD_CREATE, 0, 0, 0, 0])?;
+    let attributes = usize::try_from(attributes(access)).map_err(|_| EINVAL)?;
+    let mount = numbers(number::FSMOUNT, [context, CLOEXEC, attributes, 0, 0, 0])?;
+    close(fd_of(context)?)?;
+    fd_of(mount)
+}
+
+/// New terminals, which nobody else has.
+pub(super) fn terminals() -> Result<i32, Errno> {
+    let options = [(c"ptmxmode", Some(c"0666")), (c"mode", Some(c"620")), (c"newinstance", None)];
+    new_mount(c"devpts", &options, MountAccess::Device)
+}
+
+pub(super) fn attach(mount: i32, path: &CStr, missing: OnMissing) -> Result<(), Errno> {
+    let place = match open_path(path) {
+        Err(ENOENT) if missing != OnMissing::Fault => {
+            make_place(path, missing)?;
+            open_path(path)?
+        }
+        found => found?,
+    };
+    let empty = text_arg(c"");
+    let moved =
+        ask!(number::MOVE_MOUNT, [fd_arg(mount), empty, fd_arg(place), empty, MOVE_MOUNT_EMPTY_PATHS, 0]);
+    close(place)?;
+    close(mount)?;
+    moved.map(drop)
+}
+
+/// The longest path that can be made.
+const PATH_MAX: usize = 4096;
+
+fn make_place(path: &CStr, missing: OnMissing) -> Result<(), Errno> {
+    let bytes = path.to_bytes();
+    let mut above = [0u8; PATH_MAX];
+    for (at, byte) in bytes.iter().enumerate() {
+        if *byte == b'/' && at > 0 {
+            let prefix = CStr::from_bytes_until_nul(&above).map_err(|_| EINVAL)?;
+            match open_path(prefix) {
+                Ok(there) => close(there)?,
+                Err(ENOENT) => directory(prefix, 0o755)?,
+                Err(errno) => return Err(errno),
+            }
+        }
+        *above.get_mut(at).ok_or(EINVAL)? = *byte;
+    }
+    match missing {
+        OnMissing::Fault => Err(ENOENT),
+        OnMissing::MakeDirectory => directory(path, 0o755),
+        OnMissing::MakeFile => {
+            let flags = O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW;
+            let file = ask!(number::OPENAT, [AT_FDCWD, text_arg(path), flags, 0o444, 0, 0])?;
+            close(fd_of(file)?)
+        }
+    }
+}
+
+fn directory(path: &CStr, mode: u32) -> Result<(), Errno> {
+    ask!(number::MKDIRAT, [AT_FDCWD, text_arg(path), mode as usize, 0, 0, 0]).map(drop)
+}
+
+pub(super) fn link(path: &CStr, to: &CStr) -> Result<(), Errno> {
+    ask!(number::SYMLINKAT, [text_arg(to), AT_FDCWD, text_arg(path), 0, 0, 0]).map(drop)
+}
+
+pub(super) fn write_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
+    let file = ask!(number::OPENAT, [AT_FDCWD, text_arg(path), O_WRONLY | O_CLOEXEC, 0, 0, 0])?;
+    let written = ask!(number::WRITE, [file, text.as_ptr() as usize, text.len(), 0, 0, 0]);
+    close(fd_of(file)?)?;
+    if written? == text.len() { Ok(()) } else { Err(EINVAL) }
+}
+
+/// Makes a file that everybody inside can read. One that is there already is not ours.
+pub(super) fn new_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
+    const O_EXCL: usize = 0o200;
+    let flags = O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW;
+    let file = ask!(number::OPENAT, [AT_FDCWD, text_arg(path), flags, 0o444, 0, 0])?;
+    let written = ask!(number::WRITE, [file, text.as_ptr() as usize, text.len(), 0, 0, 0]);
+    close(fd_of(file)?)?;
+    if written? == text.len() { Ok(()) } else { Err(EINVAL) }
+}
+
+pub(super) fn hostname(name: &CStr) -> Result<(), Errno> {
+    ask!(number::SETHOSTNAME, [text_arg(name), name.to_bytes().len(), 0, 0, 0, 0]).map(drop)
+}
+
+pub(super) fn limit(resource: u32, soft: u64, hard: u64) -> Result<(), Errno> {
+    let limits: [u64; 2] = [soft, hard];
+    ask!(number::PRLIMIT64, [0, resource as usize, limits.as_ptr() as usize, 0, 0, 0]).map(drop)
+}
+
+pub(super) fn landlock_ruleset(attr: &[u64; 3], size: usize) -> Result<i32, Errno> {
+    if size > size_of_val(attr) {
+        return Err(EINVAL);
+    }
+    fd_of(ask!(number::LANDLOCK_CREATE_RULESET, [attr.as_ptr() as usize, size, 0, 0, 0, 0])?)
+}
+
+pub(super) fn landlock_rule(ruleset: i32, path: &CStr, access: u64) -> Result<(), Errno> {
+    #[repr(C, packed)]
+    struct PathBeneath {
+        access: u64,
+        parent: i32,
+    }
+    const RULE_PATH_BENEATH: usize = 1;
+    let parent = open_path(path)?;
+    let rule = PathBeneath { access, parent };
+    let added = ask!(
+        number::LANDLOCK_ADD_RULE,
+        [fd_arg(ruleset), RULE_PATH_BENEATH, (&raw const rule) as usize, 0, 0, 0]
+    );
+    close(parent)?;
+    added.map(drop)
+}
+
+pub(super) fn landlock_enter(ruleset: i32) -> Result<(), Errno> {
+    numbers(number::LANDLOCK_RESTRICT_SELF, [fd_arg(ruleset), 0, 0, 0, 0, 0])?;
+    close(ruleset)
+}
+
+/// Installs a filter: eight bytes for an instruction.
+pub(super) fn filter(program: &[u8]) -> Result<(), Errno> {
+    #[repr(C)]
+    struct BpfProgram {
+        length: u16,
+        instructions: *const u8,
+    }
+    const SET_MODE_FILTER: usize = 1;
+    let length = u16::try_from(program.len() / 8).map_err(|_| EINVAL)?;
+    let program = BpfProgram { length, instructions: program.as_ptr() };
+    ask!(number::SECCOMP, [SET_MODE_FILTER, 0, (&raw const program) as usize, 0, 0, 0]).map(drop)
+}
+
+/// A new session, without a terminal.
+pub(super) fn new_session() -> Result<(), Errno> {
+    numbers(number::SETSID, [0; 6]).map(drop)
+}
+
+pub(super) fn change_directory(path: &CStr) -> Result<(), Errno> {
+    ask!(number::CHDIR, [text_arg(path), 0, 0, 0, 0, 0]).map(drop)
+}
+
+/// Every signal does what it does by default: a program that ignores some would pass that on.
+pub(super) fn default_signals() -> Result<(), Errno> {
+    const COUNT: usize = 64;
+    const SIGKILL: usize = 9;
+    const SIGSTOP: usize = 19;
+    // The kernel's `struct sigaction`: handler, flags, restorer and mask; all zero is the default.
+    let default = [0u64; 4];
+    for signal in (1..=COUNT).filter(|signal| *signal != SIGKILL && *signal != SIGSTOP) {
+        ask!(number::RT_SIGACTION, [signal, default.as_ptr() as usize, 0, size_of::<u64>(), 0, 0])?;
+    }
+    Ok(())
+}
+
+/// The mounts of this process as a descriptor, which keeps them.
+pub(super) fn own_mounts() -> Result<i32, Errno> {
+    fd_of(ask!(number::OPENAT, [AT_FDCWD, text_arg(c"/proc/self/ns/mnt"), O_CLOEXEC, 0, 0, 0])?)
+}
+
+/// Children that end are waited for again.
+pub(super) fn heed_children() -> Result<(), Errno> {
+    const SIGCHLD: usize = 17;
+    let default = [0u64; 4];
+    ask!(number::RT_SIGACTION, [SIGCHLD, default.as_ptr() as usize, 0, size_of::<u64>(), 0, 0]).map(drop)
+}
+
+/// Children that end leave nothing to wait for.
+pub(super) fn ignore_children() -> Result<(), Errno> {
+    const SIGCHLD: usize = 17;
+    const SIG_IGN: u64 = 1;
+    let ignore = [SIG_IGN, 0, 0, 0];
+    ask!(number::RT_SIGACTION, [SIGCHLD, ignore.as_ptr() as usize, 0, size_of::<u64>(), 0, 0]).map(drop)
+}
+
+/// A process with mounts, processes, and interprocess communication of its own, born in a cgroup if there is one: zero in the
+/// child; its id and its descriptor in the parent.
+pub(super) fn fork_apart(group: Option<i32>) -> Result<(usize, i32), Errno> {
+    /// `CLONE_PIDFD`, `CLONE_NEWNS`, `CLONE_NEWIPC`, `CLONE_NEWPID`.
+    const FLAGS: u64 = 0x1000 | 0x2_0000 | 0x800_0000 | 0x2000_0000;
+    const INTO_GROUP: u64 = 0x2_0000_0000;
+    const SIGCHLD: u64 = 17;
+    let mut process = -1i32;
+    let (into, group) = match group {
+        Some(group) => (INTO_GROUP, u64::from(group.cast_unsigned())),
+        None => (0, 0),
+    };
+    // `struct clone_args`: flags, descriptor, two ids, signal, stack and its size, tls, ids to take and how many, cgroup.
+    let args: [u64; 11] = [FLAGS | into, (&raw mut process) as u64, 0, 0, SIGCHLD, 0, 0, 0, 0, 0, group];
+    let pid = ask!(number::CLONE3, [args.as_ptr() as usize, size_of_val(&args), 0, 0, 0, 0])?;
+    Ok((pid, process))
+}
+
+/// A message with descriptors, as the kernel lays it out.
+#[repr(C)]
+struct MessageHeader {
+    name: usize,
+    name_length: usize,
+    parts: usize,
+    part_count: usize,
+    control: usize,
+    control_length: usize,
+    flags: usize,
+}
+
+impl MessageHeader {
+    /// Of one part, with this many bytes of control at this address.
+    fn of(part: &IoVector, control: usize, control_length: usize) -> Self {
+        let parts = (&raw const *part) as usize;
+        Self { name: 0, name_length: 0, parts, part_count: 1, control, control_length, flags: 0 }
+    }
+}
+
+/// One part of a message.
+#[repr(C)]
+struct IoVector {
+    at: usize,
+    length: usize,
+}
+
+const SOL_SOCKET_SCM_RIGHTS: u64 = 1 | 1 << 32;
+const CONTROL_HEADER: usize = 16;
+
+/// A number with descriptors, as many of them as there are.
+#[derive(Clone, Copy)]
+pub(super) struct DescriptorMessage {
+    pub(super) number: u64,
+    pub(super) descriptors: [i32; REQUESTED + 1],
+    pub(super) count: usize,
+}
+
+/// The next message; nothing when nobody is left to send one, or sends nonsense.
+pub(super) fn receive(socket: i32) -> Option<DescriptorMessage> {
+    const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
+    let (mut number, mut control) = (0u64, [0u64; 8]);
+    let part = IoVector { at: (&raw mut number) as usize, length: size_of::<u64>() };
+    let mut message = MessageHeader::of(&part, control.as_mut_ptr() as usize, size_of_val(&control));
+    let at = (&raw mut message) as usize;
+    if ask!(number::RECVMSG, [fd_arg(socket), at, MSG_CMSG_CLOEXEC, 0, 0, 0]) != Ok(size_of::<u64>()) {
+        return None;
+    }
+    let [length, kind, a, b, c, ..] = control;
+    let length = usize::try_from(length).ok()?;
+    if length > 0 && kind != SOL_SOCKET_SCM_RIGHTS {
+        return None;
+    }
+    let count = length.saturating_sub(CONTROL_HEADER) / size_of::<i32>();
+    let halves = |both: u64| {
+        let [a, b, c, d, e, f, g, h] = both.to_ne_bytes();
+        [i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h])]
+    };
+    let ([a, b], [c, d], [e, f]) = (halves(a), halves(b), halves(c));
+    let descriptors = [a, b, c, d, e, f];
+    (count <= descriptors.len()).then_some(DescriptorMessage { number, descriptors, count })
+}
+
+/// Sends one message with a descriptor.
+pub(super) fn tell_with(socket: i32, bytes: &[u8], descriptor: i32) {
+    const MSG_NOSIGNAL: usize = 0x4000;
+    let part = IoVector { at: bytes.as_ptr() as usize, length: bytes.len() };
+    let control = [(CONTROL_HEADER + 4) as u64, SOL_SOCKET_SCM_RIGHTS, u64::from(descriptor.cast_unsigned())];
+    let message = MessageHeader::of(&part, control.as_ptr() as usize, size_of_val(&control));
+    let args = [fd_arg(socket), (&raw const message) as usize, MSG_NOSIGNAL, 0, 0, 0];
+    // SAFETY: a live message whose one part and control bytes are live as well.
+    unsafe { syscall(number::SENDMSG, args) };
+}
+
+/// The stack of a process that shares our memory.
+pub(super) type ChildStack = core::mem::MaybeUninit<[u128; 1024]>;
+
+/// A second process in the same memory, so that none has to be copied, on a stack of its own: its id. It runs beside us, so it
+/// does not keep us waiting.
+///
+/// # Safety
+/// The stack and what the child is told stay until it has execed or ended, and neither writes what the other reads.
+pub(super) unsafe fn fork_in_memory(
+    stack: &mut ChildStack,
+    child: extern "C" fn(*mut u8) -> !,
+    told: *mut u8,
+) -> Result<usize, Errno> {
+    const CLONE_VM_SIGCHLD: usize = 0x100 | 17;
+    let top = stack.as_mut_ptr() as usize + size_of::<ChildStack>();
+    // SAFETY: the caller vouches for the stack, whose end is aligned as its elements are, and for what the child is told.
+    answer(unsafe { clone_and_run(number::CLONE, [CLONE_VM_SIGCHLD, top], child, told) })
+}
+
+/// A second process: zero in the child, its id in the parent.
+pub(super) fn fork() -> Result<usize, Errno> {
+    const SIGCHLD: usize = 17;
+    numbers(number::CLONE, [SIGCHLD, 0, 0, 0, 0, 0])
+}
+
+/// Replaces the program. Returns only when that failed.
+///
+/// # Safety
+/// `argv` and `envp` end with a null pointer, and the others lead to strings.
+pub(super) unsafe fn exec(program: &CStr, argv: *const usize, envp: *const usize) -> Errno {
+    // SAFETY: the caller vouches for the arrays.
+    match answer(unsafe {
+        syscall(number::EXECVE, [text_arg(program), argv as usize, envp as usize, 0, 0, 0])
+    }) {
+        Ok(_) => EINVAL,
+        Err(errno) => errno,
+    }
+}
+
+/// What a file of the kernel says, as far as there is room.
+pub(super) fn read_file<'a>(path: &CStr, room: &'a mut [u8]) -> Result<&'a [u8], Errno> {
+    let file = fd_of(ask!(number::OPENAT, [AT_FDCWD, text_arg(path), O_CLOEXEC, 0, 0, 0])?)?;
+    let count = ask!(number::READ, [fd_arg(file), room.as_mut_ptr() as usize, room.len(), 0, 0, 0]);
+    close(file)?;
+    room.get(..count?).ok_or(EINVAL)
+}
+
+/// Kills a process, or with -1 every process that this one may signal, but for itself.
+pub(super) fn kill(process: i32) -> Result<(), Errno> {
+    const SIGKILL: usize = 9;
+    numbers(number::KILL, [fd_arg(process), SIGKILL, 0, 0, 0, 0]).map(drop)
+}
+
+/// Waits until a child has ended; whether there was one.
+pub(super) fn wait_for_a_child() -> bool {
+    const WALL: usize = 0x4000_0000;
+    numbers(number::WAIT4, [fd_arg(-1), 0, WALL, 0, 0, 0]).is_ok()
+}
+
+/// A child that ended: its id, its status and the microseconds of processor time that it and its own used.
+pub(super) fn reap() -> Option<(usize, i32, u64)> {
+    const WNOHANG: usize = 1;
+    let mut status = 0i32;
+    // `struct rusage`: user and system time as seconds and microseconds, then twelve more numbers.
+    let mut usage = [0u64; 18];
+    let args = [(&raw mut status) as usize, usage.as_mut_ptr() as usize];
+    let [status_at, usage_at] = args;
+    let pid = ask!(number::WAIT4, [fd_arg(-1), status_at, WNOHANG, usage_at, 0, 0]).ok()?;
+    let [user_s, user_us, system_s, system_us, ..] = usage;
+    let micros = (user_s + system_s).saturating_mul(1_000_000).saturating_add(user_us + system_us);
+    (pid > 0).then_some((pid, status, micros))
+}
+
+/// A descriptor that can be read when a child ended. The signal has to be blocked.
+pub(super) fn child_signals() -> Result<i32, Errno> {
+    let mask = 1u64 << 16;
+    let args = (&raw const mask) as usize;
+    const NONBLOCK: usize = 0o4000;
+    fd_of(ask!(number::SIGNALFD4, [fd_arg(-1), args, size_of::<u64>(), O_CLOEXEC | NONBLOCK, 0, 0])?)
+}
+
+/// Waits until one of two descriptors has something to say; whether the second has.
+pub(super) fn wait_for_either(first: i32, second: i32) -> Result<bool, Errno> {
+    #[repr(C)]
+    struct PollDescriptor {
+        fd: i32,
+        events: i16,
+        returned: i16,
+    }
+    const POLLIN: i16 = 1;
+    let mut both = [
+        PollDescriptor { fd: first, events: POLLIN, returned: 0 },
+        PollDescriptor { fd: second, events: POLLIN, returned: 0 },
+    ];
+    ask!(number::PPOLL, [both.as_mut_ptr() as usize, 2, 0, 0, 0, 0])?;
+    let [_, second] = both;
+    Ok(second.returned != 0)
+}
+
+/// The descriptor of this process, which is the first of its namespace.
+pub(super) fn own_descriptor() -> Result<i32, Errno> {
+    fd_of(numbers(number::PIDFD_OPEN, [1, 0, 0, 0, 0, 0])?)
+}
+
+/// Reads away what a descriptor has to say.
+pub(super) fn drain(fd: i32) {
+    let mut buffer = [0u8; 1024];
+    while let Ok(1..) = ask!(number::READ, [fd_arg(fd), buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0])
+    {
+    }
+}
+
+/// Sends one message. Without a partner there is nobody to tell, and the next look at the leash ends it all.
+pub(super) fn tell(socket: i32, message: &[u8]) {
+    const MSG_NOSIGNAL: usize = 0x4000;
+    let args = [fd_arg(socket), message.as_ptr() as usize, message.len(), MSG_NOSIGNAL, 0, 0];
+    // SAFETY: the address and the length of a live message.
+    unsafe { syscall(number::SENDTO, args) };
+}
+
+/// The whole content of a file as memory that is never given back.
+pub(super) fn map(fd: i32) -> Result<&'static [u8], Errno> {
+    const SEEK_END: usize = 2;
+    const PROT_READ: usize = 1;
+    const MAP_PRIVATE: usize = 2;
+    let length = numbers(number::LSEEK, [fd_arg(fd), 0, SEEK_END, 0, 0, 0])?;
+    let at = numbers(number::MMAP, [0, length, PROT_READ, MAP_PRIVATE, fd_arg(fd), 0])?;
+    // SAFETY: a private mapping of `length` bytes that nobody unmaps; the file is sealed against change.
+    Ok(unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(at), length) })
+}
+
+/// Room for numbers, zeroed, that is never given back.
+pub(super) fn room(count: usize) -> Result<&'static mut [usize], Errno> {
+    const PROT_READ_WRITE: usize = 3;
+    const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
+    let bytes = count.checked_mul(size_of::<usize>()).ok_or(EINVAL)?;
+    let at = numbers(number::MMAP, [0, bytes, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, fd_arg(-1), 0])?;
+    // SAFETY: a fresh mapping, zeroed and aligned to a page, that only the returned slice leads to.
+    Ok(unsafe { core::slice::from_raw_parts_mut(core::ptr::with_exposed_provenance_mut(at), count) })
+}
+
+/// Opens `/dev/null` in place of what the command was given, so that the end of its output is its own.
+pub(super) fn null() -> Result<i32, Errno> {
+    const O_RDWR: usize = 2;
+    fd_of(ask!(number::OPENAT, [AT_FDCWD, text_arg(c"/dev/null"), O_RDWR | O_CLOEXEC, 0, 0, 0])?)
+}

@@ -1,0 +1,57 @@
+//! The rung without namespaces: the command behind Landlock and a system call filter, among everybody else's processes.
+//!
+//! What it cannot do is for the ladder to say; this must never be reached by a confinement that needs it and did not waive it.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use byleave_files::own;
+
+use super::process::{InitProcess, spawn_as};
+use super::running::{RunClock, RunningCommand};
+use super::stdio::ChildStdio;
+use super::temp_dir::CommandTempDir;
+use super::{LaunchError, RunAs, ThisHost, embedded_init, identity, ours, scan};
+use crate::clone3;
+use crate::confinement::Confinement;
+use crate::plan::{CommandSpec, LaunchPlan};
+
+/// Starts a command behind Landlock and the filter alone.
+pub(crate) fn start(
+    confinement: &Confinement,
+    command: &CommandSpec,
+    run_as: RunAs,
+) -> Result<RunningCommand, LaunchError> {
+    let identity = identity(run_as)?;
+    let (confinement, tripwire) = scan::once(confinement, None)?;
+    let confinement = &confinement;
+    let scratch = CommandTempDir::new(identity)?;
+    let plan = LaunchPlan::new(confinement, command, identity, &ThisHost)?;
+    let processes = processes_of(identity.uid);
+    let plan = plan.for_alone(&confinement.files, &scratch.path, processes, &ThisHost, entries)?;
+    let program = embedded_init::program()?;
+    let ends = ChildStdio::new(&plan, command, confinement.limits.output)?;
+    let clock = RunClock::start(confinement);
+    let pidfd = spawn_as(run_as, || clone3::spawn_here(program, &ends.given(), &[c"byleave-init"]))?;
+    let leash = ends.leash.try_clone().map_err(ours("copying a descriptor"))?;
+    let process = InitProcess { pidfd, child: true, leash: Some(leash) };
+    let mut running = ends.running(process, None, plan, clock, tripwire);
+    running.scratch = Some(scratch);
+    Ok(running)
+}
+
+fn entries(path: &Path) -> Vec<PathBuf> {
+    // What cannot be listed is not allowed either.
+    fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+/// How many processes and threads a user has, as far as can be seen.
+fn processes_of(uid: u32) -> u64 {
+    let threads = |process: fs::DirEntry| {
+        let owner = process.metadata().ok()?.uid();
+        let status = (owner == uid).then(|| own::read_text(process.path().join("status")).ok())??;
+        status.lines().find_map(|line| line.strip_prefix("Threads:"))?.trim().parse::<u64>().ok()
+    };
+    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(threads).sum()
+}

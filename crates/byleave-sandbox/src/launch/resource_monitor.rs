@@ -1,0 +1,330 @@
+//! What a running command uses up that no single process answers for, looked at from outside: processor time and growth on disk.
+//!
+//! Looked at in intervals, so a command can pass a limit by what it uses in one of them, and growth is no quota: a command can
+//! allocate all that a disk has within a tenth of a second. What is told is certain: a command that is said to have passed a
+//! limit has passed it. It must never take for a command's what others did.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime};
+
+use byleave_files::own;
+
+use crate::cgroup::CommandCgroup;
+use crate::confinement::{CopySource, FileConfinement};
+use crate::limits::{LimitKind, ResourceLimits};
+
+/// How often a command is looked at, at most.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// The kernel stamps files with a clock that ticks; the slowest does so a hundred times a second.
+const CLOCK_TICK: Duration = Duration::from_millis(20);
+/// Units of processor time in `/proc`, the same on every architecture that is built for.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// What a command is allowed and has used so far.
+#[derive(Debug)]
+pub(super) struct ResourceMonitor {
+    cpu_max: Duration,
+    cpu_used: Duration,
+    cpu_next: Instant,
+    growth: GrowthMonitor,
+    copies: GrowthMonitor,
+    reserve: u64,
+    next: Instant,
+}
+
+impl ResourceMonitor {
+    /// From before a command begins.
+    pub(super) fn new(limits: &ResourceLimits, files: &FileConfinement, began: Instant) -> Self {
+        let written = files.copied.iter().map(|copied| match &copied.source {
+            CopySource::Overlay { upper, .. } => upper.clone(),
+            CopySource::Tree { at } => at.clone(),
+        });
+        let roots = files.copied.iter().map(|copied| copied.root.clone()).collect();
+        let mut watch = Self {
+            cpu_max: limits.cpu,
+            cpu_used: Duration::ZERO,
+            cpu_next: began,
+            growth: GrowthMonitor::new(limits.growth, files.written_for_real()),
+            copies: GrowthMonitor { seen_at: roots, ..GrowthMonitor::new(limits.copy, written.collect()) },
+            reserve: limits.reserve,
+            next: began + INTERVAL,
+        };
+        watch.cpu_next = watch.cpu_earliest(began);
+        watch
+    }
+
+    /// When to look next.
+    pub(super) const fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// The limit that the command has passed, if it has.
+    pub(super) fn look(
+        &mut self,
+        process: BorrowedFd<'_>,
+        group: Option<&CommandCgroup>,
+    ) -> Option<LimitKind> {
+        let now = Instant::now();
+        self.next = now + INTERVAL;
+        if now >= self.cpu_next {
+            self.cpu_used = self.cpu_used.max(cpu(process, group, self.cpu_max));
+            if self.cpu_used >= self.cpu_max {
+                return Some(LimitKind::Cpu);
+            }
+            self.cpu_next = self.cpu_earliest(now);
+        }
+        if self.growth.passed(|| ProcessTree::beneath(process).ok()) {
+            return Some(LimitKind::Growth);
+        }
+        if self.copies.passed(|| ProcessTree::beneath(process).ok()) {
+            return Some(LimitKind::Copy);
+        }
+        self.short_of_room().map(|_| LimitKind::Reserve)
+    }
+
+    /// When everything has ended: which of what may not grow so much has.
+    pub(super) fn grew(&mut self) -> impl Iterator<Item = LimitKind> {
+        let nobody = || Some(ProcessTree::default());
+        let grew =
+            [(self.growth.passed(nobody), LimitKind::Growth), (self.copies.passed(nobody), LimitKind::Copy)];
+        grew.into_iter().filter_map(|(grew, limit)| grew.then_some(limit))
+    }
+
+    /// Where copies are kept with less room than has to stay free, and how much there is.
+    pub(super) fn short_of_room(&self) -> Option<(&Path, u64)> {
+        let rooms = self.copies.bases.iter().map(|(path, ..)| (path.as_path(), free(path)));
+        rooms.filter_map(|(path, free)| Some((path, free?))).find(|(_, free)| *free < self.reserve)
+    }
+
+    /// Processor time when it was last looked at.
+    pub(super) const fn cpu_used(&self) -> Duration {
+        self.cpu_used
+    }
+
+    /// The earliest that the limit on processor time can be reached, with every processor busy.
+    fn cpu_earliest(&self, now: Instant) -> Instant {
+        let left = self.cpu_max.saturating_sub(self.cpu_used) / processors();
+        // A limit beyond every clock is none.
+        now.checked_add(left.max(INTERVAL)).unwrap_or(now + Duration::from_secs(3600))
+    }
+}
+
+/// How many there are; asked once, since the answer is read from several files.
+fn processors() -> u32 {
+    static COUNT: OnceLock<u32> = OnceLock::new();
+    *COUNT.get_or_init(|| {
+        std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1))
+    })
+}
+
+/// Processor time so far. Without a cgroup, of processes that are there and of those that were waited for; then what is over the
+/// limit is counted again, because a process that ends while it is counted may be counted twice.
+fn cpu(process: BorrowedFd<'_>, group: Option<&CommandCgroup>, max: Duration) -> Duration {
+    if let Some(group) = group {
+        return group.cpu().unwrap_or_default();
+    }
+    let used = || ProcessTree::beneath(process).map_or(Duration::ZERO, |tree| tree.cpu);
+    let first = used();
+    if first < max { first } else { first.min(used()) }
+}
+
+/// The processes of a command.
+#[derive(Debug, Default)]
+struct ProcessTree {
+    cpu: Duration,
+    /// But for the first one, which is ours.
+    pids: Vec<u32>,
+}
+
+impl ProcessTree {
+    fn beneath(process: BorrowedFd<'_>) -> io::Result<Self> {
+        let told = own::read_text(format!("/proc/self/fdinfo/{}", process.as_raw_fd()))?;
+        let first = told.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse::<u32>().ok());
+        let first = first.ok_or(io::ErrorKind::NotFound)?;
+        let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        let mut used = BTreeMap::new();
+        for entry in fs::read_dir("/proc")?.flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+                continue;
+            };
+            let stat = own::read_text(entry.path().join("stat")).ok();
+            let Some((parent, ticks)) = stat.as_deref().and_then(parent_and_ticks) else { continue };
+            children.entry(parent).or_default().push(pid);
+            used.insert(pid, ticks);
+        }
+        let mut tree = Self::default();
+        let mut left = vec![first];
+        while let Some(pid) = left.pop() {
+            let ticks = used.get(&pid).copied().unwrap_or_default();
+            tree.cpu += Duration::from_millis(ticks.saturating_mul(1000 / TICKS_PER_SECOND));
+            if pid != first {
+                tree.pids.push(pid);
+            }
+            left.extend(children.remove(&pid).into_iter().flatten());
+        }
+        Ok(tree)
+    }
+}
+
+/// Of `/proc/PID/stat`: the parent, and the processor time with that of children that were waited for.
+fn parent_and_ticks(stat: &str) -> Option<(u32, u64)> {
+    // The name may have anything in it, also a closing bracket.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    let ticks = [11, 12, 13, 14].into_iter().map(number).sum::<Option<u64>>()?;
+    Some((u32::try_from(number(1)?).ok()?, ticks))
+}
+
+/// How much file systems have grown since before a command began. They are shared with others, so when one has grown too much
+/// the files that changed since then are added up: those in what is writable, whole, and those without a name that are open.
+#[derive(Debug)]
+struct GrowthMonitor {
+    max: u64,
+    began: SystemTime,
+    writable: Vec<PathBuf>,
+    /// Where it is found inside, if that is not where it is.
+    seen_at: Vec<PathBuf>,
+    /// One directory of each file system, its device, and what was used of it.
+    bases: Vec<(PathBuf, u64, u64)>,
+}
+
+impl GrowthMonitor {
+    fn new(max: u64, writable: Vec<PathBuf>) -> Self {
+        let mut bases: Vec<(PathBuf, u64, u64)> = Vec::new();
+        for path in &writable {
+            let Ok(device) = fs::symlink_metadata(path).map(|found| found.dev()) else { continue };
+            if bases.iter().all(|(_, known, _)| *known != device)
+                && let Some(used) = used(path)
+            {
+                bases.push((path.clone(), device, used));
+            }
+        }
+        Self { max, began: SystemTime::now() - CLOCK_TICK, writable, seen_at: Vec::new(), bases }
+    }
+
+    fn passed(&mut self, tree: impl Fn() -> Option<ProcessTree>) -> bool {
+        for at in 0..self.bases.len() {
+            let Some((path, device, base)) = self.bases.get_mut(at) else { continue };
+            let Some(now) = used(path) else { continue };
+            // What others free does not count for the command.
+            *base = now.min(*base);
+            let (device, grown) = (*device, now - *base);
+            if grown <= self.max {
+                continue;
+            }
+            let own = tree().map_or(0, |tree| self.changed(device, &tree));
+            if own > self.max {
+                return true;
+            }
+            // The rest was others.
+            if let Some((_, _, base)) = self.bases.get_mut(at) {
+                *base += grown - own;
+            }
+        }
+        false
+    }
+
+    /// Bytes of files that have changed since the command began. A directory or a process that hides what it has is counted as
+    /// everything, since nobody but the command can have made it so.
+    fn changed(&self, device: u64, tree: &ProcessTree) -> u64 {
+        let (mut bytes, mut seen) = (0u64, BTreeSet::new());
+        let mut add = |found: &Metadata| {
+            if self.is_new(found) && (found.nlink() == 1 || seen.insert(found.ino())) {
+                bytes = bytes.saturating_add(found.blocks().saturating_mul(512));
+            }
+        };
+        let mut left = self.writable.clone();
+        while let Some(path) = left.pop() {
+            let found = match fs::symlink_metadata(&path) {
+                Ok(found) => found,
+                // So deep that it has no path.
+                Err(error) if error.kind() == io::ErrorKind::InvalidFilename => return u64::MAX,
+                Err(_) => continue,
+            };
+            if found.dev() == device {
+                add(&found);
+            }
+            if !found.is_dir() {
+                continue;
+            }
+            match fs::read_dir(&path) {
+                Ok(entries) => left.extend(entries.flatten().map(|entry| entry.path())),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied && self.is_new(&found) => {
+                    return u64::MAX;
+                }
+                Err(_) => {}
+            }
+        }
+        for pid in &tree.pids {
+            let open = Path::new("/proc").join(pid.to_string()).join("fd");
+            match fs::read_dir(&open) {
+                Ok(entries) => entries
+                    .flatten()
+                    .filter_map(|entry| Some((fs::metadata(entry.path()).ok()?, entry.path())))
+                    .filter(|(found, _)| found.is_file() && found.nlink() == 0)
+                    // An overlay is a device of its own, wherever its layers are.
+                    .filter(|(found, open)| found.dev() == device || self.is_seen(open))
+                    .for_each(|(found, _)| add(&found)),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return u64::MAX,
+                Err(_) => {}
+            }
+        }
+        bytes
+    }
+
+    fn is_seen(&self, open: &Path) -> bool {
+        let path = if self.seen_at.is_empty() { None } else { fs::read_link(open).ok() };
+        path.is_some_and(|path| self.seen_at.iter().any(|root| path.starts_with(root)))
+    }
+
+    fn is_new(&self, found: &Metadata) -> bool {
+        let since = u64::try_from(found.ctime()).unwrap_or_default();
+        let nanos = u32::try_from(found.ctime_nsec()).unwrap_or_default();
+        SystemTime::UNIX_EPOCH
+            .checked_add(Duration::new(since, nanos))
+            .is_none_or(|changed| changed >= self.began)
+    }
+}
+
+/// Bytes that are used of the file system that a path is on.
+fn used(path: &Path) -> Option<u64> {
+    let told = rustix::fs::statvfs(path).ok()?;
+    Some(told.f_blocks.saturating_sub(told.f_bfree).saturating_mul(told.f_frsize))
+}
+
+/// Bytes that are free to everybody on the file system that a path is on.
+fn free(path: &Path) -> Option<u64> {
+    let told = rustix::fs::statvfs(path).ok()?;
+    Some(told.f_bavail.saturating_mul(told.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_process_is_read_past_its_name() {
+        let line = "12 (a) b) S 7 12 12 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 99 1 2";
+        assert_eq!(parent_and_ticks(line), Some((7, 100)));
+        assert_eq!(parent_and_ticks("12 (a"), None);
+    }
+
+    // req: E2
+    #[test]
+    fn what_others_add_to_a_disk_is_not_the_commands() {
+        let (workspace, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut growth = GrowthMonitor::new(4 << 20, vec![workspace.path().to_path_buf()]);
+        fs::write(elsewhere.path().join("theirs"), vec![1; 16 << 20]).unwrap();
+        assert!(!growth.passed(|| Some(ProcessTree::default())), "16 MiB elsewhere");
+        fs::write(workspace.path().join("own"), vec![1; 6 << 20]).unwrap();
+        fs::write(elsewhere.path().join("more"), vec![1; 16 << 20]).unwrap();
+        assert!(growth.passed(|| Some(ProcessTree::default())), "6 MiB of its own");
+    }
+}

@@ -1,0 +1,119 @@
+//! Looking before a command and after it: what it must not see or change is found, and what it planted.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::LaunchError;
+use crate::confinement::{Confinement, FileConfinement, PathPolicyScope};
+use crate::tripwire::{self, Tripwire};
+use crate::workspace_index::{DirectoryIndex, DynDirectoryIndex, PathPolicy, ProtectedPaths};
+
+/// The index of what a command may touch, made by this.
+pub(super) fn index(
+    files: &FileConfinement,
+    make: fn(Vec<PathBuf>, Option<Arc<dyn PathPolicy + Send + Sync>>) -> DynDirectoryIndex,
+) -> DynDirectoryIndex {
+    let mut roots = files.writable.clone();
+    roots.extend(files.asked.iter().flat_map(|asked| asked.roots.iter().cloned()));
+    roots.sort();
+    // What lies in another is looked through with it.
+    roots.dedup_by(|inner, outer| inner.starts_with(outer));
+    make(roots, files.asked.as_ref().map(|asked| Arc::clone(&asked.marker)))
+}
+
+/// What was found in the directories of one confinement after the other, kept warm: as long as they are the same, and the same must
+/// not be seen or changed in them, only what has changed is looked at again. For commands that are started by themselves; a session
+/// has its own. Watches every directory as long as it lives.
+#[derive(Debug, Default)]
+pub struct IndexCache {
+    known: Mutex<Option<CachedIndex>>,
+}
+
+#[derive(Debug)]
+struct CachedIndex {
+    writable: Vec<PathBuf>,
+    asked: Option<PathPolicyScope>,
+    index: Arc<Mutex<DynDirectoryIndex>>,
+}
+
+impl IndexCache {
+    /// Nothing is known yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn index(&self, files: &FileConfinement) -> Arc<Mutex<DynDirectoryIndex>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_ref().filter(|known| known.is_of(files)) {
+            return Arc::clone(&known.index);
+        }
+        let index = Arc::new(Mutex::new(index(files, DirectoryIndex::new)));
+        let (writable, asked) = (files.writable.clone(), files.asked.clone());
+        *known = Some(CachedIndex { writable, asked, index: Arc::clone(&index) });
+        index
+    }
+}
+
+impl CachedIndex {
+    fn is_of(&self, files: &FileConfinement) -> bool {
+        let same_asked = match (&self.asked, &files.asked) {
+            (None, None) => true,
+            (Some(known), Some(asked)) => {
+                known.roots == asked.roots && (known == asked || known.marker.agrees_with(&*asked.marker))
+            }
+            _ => false,
+        };
+        self.writable == files.writable && same_asked
+    }
+}
+
+/// For one command: its confinement with all that has to be hidden or held, and the tripwire for what it plants.
+pub(super) fn once(
+    confinement: &Confinement,
+    warm: Option<&IndexCache>,
+) -> Result<(Confinement, Tripwire), LaunchError> {
+    let files = &confinement.files;
+    let marker = files.asked.as_ref().map(|asked| &asked.marker);
+    let earlier = match &files.unfinished {
+        Some(directory) => tripwire::settle(directory, &files.writable, marker)?,
+        None => Vec::new(),
+    };
+    // Kept warm where somebody is asked: afterwards only what has changed is asked about again. On a copy nobody looks afterwards.
+    let make = if files.asked.is_some() && files.copied.is_empty() {
+        DirectoryIndex::new
+    } else {
+        DirectoryIndex::cold
+    };
+    let looked = warm.map_or_else(|| Arc::new(Mutex::new(index(files, make))), |warm| warm.index(files));
+    let marked = looked.lock().unwrap_or_else(PoisonError::into_inner).marked()?;
+    let marked = with_marked(confinement, &marked);
+    let written = files.written_for_real();
+    // In what there is a copy of, whatever is new is somebody else's.
+    let looked = match files.copied.is_empty() {
+        true => looked,
+        false => Arc::new(Mutex::new(DirectoryIndex::cold(written.clone(), marker.cloned()))),
+    };
+    let tripwire = Tripwire::on(&looked)?.after(earlier);
+    let tripwire = match &files.unfinished {
+        Some(directory) if !written.is_empty() => tripwire.noted_in(directory)?,
+        _ => tripwire,
+    };
+    Ok((marked, tripwire))
+}
+
+/// A confinement with what was marked besides.
+pub(super) fn with_marked(confinement: &Confinement, marked: &ProtectedPaths) -> Confinement {
+    let mut confinement = confinement.clone();
+    // A symbolic link is no content: what it leads to is marked by its own path.
+    let is_link = |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    for (to, from) in [
+        (&mut confinement.files.hidden, &marked.hidden),
+        (&mut confinement.files.protected, &marked.protected),
+    ] {
+        to.extend(from.iter().filter(|path| !is_link(path)).cloned());
+        to.sort();
+        to.dedup();
+    }
+    confinement
+}

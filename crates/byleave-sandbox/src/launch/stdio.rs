@@ -1,0 +1,105 @@
+//! What lies between a command and us: its standard streams, its plan, its leash, from both ends.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use byleave_files::own;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::process::InitProcess;
+use super::running::{RunClock, RunningCommand};
+use super::streams::CommandStreams;
+use super::{LaunchError, embedded_init, ours};
+use crate::cgroup::CommandCgroup;
+use crate::plan::{CommandSpec, LaunchPlan};
+use crate::tripwire::{Tripwire, TripwireGuard};
+
+/// Both ends of everything between a command and us.
+pub(super) struct ChildStdio {
+    given: [OwnedFd; 5],
+    pub(super) leash: OwnedFd,
+    streams: CommandStreams,
+}
+
+impl ChildStdio {
+    pub(super) fn new(plan: &LaunchPlan, command: &CommandSpec, kept_max: u64) -> Result<Self, LaunchError> {
+        let written = embedded_init::sealed(c"byleave-plan", &plan.encode())?;
+        let (leash, inner) = leash()?;
+        if command.terminal.is_some() {
+            let null = || null().map(OwnedFd::from);
+            let given = [null()?, null()?, null()?, written, inner];
+            return Ok(Self { given, leash, streams: CommandStreams::to_come(&command.stdin, kept_max) });
+        }
+        let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(ours("making a pipe"));
+        let (from_stdout, stdout) = pipe()?;
+        // Without a word to read there is nothing to read from: some programs take a pipe for what they are to work on.
+        let (stdin, to_stdin) = match command.stdin.is_empty() && !command.carried_by_caller {
+            true => (OwnedFd::from(null()?), None),
+            false => pipe().map(|(stdin, to_stdin)| (stdin, Some(to_stdin)))?,
+        };
+        if command.together && !command.carried_by_caller {
+            let stderr = stdout.try_clone().map_err(ours("copying a descriptor"))?;
+            let streams = CommandStreams::new(to_stdin, &command.stdin, [Some(from_stdout), None], kept_max)?;
+            return Ok(Self { given: [stdin, stdout, stderr, written, inner], leash, streams });
+        }
+        let (from_stderr, stderr) = pipe()?;
+        let streams = match to_stdin {
+            Some(to_stdin) if command.carried_by_caller => {
+                CommandStreams::for_caller(to_stdin, [from_stdout, from_stderr])
+            }
+            to_stdin => CommandStreams::new(
+                to_stdin,
+                &command.stdin,
+                [Some(from_stdout), Some(from_stderr)],
+                kept_max,
+            )?,
+        };
+        // Programs take a pipe for what they are to read: `rg foo` would search that instead of the directory.
+        let reads_nothing = command.stdin.is_empty() && !command.carried_by_caller;
+        let nothing = || own::open("/dev/null").map_err(ours("opening /dev/null"));
+        let stdin = if reads_nothing { nothing()?.into() } else { stdin };
+        Ok(Self { given: [stdin, stdout, stderr, written, inner], leash, streams })
+    }
+
+    /// What the first process inside has, in the order of its numbers.
+    pub(super) fn given(&self) -> [BorrowedFd<'_>; 5] {
+        self.given.each_ref().map(AsFd::as_fd)
+    }
+
+    /// Closes the ends that are not ours, so that the end of the output is the command's.
+    pub(super) fn running(
+        self,
+        process: InitProcess,
+        group: Option<CommandCgroup>,
+        plan: LaunchPlan,
+        clock: RunClock,
+        tripwire: Tripwire,
+    ) -> RunningCommand {
+        let Self { given, leash, streams } = self;
+        drop(given);
+        RunningCommand {
+            process,
+            group,
+            leash,
+            streams,
+            plan,
+            clock,
+            guard: TripwireGuard::new(tripwire),
+            joined: None,
+            over: false,
+            scratch: None,
+        }
+    }
+}
+
+/// For a stream that leads nowhere.
+#[expect(clippy::disallowed_methods, reason = "a device that no agent can replace")]
+pub(super) fn null() -> Result<std::fs::File, LaunchError> {
+    std::fs::File::options().read(true).write(true).open("/dev/null").map_err(ours("opening /dev/null"))
+}
+
+/// A leash, our end first: when that goes, the process at the other end goes with it.
+pub(super) fn leash() -> Result<(OwnedFd, OwnedFd), LaunchError> {
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .map_err(ours("making the leash"))
+}

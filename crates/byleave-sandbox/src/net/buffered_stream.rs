@@ -1,0 +1,325 @@
+//! Lines: the two ends of a connection, read with a look ahead and copied with a count.
+//!
+//! What a reader holds was read and not yet passed on: it can be looked at as often as needed before anybody else sees it.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::decision_log::NetworkLogEntry;
+use super::http_head;
+
+/// How much is read at once.
+const STRIDE: usize = 64 << 10;
+
+/// What is written to.
+pub(crate) type StreamWriter = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// One end of a connection.
+pub(crate) struct BufferedStream {
+    pub(crate) reader: StreamReader,
+    pub(crate) writer: StreamWriter,
+}
+
+/// What is read from, with what was read and not yet used.
+pub(crate) struct StreamReader {
+    inner: Box<dyn AsyncRead + Send + Unpin>,
+    buffer: Vec<u8>,
+    used: usize,
+}
+
+/// Why there is no head.
+#[derive(Debug)]
+pub(crate) enum ReadHeadError {
+    /// The other end closed before it began.
+    Closed,
+    /// It has more bytes than it may.
+    TooLong,
+    /// It took longer than it may.
+    TooSlow,
+    /// The line broke.
+    Broken(io::Error),
+}
+
+impl BufferedStream {
+    pub(crate) fn tcp(stream: TcpStream) -> Self {
+        let (reader, writer) = stream.into_split();
+        Self { reader: StreamReader::new(Box::new(reader)), writer: Box::new(writer) }
+    }
+
+    pub(crate) fn of<S: AsyncRead + AsyncWrite + Send + 'static>(stream: S) -> Self {
+        let (reader, writer) = tokio::io::split(stream);
+        Self { reader: StreamReader::new(Box::new(reader)), writer: Box::new(writer) }
+    }
+
+    /// Writes a last word, and reads what still comes for a moment: a connection that is closed on unread bytes is reset,
+    /// and the word is lost.
+    pub(crate) async fn close_with(&mut self, last: &[u8]) -> io::Result<()> {
+        self.writer.write_all(last).await?;
+        self.writer.shutdown().await?;
+        let drained = async {
+            let mut left: usize = 1 << 20;
+            while left > 0 {
+                self.reader.consume(usize::MAX);
+                match self.reader.more().await? {
+                    0 => break,
+                    read => left = left.saturating_sub(read),
+                }
+            }
+            Ok(())
+        };
+        tokio::time::timeout(Duration::from_secs(1), drained).await.unwrap_or(Ok(()))
+    }
+}
+
+impl StreamReader {
+    pub(crate) fn new(inner: Box<dyn AsyncRead + Send + Unpin>) -> Self {
+        Self { inner, buffer: Vec::new(), used: 0 }
+    }
+
+    /// What was read and not yet used.
+    pub(crate) fn held(&self) -> &[u8] {
+        self.buffer.get(self.used..).unwrap_or_default()
+    }
+
+    /// Uses up so many of the bytes held.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.used = self.used.saturating_add(count).min(self.buffer.len());
+        if self.used == self.buffer.len() {
+            self.buffer.clear();
+            self.used = 0;
+        }
+    }
+
+    /// Reads more behind what is held; 0 at the end. Nothing is lost if it is dropped.
+    pub(crate) async fn more(&mut self) -> io::Result<usize> {
+        if self.buffer.capacity().saturating_sub(self.buffer.len()) < STRIDE / 4 {
+            self.buffer.drain(..self.used.min(self.buffer.len()));
+            self.used = 0;
+            self.buffer.reserve(STRIDE);
+        }
+        self.inner.read_buf(&mut self.buffer).await
+    }
+
+    /// Whether the other end is still there and has said nothing out of turn.
+    pub(crate) async fn is_quiet(&mut self) -> bool {
+        if !self.held().is_empty() {
+            return false;
+        }
+        let mut more = Box::pin(self.more());
+        poll_fn(|context| Poll::Ready(more.as_mut().poll(context).is_pending())).await
+    }
+
+    /// Takes the next head of HTTP.
+    pub(crate) async fn head(
+        &mut self,
+        bytes_max: usize,
+        idle: Duration,
+        whole: Duration,
+    ) -> Result<Vec<u8>, ReadHeadError> {
+        if self.held().is_empty() {
+            match tokio::time::timeout(idle, self.more()).await {
+                Err(_) | Ok(Ok(0)) => return Err(ReadHeadError::Closed),
+                Ok(read) => read.map_err(ReadHeadError::Broken)?,
+            };
+        }
+        tokio::time::timeout(whole, self.head_begun(bytes_max)).await.unwrap_or(Err(ReadHeadError::TooSlow))
+    }
+
+    async fn head_begun(&mut self, bytes_max: usize) -> Result<Vec<u8>, ReadHeadError> {
+        let mut searched = 0;
+        loop {
+            let held = self.held();
+            if let Some(end) = http_head::end(held, searched) {
+                if end > bytes_max {
+                    return Err(ReadHeadError::TooLong);
+                }
+                let head = held.get(..end).unwrap_or_default().to_vec();
+                self.consume(end);
+                return Ok(head);
+            }
+            searched = held.len();
+            if searched > bytes_max {
+                return Err(ReadHeadError::TooLong);
+            }
+            if self.more().await.map_err(ReadHeadError::Broken)? == 0 {
+                return Err(ReadHeadError::Broken(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+    }
+
+    /// Takes a line that ends in CR LF, without its end.
+    async fn line(&mut self, bytes_max: usize) -> io::Result<Vec<u8>> {
+        loop {
+            if let Some(end) = self.held().windows(2).position(|two| two == b"\r\n") {
+                if end > bytes_max {
+                    return Err(malformed("a line of a chunk is too long"));
+                }
+                let line = self.held().get(..end).unwrap_or_default().to_vec();
+                self.consume(end.saturating_add(2));
+                return Ok(line);
+            }
+            if self.held().len() > bytes_max.saturating_add(2) {
+                return Err(malformed("a line of a chunk is too long"));
+            }
+            self.need_more().await?;
+        }
+    }
+
+    async fn need_more(&mut self) -> io::Result<()> {
+        if self.more().await? == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+    }
+
+    /// Copies everything until the other end closes, and closes.
+    pub(crate) async fn copy_all(&mut self, to: &mut StreamWriter, count: impl Fn(usize)) -> io::Result<()> {
+        loop {
+            if self.held().is_empty() && self.more().await? == 0 {
+                return to.shutdown().await;
+            }
+            let held = self.held();
+            to.write_all(held).await?;
+            to.flush().await?;
+            let copied = held.len();
+            count(copied);
+            self.consume(copied);
+        }
+    }
+
+    /// Copies so many bytes.
+    pub(crate) async fn copy_sized(
+        &mut self,
+        to: &mut StreamWriter,
+        length: u64,
+        count: impl Fn(usize),
+    ) -> io::Result<()> {
+        let mut left = length;
+        while left > 0 {
+            if self.held().is_empty() {
+                // Whoever waits for what comes next waits for what came.
+                to.flush().await?;
+                self.need_more().await?;
+            }
+            let part = usize::try_from(left).unwrap_or(usize::MAX).min(self.held().len());
+            to.write_all(self.held().get(..part).unwrap_or_default()).await?;
+            count(part);
+            self.consume(part);
+            left = left.saturating_sub(part as u64);
+        }
+        Ok(())
+    }
+
+    /// Copies a body in chunks: as chunks of our own, or, for who cannot read them, as the bytes alone. What else stood
+    /// between and behind the chunks is left out.
+    pub(crate) async fn copy_chunked(
+        &mut self,
+        to: &mut StreamWriter,
+        written: ChunkFraming,
+        bytes_max: usize,
+        count: impl Fn(usize),
+    ) -> io::Result<()> {
+        loop {
+            to.flush().await?;
+            let line = self.line(1024).await?;
+            let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii_end();
+            let hex = !digits.is_empty() && digits.len() < 16 && digits.iter().all(u8::is_ascii_hexdigit);
+            let size = str::from_utf8(digits).ok().filter(|_| hex);
+            let size = size.and_then(|size| u64::from_str_radix(size, 16).ok());
+            let size = size.ok_or_else(|| malformed("the size of a chunk is not a number"))?;
+            if written == ChunkFraming::Kept {
+                to.write_all(format!("{size:x}\r\n").as_bytes()).await?;
+            }
+            if size == 0 {
+                break;
+            }
+            self.copy_sized(to, size, &count).await?;
+            if !self.line(0).await?.is_empty() {
+                return Err(malformed("a chunk is longer than it says"));
+            }
+            if written == ChunkFraming::Kept {
+                to.write_all(b"\r\n").await?;
+            }
+        }
+        let mut left = bytes_max;
+        loop {
+            let line = self.line(left).await?;
+            if line.is_empty() {
+                break;
+            }
+            left = left.checked_sub(line.len()).ok_or_else(|| malformed("the trailer is too long"))?;
+        }
+        if written == ChunkFraming::Kept { to.write_all(b"\r\n").await } else { Ok(()) }
+    }
+}
+
+/// How a body in chunks is passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChunkFraming {
+    /// In chunks.
+    Kept,
+    /// As the bytes alone.
+    Dropped,
+}
+
+impl AsyncRead for StreamReader {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        to: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.held().is_empty() {
+            return Pin::new(&mut self.inner).poll_read(context, to);
+        }
+        let part = self.held().len().min(to.remaining());
+        to.put_slice(self.held().get(..part).unwrap_or_default());
+        self.consume(part);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Copies both ways until both are closed, or nothing moves for too long.
+pub(crate) async fn relay(
+    client: &mut BufferedStream,
+    upstream: &mut BufferedStream,
+    entry: &NetworkLogEntry,
+    idle: Duration,
+) -> io::Result<()> {
+    let up = client.reader.copy_all(&mut upstream.writer, |bytes| entry.count_sent(bytes));
+    let down = upstream.reader.copy_all(&mut client.writer, |bytes| entry.count_received(bytes));
+    let both = async { tokio::try_join!(up, down).map(drop) };
+    unless_silent(both, entry, idle).await
+}
+
+/// Does this, unless no byte is counted for too long.
+pub(crate) async fn unless_silent<T>(
+    work: impl Future<Output = io::Result<T>>,
+    entry: &NetworkLogEntry,
+    idle: Duration,
+) -> io::Result<T> {
+    let silence = async {
+        let mut before = entry.traffic();
+        loop {
+            tokio::time::sleep(idle).await;
+            let now = entry.traffic();
+            if now == before {
+                return;
+            }
+            before = now;
+        }
+    };
+    tokio::select! {
+        done = work => done,
+        () = silence => {
+            entry.note("closed, since nothing moved for too long");
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    }
+}
+
+pub(crate) fn malformed(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}

@@ -1,0 +1,212 @@
+//! The log of one call: every host that was wanted, whether it was given, and what went through.
+//!
+//! Bounded: a command that wants a million hosts fills a list of fixed length and a count. Holds names and numbers, never
+//! content, and no credential.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How a host was wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HostAccessMethod {
+    /// A tunnel through the proxy.
+    Connect,
+    /// A request in plain HTTP through the proxy.
+    Http,
+    /// A tunnel through the proxy, by SOCKS.
+    Socks,
+    /// A lookup of its name.
+    Lookup,
+    /// A connection to the address that its lookup gave.
+    Transparent,
+    /// A connection of a tool of ours, which runs outside.
+    Tool,
+}
+
+impl fmt::Display for HostAccessMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connect => "connect",
+            Self::Http => "http",
+            Self::Socks => "socks",
+            Self::Lookup => "lookup",
+            Self::Transparent => "transparent",
+            Self::Tool => "tool",
+        })
+    }
+}
+
+/// One host that was wanted, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostAccessRecord {
+    /// The host, as it was asked for and in its usual spelling.
+    pub host: String,
+    /// The port; 0 in a lookup, which has none.
+    pub port: u16,
+    /// How it was wanted.
+    pub way: HostAccessMethod,
+    /// Whether it was given.
+    pub given: bool,
+    /// Why not, for people and models; in what was given, what else is to be said.
+    pub why: Option<String>,
+    /// Bytes that went from the command to the host.
+    pub sent: u64,
+    /// Bytes that came from the host to the command.
+    pub received: u64,
+    /// Whether a credential was added on the way.
+    pub credential: bool,
+    /// How often the same was wanted and refused; 1 for what was given.
+    pub times: u64,
+}
+
+/// What one call wanted of the network.
+#[derive(Debug)]
+pub(crate) struct NetworkLog {
+    kept_max: usize,
+    inner: Mutex<NetworkLogInner>,
+}
+
+#[derive(Debug, Default)]
+struct NetworkLogInner {
+    entries: Vec<Arc<NetworkLogEntry>>,
+    left_out: u64,
+}
+
+/// One line of the log, while its connection lives.
+#[derive(Debug)]
+pub(crate) struct NetworkLogEntry {
+    host: String,
+    port: u16,
+    way: HostAccessMethod,
+    ruled: Mutex<HostAccessResult>,
+    pub(crate) sent: AtomicU64,
+    pub(crate) received: AtomicU64,
+}
+
+#[derive(Debug)]
+struct HostAccessResult {
+    given: bool,
+    why: Option<String>,
+    credential: bool,
+    times: u64,
+}
+
+impl NetworkLog {
+    pub(crate) fn new(kept_max: usize) -> Self {
+        Self { kept_max, inner: Mutex::default() }
+    }
+
+    /// Writes that a host was given.
+    pub(crate) fn given(&self, host: &str, port: u16, way: HostAccessMethod) -> Arc<NetworkLogEntry> {
+        let ruled = HostAccessResult { given: true, why: None, credential: false, times: 1 };
+        self.push(NetworkLogEntry::new(host, port, way, ruled))
+    }
+
+    /// Writes that a host was refused. The same refusal again is counted, not written.
+    pub(crate) fn refused(&self, host: &str, port: u16, way: HostAccessMethod, why: &str) {
+        {
+            let inner = locked(&self.inner);
+            let same = inner.entries.iter().rev().take(64).find(|entry| entry.is(host, port, way, why));
+            if let Some(same) = same {
+                let mut ruled = locked(&same.ruled);
+                ruled.times = ruled.times.saturating_add(1);
+                return;
+            }
+        }
+        let ruled = HostAccessResult { given: false, why: Some(why.to_owned()), credential: false, times: 1 };
+        self.push(NetworkLogEntry::new(host, port, way, ruled));
+    }
+
+    fn push(&self, entry: NetworkLogEntry) -> Arc<NetworkLogEntry> {
+        let entry = Arc::new(entry);
+        let mut inner = locked(&self.inner);
+        if inner.entries.len() < self.kept_max {
+            inner.entries.push(Arc::clone(&entry));
+        } else {
+            inner.left_out = inner.left_out.saturating_add(1);
+        }
+        entry
+    }
+
+    /// What is written so far.
+    pub(crate) fn decisions(&self) -> Vec<HostAccessRecord> {
+        locked(&self.inner).entries.iter().map(|entry| entry.decision()).collect()
+    }
+
+    /// How many decisions found no room.
+    pub(crate) fn left_out(&self) -> u64 {
+        locked(&self.inner).left_out
+    }
+}
+
+impl NetworkLogEntry {
+    fn new(host: &str, port: u16, way: HostAccessMethod, ruled: HostAccessResult) -> Self {
+        Self {
+            host: host.to_owned(),
+            port,
+            way,
+            ruled: Mutex::new(ruled),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+        }
+    }
+
+    fn is(&self, host: &str, port: u16, way: HostAccessMethod, why: &str) -> bool {
+        let ruled = locked(&self.ruled);
+        !ruled.given
+            && self.host == host
+            && self.port == port
+            && self.way == way
+            && ruled.why.as_deref() == Some(why)
+    }
+
+    /// Takes back what was given: what was said inside did not fit what was asked for.
+    pub(crate) fn refuse(&self, why: &str) {
+        let mut ruled = locked(&self.ruled);
+        ruled.given = false;
+        ruled.why = Some(why.to_owned());
+    }
+
+    /// Notes why a connection that was given came to nothing, or ended.
+    pub(crate) fn note(&self, why: &str) {
+        locked(&self.ruled).why = Some(why.to_owned());
+    }
+
+    pub(crate) fn credential_added(&self) {
+        locked(&self.ruled).credential = true;
+    }
+
+    pub(crate) fn count_sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// How much went through, both ways.
+    pub(crate) fn traffic(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed).wrapping_add(self.received.load(Ordering::Relaxed))
+    }
+
+    fn decision(&self) -> HostAccessRecord {
+        let ruled = locked(&self.ruled);
+        HostAccessRecord {
+            host: self.host.clone(),
+            port: self.port,
+            way: self.way,
+            given: ruled.given,
+            why: ruled.why.clone(),
+            sent: self.sent.load(Ordering::Relaxed),
+            received: self.received.load(Ordering::Relaxed),
+            credential: ruled.credential,
+            times: ruled.times,
+        }
+    }
+}
+
+/// What is behind the lock, also after a panic elsewhere: the log is still true.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

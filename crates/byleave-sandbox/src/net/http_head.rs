@@ -1,0 +1,298 @@
+//! Heads of HTTP/1: read strictly, written anew. Reads bytes, performs nothing.
+//!
+//! Two readers of one message who do not agree where it ends are how a request hides in another. So nothing is passed on as
+//! it came: lines end in CR LF or not at all, a length is said once and one way, and what goes out is what we understood.
+
+/// Where the body of a message ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyFraming {
+    /// There is none, or it has this many bytes.
+    Sized(u64),
+    /// In chunks.
+    Chunked,
+    /// Where the connection ends.
+    UntilClosed,
+}
+
+/// A header, its name in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) name: String,
+    pub(crate) value: Vec<u8>,
+}
+
+/// The head of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestHead {
+    pub(crate) method: String,
+    pub(crate) target: String,
+    pub(crate) version: HttpVersion,
+    pub(crate) headers: Vec<Header>,
+    pub(crate) framing: BodyFraming,
+}
+
+/// The head of a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ResponseHead {
+    pub(crate) status: u16,
+    pub(crate) reason: String,
+    pub(crate) version: HttpVersion,
+    pub(crate) headers: Vec<Header>,
+    /// What its headers say; a response to `HEAD` has no body whatever they say.
+    pub(crate) framing: BodyFraming,
+}
+
+/// A version of HTTP/1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HttpVersion {
+    /// HTTP/1.0, which closes after each answer.
+    Zero,
+    /// HTTP/1.1.
+    One,
+}
+
+/// Headers that are between two neighbours and go no further, and those that we write ourselves.
+const OURS: [&str; 12] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authorization",
+    "proxy-authenticate",
+    "te",
+    "trailer",
+    "upgrade",
+    "transfer-encoding",
+    "content-length",
+    "http2-settings",
+    "alt-svc",
+];
+
+/// The bytes up to and with the empty line that ends a head.
+pub(crate) fn end(bytes: &[u8], from: usize) -> Option<usize> {
+    let start = from.saturating_sub(3);
+    let found = bytes.get(start..)?.windows(4).position(|four| four == b"\r\n\r\n")?;
+    start.checked_add(found)?.checked_add(4)
+}
+
+impl RequestHead {
+    /// Reads the head of a request, the empty line included.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, &'static str> {
+        let (line, headers) = lines(bytes)?;
+        let line = str::from_utf8(line).map_err(|_| "its first line is not text")?;
+        let [method, target, version] = line
+            .split(' ')
+            .collect::<Vec<_>>()
+            .try_into()
+            .map_err(|_| "its first line has not three words")?;
+        if !is_token(method.as_bytes())
+            || !target.bytes().all(|byte| byte.is_ascii_graphic())
+            || target.is_empty()
+        {
+            return Err("its first line has a character that none may have");
+        }
+        let version = HttpVersion::read(version).ok_or("it is not HTTP/1.0 or HTTP/1.1")?;
+        let framing = framing(&headers, BodyFraming::Sized(0))?;
+        if version == HttpVersion::Zero && framing == BodyFraming::Chunked {
+            return Err("it is HTTP/1.0 and in chunks");
+        }
+        Ok(Self { method: method.to_owned(), target: target.to_owned(), version, headers, framing })
+    }
+
+    /// The one `Host` that it names; `Err` where there are several, or one that is no text.
+    pub(crate) fn host(&self) -> Result<Option<&str>, &'static str> {
+        let mut hosts = self.headers.iter().filter(|header| header.name == "host");
+        let host = hosts.next();
+        if hosts.next().is_some() {
+            return Err("it names more than one `Host`");
+        }
+        host.map(|host| str::from_utf8(&host.value).map_err(|_| "its `Host` is not text")).transpose()
+    }
+
+    /// Whether another request may follow on the connection.
+    pub(crate) fn keeps_alive(&self) -> bool {
+        self.version == HttpVersion::One && !says_close(&self.headers)
+    }
+}
+
+impl ResponseHead {
+    /// Reads the head of a response, the empty line included.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, &'static str> {
+        let (line, headers) = lines(bytes)?;
+        let line = String::from_utf8_lossy(line);
+        let mut words = line.splitn(3, ' ');
+        let version = words.next().and_then(HttpVersion::read).ok_or("it is not HTTP/1.0 or HTTP/1.1")?;
+        let status =
+            words.next().filter(|word| word.len() == 3 && word.bytes().all(|byte| byte.is_ascii_digit()));
+        let status: u16 = status.and_then(|word| word.parse().ok()).ok_or("it has no status")?;
+        let reason: String = words.next().unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
+        let framing = match status {
+            100..=199 | 204 | 304 => BodyFraming::Sized(0),
+            _ => framing(&headers, BodyFraming::UntilClosed)?,
+        };
+        Ok(Self { status, reason, version, headers, framing })
+    }
+
+    /// Whether another request may follow on the connection, when its body ends like this.
+    pub(crate) fn keeps_alive(&self, framing: BodyFraming) -> bool {
+        self.version == HttpVersion::One && !says_close(&self.headers) && framing != BodyFraming::UntilClosed
+    }
+}
+
+impl HttpVersion {
+    fn read(text: &str) -> Option<Self> {
+        match text {
+            "HTTP/1.0" => Some(Self::Zero),
+            "HTTP/1.1" => Some(Self::One),
+            _ => None,
+        }
+    }
+}
+
+impl Header {
+    /// Whether it is passed on: it is about the message, and no neighbour was told to keep it to itself.
+    pub(crate) fn travels(&self, all: &[Self]) -> bool {
+        let named = || {
+            all.iter()
+                .filter(|header| header.name == "connection")
+                .any(|header| lists(&header.value, &self.name))
+        };
+        !OURS.contains(&self.name.as_str()) && !named()
+    }
+
+    pub(crate) fn write(name: &str, value: &[u8], out: &mut Vec<u8>) {
+        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+            out.extend_from_slice(part);
+        }
+    }
+}
+
+impl BodyFraming {
+    /// Writes the header that says so.
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Sized(length) => Header::write("content-length", length.to_string().as_bytes(), out),
+            Self::Chunked => Header::write("transfer-encoding", b"chunked", out),
+            Self::UntilClosed => {}
+        }
+    }
+}
+
+/// Whether the bytes are a token, as names of headers and methods are.
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    !bytes.is_empty() && bytes.iter().all(fits)
+}
+
+fn lines(bytes: &[u8]) -> Result<(&[u8], Vec<Header>), &'static str> {
+    let bytes = bytes.strip_suffix(b"\r\n\r\n").ok_or("its head has no end")?;
+    let mut lines = Vec::new();
+    for line in bytes.split(|byte| *byte == b'\n') {
+        lines.push(line);
+    }
+    let last = lines.len().saturating_sub(1);
+    let mut whole = Vec::with_capacity(lines.len());
+    for (at, line) in lines.into_iter().enumerate() {
+        // Every line but the last, whose end was taken away above, ends in CR LF.
+        let line = if at == last {
+            line
+        } else {
+            line.strip_suffix(b"\r").ok_or("a line of it ends in LF alone")?
+        };
+        if line.iter().any(|byte| matches!(byte, b'\r' | 0)) {
+            return Err("a line of it has a CR or a NUL");
+        }
+        whole.push(line);
+    }
+    let (first, rest) = whole.split_first().ok_or("its head is empty")?;
+    let headers = rest.iter().map(|line| header(line)).collect::<Result<_, _>>()?;
+    Ok((first, headers))
+}
+
+fn header(line: &[u8]) -> Result<Header, &'static str> {
+    let colon = line.iter().position(|byte| *byte == b':').ok_or("a header of it has no colon")?;
+    let (name, value) = line.split_at(colon);
+    // Also refuses what is folded: such a line begins with a space.
+    if !is_token(name) {
+        return Err("the name of a header has a character that none may have");
+    }
+    let value = value.get(1..).unwrap_or_default().trim_ascii();
+    let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+    Ok(Header { name, value: value.to_vec() })
+}
+
+fn framing(headers: &[Header], otherwise: BodyFraming) -> Result<BodyFraming, &'static str> {
+    let all = |name: &str| {
+        headers
+            .iter()
+            .filter(|header| header.name == name)
+            .map(|header| header.value.as_slice())
+            .collect::<Vec<_>>()
+    };
+    match (all("transfer-encoding").as_slice(), all("content-length").as_slice()) {
+        ([], []) => Ok(otherwise),
+        ([coding], []) if coding.eq_ignore_ascii_case(b"chunked") => Ok(BodyFraming::Chunked),
+        ([], [length]) => {
+            let digits = !length.is_empty() && length.len() < 19 && length.iter().all(u8::is_ascii_digit);
+            let length =
+                str::from_utf8(length).ok().filter(|_| digits).and_then(|length| length.parse().ok());
+            length.map(BodyFraming::Sized).ok_or("its length is not a number")
+        }
+        (_, []) => Err("it has a transfer coding other than `chunked`"),
+        _ => Err("it says its length twice"),
+    }
+}
+
+fn says_close(headers: &[Header]) -> bool {
+    headers.iter().filter(|header| header.name == "connection").any(|header| lists(&header.value, "close"))
+}
+
+fn lists(value: &[u8], word: &str) -> bool {
+    value.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_read() {
+        let read = RequestHead::read(
+            b"POST http://a.example/x HTTP/1.1\r\nHost: a.example\r\nContent-Length: 3\r\n\r\n",
+        )
+        .unwrap();
+        assert_eq!((read.method.as_str(), read.target.as_str()), ("POST", "http://a.example/x"));
+        assert_eq!(
+            (read.framing, read.host(), read.keeps_alive()),
+            (BodyFraming::Sized(3), Ok(Some("a.example")), true)
+        );
+        assert_eq!(end(b"GET / HTTP/1.1\r\n\r\nrest", 0), Some(18));
+    }
+
+    #[test]
+    fn what_two_readers_would_read_differently_is_not_read() {
+        for head in [
+            "GET / HTTP/1.1\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\rX: b\r\n\r\n",
+            "GET  / HTTP/1.1\r\n\r\n",
+            "GET / x HTTP/1.1\r\n\r\n",
+            "GET /\r\n\r\n",
+            "GET / HTTP/2.0\r\n\r\n",
+            "\r\nGET / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost : a\r\n\r\n",
+            "GET / HTTP/1.1\r\nX: a\r\n folded\r\n\r\n",
+            "GET / HTTP/1.1\r\nno colon\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: +3\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: 3, 3\r\n\r\n",
+            "POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n",
+            "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
+        ] {
+            assert!(RequestHead::read(head.as_bytes()).is_err(), "{head:?}");
+        }
+        let two = RequestHead::read(b"GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n").unwrap();
+        assert!(two.host().is_err());
+    }
+}

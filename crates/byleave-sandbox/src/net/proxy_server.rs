@@ -1,0 +1,139 @@
+//! Serving: the sockets that were made inside, for the length of one call.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::decision_log::HostAccessRecord;
+use super::proxy;
+use super::session_router::{DefaultEgress, SessionRouter};
+use super::transparent_proxy::{self, NameAddressMap};
+
+/// The sockets that were made inside the sandbox.
+#[derive(Debug, Default)]
+pub struct ProxySockets {
+    /// Where the proxy listens.
+    pub proxy: Option<TcpListener>,
+    /// Where names are looked up.
+    pub lookups: Option<UdpSocket>,
+    /// Where connections to the addresses of looked-up names arrive, one listener for each port.
+    pub transparent: Vec<TcpListener>,
+}
+
+/// The sockets being served. Dropped or closed, every connection is ended.
+#[derive(Debug)]
+pub struct ProxyServer {
+    doors: Arc<SessionRouter>,
+    tasks: JoinSet<()>,
+    /// The doors look here when one of them is shut.
+    _waiting: Arc<Vec<TcpListener>>,
+}
+
+/// Serves the sockets through these doors. Must be called within a tokio runtime.
+pub fn serve(
+    sockets: ProxySockets,
+    names: &Arc<NameAddressMap>,
+    doors: Arc<SessionRouter>,
+) -> io::Result<ProxyServer> {
+    let mut tasks = JoinSet::new();
+    let permits = Arc::new(Semaphore::new(doors.bounds().connections_max));
+    if let Some(listener) = sockets.proxy {
+        let each = {
+            let doors = Arc::clone(&doors);
+            move |stream| {
+                let doors = Arc::clone(&doors);
+                async move { proxy::serve(&doors, stream).await }
+            }
+        };
+        tasks.spawn(accept(listening(listener)?, Arc::clone(&permits), Arc::clone(&doors), each));
+    }
+    let (mut ports, mut waiting) = (Vec::new(), Vec::new());
+    for listener in sockets.transparent {
+        ports.push(listener.local_addr()?.port());
+        waiting.push(listener.try_clone()?);
+        let each = {
+            let (doors, names) = (Arc::clone(&doors), Arc::clone(names));
+            move |stream| {
+                // Nobody can show a pass here: whose it is is decided now, and not when it is served.
+                let (unshown, names) = (doors.unshown(), Arc::clone(&names));
+                async move {
+                    match unshown {
+                        DefaultEgress::Door(door) => {
+                            door.while_open(transparent_proxy::serve(&door, &names, stream)).await
+                        }
+                        DefaultEgress::Several(doors) => {
+                            transparent_proxy::refuse(&doors, &names, stream).await
+                        }
+                        DefaultEgress::Nobody => Ok(()),
+                    }
+                }
+            }
+        };
+        tasks.spawn(accept(listening(listener)?, Arc::clone(&permits), Arc::clone(&doors), each));
+    }
+    let waiting = Arc::new(waiting);
+    doors.wait_at(&waiting);
+    if let Some(socket) = sockets.lookups {
+        socket.set_nonblocking(true)?;
+        let socket = tokio::net::UdpSocket::from_std(socket)?;
+        let (doors, names) = (Arc::clone(&doors), Arc::clone(names));
+        tasks.spawn(async move { transparent_proxy::answer(&doors, &names, &socket, &ports).await });
+    }
+    Ok(ProxyServer { doors, tasks, _waiting: waiting })
+}
+
+impl ProxyServer {
+    /// What was wanted so far without a pass, and what was given; the rest is with the passes.
+    pub fn decisions(&self) -> Vec<HostAccessRecord> {
+        self.doors.otherwise().map(|door| door.decisions()).unwrap_or_default()
+    }
+
+    /// Ends every connection, and says what was wanted without a pass and what was given.
+    pub async fn close(mut self) -> Vec<HostAccessRecord> {
+        self.tasks.shutdown().await;
+        self.decisions()
+    }
+}
+
+fn listening(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
+    listener.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(listener)
+}
+
+/// Accepts as many connections as may be open at a time; the others wait in the kernel. The connections end with this.
+async fn accept<F, W>(
+    listener: tokio::net::TcpListener,
+    permits: Arc<Semaphore>,
+    doors: Arc<SessionRouter>,
+    each: F,
+) where
+    F: Fn(TcpStream) -> W,
+    W: Future<Output = io::Result<()>> + Send + 'static,
+{
+    let mut open = JoinSet::new();
+    loop {
+        while open.try_join_next().is_some() {}
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+        let taken = poll_fn(|context| {
+            let _turn = doors.turn();
+            listener.poll_accept(context).map_ok(|(stream, _)| each(stream))
+        });
+        match taken.await {
+            Ok(work) => {
+                open.spawn(async move {
+                    // A line that breaks has nobody left to be told; what was decided stands in the log.
+                    work.await.ok();
+                    drop(permit);
+                });
+            }
+            // Out of descriptors, most likely: they come back as connections end.
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}

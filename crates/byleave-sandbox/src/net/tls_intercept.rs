@@ -1,0 +1,114 @@
+//! Interception: TLS opened on the way to a host that has a credential, and made anew behind.
+//!
+//! The authority is made for one session, in memory; its key is never written and never inside. Only hosts with a credential
+//! are opened, the rest of TLS passes untouched. Towards the host, certificates are checked as strictly as ever.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::{ClientConfig, ServerConfig};
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use super::buffered_stream::BufferedStream;
+use super::decision_log::locked;
+
+/// What opens TLS for one session: an authority of its own, and how hosts are checked.
+pub struct TlsInterceptor {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: String,
+    towards: Arc<ClientConfig>,
+    made: Mutex<HashMap<String, Arc<ServerConfig>>>,
+}
+
+/// Why TLS cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsInterceptorError {
+    /// No certificate could be made.
+    #[error("cannot make a certificate for the session: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// TLS cannot be set up, or there are no roots to check hosts against.
+    #[error("cannot set up TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+impl TlsInterceptor {
+    /// For one session, with hosts checked against the roots of this machine.
+    pub fn new() -> Result<Self, TlsInterceptorError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let towards = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_platform_verifier()?
+            .with_no_client_auth();
+        Self::towards(towards)
+    }
+
+    /// For one session, with hosts checked as this says.
+    pub fn towards(mut towards: ClientConfig) -> Result<Self, TlsInterceptorError> {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "Byleave, this session only");
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let certificate = params.self_signed(&key)?.pem();
+        towards.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let issuer = Issuer::new(params, key);
+        Ok(Self { issuer, certificate, towards: Arc::new(towards), made: Mutex::default() })
+    }
+
+    /// The authority's certificate in PEM, for the programs inside to trust. There is no way to get its key.
+    pub fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    /// Opens TLS at both ends; the ClientHello is still held and names the host.
+    pub(crate) async fn open(
+        &self,
+        host: &str,
+        client: BufferedStream,
+        upstream: BufferedStream,
+        whole: Duration,
+    ) -> io::Result<(BufferedStream, BufferedStream)> {
+        let opening = async {
+            let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+            let behind = tokio::io::join(upstream.reader, upstream.writer);
+            let behind = TlsConnector::from(Arc::clone(&self.towards)).connect(name, behind).await?;
+            let config = self.config(host).map_err(io::Error::other)?;
+            let before = tokio::io::join(client.reader, client.writer);
+            let before = TlsAcceptor::from(config).accept(before).await?;
+            Ok((BufferedStream::of(before), BufferedStream::of(behind)))
+        };
+        tokio::time::timeout(whole, opening).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn config(&self, host: &str) -> Result<Arc<ServerConfig>, TlsInterceptorError> {
+        if let Some(config) = locked(&self.made).get(host) {
+            return Ok(Arc::clone(config));
+        }
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::new(vec![host.to_owned()])?;
+        params.distinguished_name.push(DnType::CommonName, "Byleave");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der())),
+            )?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let config = Arc::new(config);
+        // Only hosts with a credential come here, so that this stays small.
+        locked(&self.made).insert(host.to_owned(), Arc::clone(&config));
+        Ok(config)
+    }
+}

@@ -1,0 +1,183 @@
+//! The plan for a command without namespaces of its own: what mounts would hide is simply not allowed to be read.
+//!
+//! Landlock can allow a directory with everything beneath it, and take nothing out again. So what is around the hidden is allowed
+//! piece by piece; and what lies beneath something writable can be neither hidden nor protected, which the guarantees have to say.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::landlock::{self, ALL_BUT_DEVICES, IOCTL_DEV, LandlockRule, READ, WRITE_FILE};
+use super::mounts::HIDDEN_EVERYWHERE;
+use super::{HostInfo, LaunchPlan, PROCESSES, PathKind, PlanError, path_text, text};
+use crate::confinement::{FileConfinement, ReadScope};
+use crate::plan_format::PlanPart;
+use crate::seccomp::{self, Arch};
+use crate::system_paths;
+
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+impl LaunchPlan {
+    /// Of this plan, what can be done without namespaces. The command has a temporary directory of its own; the user already runs
+    /// so many processes, which count against the limit as well. `entries` lists what is in a directory.
+    pub(crate) fn for_alone(
+        mut self,
+        files: &FileConfinement,
+        scratch: &Path,
+        processes: u64,
+        host: &impl HostInfo,
+        entries: impl Fn(&Path) -> Vec<PathBuf>,
+    ) -> Result<Self, PlanError> {
+        self.part = PlanPart::Alone;
+        self.mounts.clear();
+        self.filter = seccomp::compile_alone(Arch::HERE)?.bytes();
+        for (resource, soft, hard) in &mut self.limits {
+            if *resource == PROCESSES {
+                *soft = soft.saturating_add(processes);
+                *hard = hard.saturating_add(processes);
+            }
+        }
+        self.environment.retain(|variable| !variable.to_bytes().starts_with(b"TMPDIR="));
+        self.environment.push(text(format!("TMPDIR={}", scratch.display()), "the environment")?);
+        let Some(mut lock) = landlock::empty(host.landlock()) else {
+            self.landlock = None;
+            return Ok(self);
+        };
+        let mut allowed = ReadablePaths { hidden: hidden(files), host, entries, readable: Vec::new() };
+        match &files.readable {
+            ReadScope::Everything => allowed.around(Path::new("/")),
+            ReadScope::Only(paths) => {
+                let paths = paths.iter().map(PathBuf::as_path);
+                system_paths::system()
+                    .chain([Path::new("/proc")])
+                    .chain(paths)
+                    .for_each(|path| allowed.around(path));
+            }
+        }
+        files.home_readable.iter().for_each(|path| allowed.around(path));
+        let mut rules = Vec::new();
+        let mut rule = |path: &Path, access: u64| {
+            let access = access & lock.files & landlock::of_its_kind(path, host);
+            rules.push(LandlockRule { path: path_text(path)?, access });
+            Ok::<_, PlanError>(())
+        };
+        allowed.readable.iter().try_for_each(|path| rule(path, READ))?;
+        DEVICES.iter().try_for_each(|path| rule(Path::new(path), READ | WRITE_FILE | IOCTL_DEV))?;
+        for path in files.writable.iter().map(PathBuf::as_path).chain([scratch]) {
+            rule(path, ALL_BUT_DEVICES)?;
+        }
+        lock.rules = rules;
+        self.landlock = Some(lock);
+        Ok(self)
+    }
+}
+
+/// What is not read on the way down from the top.
+fn hidden(files: &FileConfinement) -> BTreeSet<PathBuf> {
+    // Devices are allowed one by one, and both temporary directories are everybody's.
+    let ours = ["/dev", "/tmp", "/var/tmp"].into_iter().chain(HIDDEN_EVERYWHERE).map(PathBuf::from);
+    ours.chain(files.home.clone()).chain(files.hidden.iter().cloned()).collect()
+}
+
+struct ReadablePaths<'a, H, E> {
+    hidden: BTreeSet<PathBuf>,
+    host: &'a H,
+    entries: E,
+    readable: Vec<PathBuf>,
+}
+
+impl<H: HostInfo, E: Fn(&Path) -> Vec<PathBuf>> ReadablePaths<'_, H, E> {
+    /// Allows to read a path but for what is hidden, the directories above which cannot be listed.
+    fn around(&mut self, path: &Path) {
+        match self.host.kind(path) {
+            // A link is followed, and what it leads to has a path of its own.
+            None | Some(PathKind::Link) => {}
+            Some(_) if self.hidden.contains(path) => {}
+            Some(_) if self.hidden.iter().any(|hidden| hidden.starts_with(path)) => {
+                for entry in (self.entries)(path) {
+                    self.around(&entry);
+                }
+            }
+            Some(_) => self.readable.push(path.to_path_buf()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::confinement::{Confinement, Network};
+    use crate::limits::ResourceLimits;
+    use crate::plan::{CommandSpec, UserIdentity};
+
+    struct FakeHost;
+
+    impl HostInfo for FakeHost {
+        fn kind(&self, path: &Path) -> Option<PathKind> {
+            Some(if path.ends_with("credentials.toml") { PathKind::File } else { PathKind::Directory })
+        }
+
+        fn target(&self, _: &Path) -> Option<PathBuf> {
+            None
+        }
+
+        fn landlock(&self) -> u32 {
+            6
+        }
+    }
+
+    fn entries(path: &Path) -> Vec<PathBuf> {
+        let names: &[&str] = match path.to_str() {
+            Some("/") => &["usr", "etc", "home", "dev", "tmp", "proc", "run"],
+            Some("/home") => &["me", "other"],
+            Some("/home/me/.cargo") => &["bin", "credentials.toml"],
+            _ => &[],
+        };
+        names.iter().map(|name| path.join(name)).collect()
+    }
+
+    // req: E2
+    #[test]
+    fn what_is_around_the_hidden_is_allowed_piece_by_piece() {
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect();
+        let files = FileConfinement {
+            cwd: "/home/me/ws".into(),
+            home: Some("/home/me".into()),
+            home_readable: paths(&["/home/me/.cargo"]),
+            writable: paths(&["/home/me/ws"]),
+            hidden: paths(&["/home/me/.cargo/credentials.toml", "/home/other"]),
+            ..FileConfinement::default()
+        };
+        let confinement = Confinement {
+            files: files.clone(),
+            network: Network::Off,
+            environment: std::collections::BTreeMap::from([("TMPDIR".into(), "/tmp".into())]),
+            limits: ResourceLimits::default(),
+            waived: BTreeSet::new(),
+            required: BTreeSet::new(),
+        };
+        let command = CommandSpec { argv: vec!["true".into()], ..CommandSpec::default() };
+        let identity = UserIdentity { uid: 1, gid: 1 };
+        let plan = LaunchPlan::new(&confinement, &command, identity, &FakeHost).unwrap();
+        let pids = plan.limits.iter().find(|(resource, ..)| *resource == PROCESSES).unwrap().1;
+        let plan = plan.for_alone(&files, Path::new("/tmp/mine"), 30, &FakeHost, entries).unwrap();
+        let rules = plan.landlock.unwrap().rules;
+        let told: Vec<(&str, bool)> = rules
+            .iter()
+            .map(|rule| (rule.path.to_str().unwrap(), rule.access & WRITE_FILE != 0))
+            .filter(|(path, _)| !path.starts_with("/dev/"))
+            .collect();
+        let expected = [
+            ("/usr", false),
+            ("/etc", false),
+            ("/proc", false),
+            ("/home/me/.cargo/bin", false),
+            ("/home/me/ws", true),
+            ("/tmp/mine", true),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(plan.environment, [c"TMPDIR=/tmp/mine".to_owned()]);
+        let limited = plan.limits.iter().find(|(resource, ..)| *resource == PROCESSES).unwrap();
+        assert_eq!(limited.1, pids + 30);
+        assert!(plan.mounts.is_empty());
+    }
+}

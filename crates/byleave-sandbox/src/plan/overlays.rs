@@ -1,0 +1,95 @@
+//! Copies that a command runs on: which can be had, and that nothing of them is reached but through them.
+
+use std::path::{Path, PathBuf};
+
+use super::{HostInfo, PathKind, PlanError, resolved};
+use crate::confinement::{CopiedPath, CopySource, FileConfinement, ReadScope};
+use crate::plan_format::LAYERS;
+
+/// Refuses copies that could not be mounted, or would not be what they are said to be.
+pub(super) fn check(files: &FileConfinement, host: &impl HostInfo) -> Result<(), PlanError> {
+    for (at, copied) in files.copied.iter().enumerate() {
+        let root = &copied.root;
+        let refuse = |why| Err(PlanError::NoCopy(root.clone(), why));
+        resolved(root)?;
+        if !files.writable.iter().any(|writable| root.starts_with(writable)) {
+            return refuse("it lies in nothing that the command may write");
+        }
+        if files.copied.iter().take(at).any(|other| other.root == *root) {
+            return refuse("there are two copies of it");
+        }
+        for part in copied.source.parts() {
+            resolved(part)?;
+            match host.kind(part) {
+                Some(PathKind::Link) => return Err(PlanError::Link(part.clone())),
+                None => return Err(PlanError::Missing(part.clone())),
+                Some(PathKind::Directory | PathKind::File) => {}
+            }
+            if part.starts_with(root) || root.starts_with(part) {
+                return refuse("one lies in the other");
+            }
+        }
+        let kind = host.kind(root);
+        match (&copied.source, kind) {
+            (_, Some(PathKind::Link)) => return Err(PlanError::Link(root.clone())),
+            (CopySource::Tree { at }, Some(kind)) if host.kind(at) != Some(kind) => {
+                return refuse("one is a directory, and the other is not");
+            }
+            (CopySource::Overlay { .. }, Some(PathKind::File)) => {
+                return refuse("only a directory can lie under layers; make a whole copy of it");
+            }
+            (CopySource::Overlay { lowers, .. }, _) if lowers.len() + 3 > LAYERS => {
+                return refuse("it has too many layers; make fewer of them");
+            }
+            (CopySource::Overlay { upper, work, .. }, _)
+                if upper.starts_with(work) || work.starts_with(upper) =>
+            {
+                return refuse("what is written and where that is prepared lie in each other");
+            }
+            (CopySource::Overlay { lowers, .. }, None) if lowers.is_empty() => {
+                return Err(PlanError::Missing(root.clone()));
+            }
+            // There is no place for it but in another copy.
+            (_, None) if !files.copied.iter().any(|other| holds(other, root)) => {
+                return Err(PlanError::Missing(root.clone()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn holds(copied: &CopiedPath, path: &Path) -> bool {
+    path != copied.root && path.starts_with(&copied.root)
+}
+
+/// What is found at the place of a copy.
+pub(super) fn kind(source: &CopySource, host: &impl HostInfo) -> Option<PathKind> {
+    match source {
+        CopySource::Overlay { .. } => Some(PathKind::Directory),
+        CopySource::Tree { at } => host.kind(at),
+    }
+}
+
+/// Whether everything that is there outside is in the copy as well, before the command has begun.
+pub(super) const fn is_fresh(source: &CopySource) -> bool {
+    match source {
+        CopySource::Overlay { lowers, .. } => lowers.is_empty(),
+        CopySource::Tree { .. } => false,
+    }
+}
+
+/// Whether a path is in something that the command was given by name.
+pub(super) fn is_named(path: &Path, files: &FileConfinement) -> bool {
+    let readable = match &files.readable {
+        ReadScope::Everything => &[][..],
+        ReadScope::Only(paths) => paths,
+    };
+    files.writable.iter().chain(&files.home_readable).chain(readable).any(|named| path.starts_with(named))
+}
+
+/// What was to be read and not written, and lies in a copy that is written.
+pub(super) fn read_only(files: &FileConfinement) -> impl Iterator<Item = &PathBuf> {
+    let in_copy = |path: &&PathBuf| files.copied.iter().any(|copied| holds(copied, path));
+    files.home_readable.iter().filter(move |path| in_copy(path) && !files.writable.contains(path))
+}

@@ -1,0 +1,129 @@
+//! Whether commands can run on copies that are kept in a directory, tried with a real one, and what helps where they cannot.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{getxattr, statfs};
+
+use super::WALL;
+use crate::confinement::{Confinement, CopiedPath, CopySource, FileConfinement, Network};
+use crate::guarantee::Guarantee;
+use crate::launch::{CommandOutcome, CommandStatus, CommandTempDir, LaunchError, RunAs, identity, start};
+use crate::limits::ResourceLimits;
+use crate::plan::CommandSpec;
+
+const REPLACED: &str = "replaced";
+const OVERLAY: i64 = 0x794c_7630;
+const MEMORY: i64 = 0x0102_1994;
+/// File systems that no layer can be written to: FUSE, NFS, 9p, CIFS, what Windows lends to WSL among them.
+const FOREIGN: [i64; 4] = [0x6573_5546, 0x6969, 0x0102_1997, 0xff53_4d42];
+
+/// Whether a command can run on an overlay whose changes go to this directory, or to where it would be made: found by running one.
+/// Otherwise why not, and what helps; then a whole copy may still do.
+pub fn probe_overlays(store: &Path, run_as: RunAs) -> Result<(), String> {
+    let there = store.ancestors().find(|above| above.is_dir()).unwrap_or(Path::new("/"));
+    let told = |error: &LaunchError| why(there, error);
+    match attempt(there, run_as).as_ref().map_err(told)? {
+        outcome if outcome.status == CommandStatus::Exited(0) => Ok(()),
+        outcome => {
+            let said = String::from_utf8_lossy(&outcome.stderr.bytes).trim().to_owned();
+            let told = format!("a command on it ended with {:?} {said}", outcome.status);
+            Err(why(there, &LaunchError::NotCopied { root: there.into(), error: io::Error::other(told) }))
+        }
+    }
+}
+
+/// Runs a command that changes something in a copy, and sees that it changed nothing else.
+fn attempt(store: &Path, run_as: RunAs) -> Result<CommandOutcome, LaunchError> {
+    let identity = identity(run_as)?;
+    let (lower, kept) = (CommandTempDir::new(identity)?, CommandTempDir::within(store, identity)?);
+    let making = |error| LaunchError::Ours { doing: "making a copy to try", error };
+    let [upper, work] = ["upper", "work"].map(|name| kept.path.join(name));
+    for directory in [&upper, &work] {
+        fs::create_dir(directory).map_err(making)?;
+        chown(directory, Some(identity.uid), Some(identity.gid)).map_err(making)?;
+    }
+    let root = lower.path.clone();
+    fs::create_dir(root.join(REPLACED)).map_err(making)?;
+    chown(root.join(REPLACED), Some(identity.uid), Some(identity.gid)).map_err(making)?;
+    let copied = CopiedPath {
+        root: root.clone(),
+        source: CopySource::Overlay { lowers: Vec::new(), upper: upper.clone(), work },
+    };
+    let confinement = Confinement {
+        files: FileConfinement {
+            cwd: root.clone(),
+            writable: vec![root.clone()],
+            hidden: vec![kept.path.clone()],
+            copied: vec![copied],
+            ..FileConfinement::default()
+        },
+        network: Network::Off,
+        environment: BTreeMap::from([("PATH".into(), super::PATH.into())]),
+        limits: ResourceLimits { wall: WALL, reserve: 0, ..ResourceLimits::default() },
+        waived: BTreeSet::from(Guarantee::ALL),
+        required: BTreeSet::new(),
+    };
+    // Something is replaced, which takes attributes in the layer: not every file system has them.
+    let script = format!("rm -r {REPLACED} && mkdir {REPLACED} && mkdir {REPLACED}/made");
+    let command =
+        CommandSpec { argv: ["sh", "-c", &script].map(Into::into).into(), ..CommandSpec::default() };
+    let outcome = start(&confinement, &command, run_as)?.finish()?;
+    let is_there = |directory: &PathBuf| directory.join(REPLACED).join("made").exists();
+    let mut opaque = [0u8; 1];
+    let is_marked =
+        getxattr(upper.join(REPLACED), "user.overlay.opaque", &mut opaque) == Ok(1) && opaque == *b"y";
+    if outcome.status == CommandStatus::Exited(0) && (is_there(&root) || !is_there(&upper) || !is_marked) {
+        let error = io::Error::other("what was changed is not in its layer, or not there alone");
+        return Err(LaunchError::NotCopied { root, error });
+    }
+    Ok(outcome)
+}
+
+fn why(store: &Path, error: &LaunchError) -> String {
+    let LaunchError::NotCopied { error: answer, .. } = error else { return error.to_string() };
+    let told = |what: &str| format!("no overlay can be written to `{}` ({answer}): {what}", store.display());
+    let kind = statfs(store).map(|found| found.f_type).unwrap_or_default();
+    match answer.raw_os_error() {
+        Some(ENODEV) => {
+            told("this kernel has none, or has not loaded it; `modprobe overlay` as root loads it")
+        }
+        Some(EPERM) => told(
+            "this kernel lets only root mount them, or a security module forbids it; a kernel from 5.11 on lets everybody",
+        ),
+        _ if kind == OVERLAY => told(
+            "it is on an overlay itself, as in most containers; keep the state directory on a volume or a tmpfs, by `--state`",
+        ),
+        _ if kind == MEMORY => told(
+            "it is in memory, which keeps the attributes of layers from Linux 6.6 on; keep the state directory on a disk, by `--state`",
+        ),
+        _ if FOREIGN.contains(&kind) => told(
+            "it is on a file system that other machines share; keep the state directory on a disk of this one, by `--state`",
+        ),
+        _ => {
+            told("keep the state directory on another file system, such as ext4, xfs or btrfs, by `--state`")
+        }
+    }
+}
+
+const EPERM: i32 = 1;
+const ENODEV: i32 = 19;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // req: E5
+    #[test]
+    fn what_stands_in_the_way_is_told_with_what_helps() {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        for (errno, words) in [(ENODEV, "modprobe overlay"), (EPERM, "5.11"), (22, "--state")] {
+            let error = io::Error::from_raw_os_error(errno);
+            let told = why(folder.path(), &LaunchError::NotCopied { root: "/w".into(), error });
+            assert!(told.contains(words) && told.contains(&folder.path().display().to_string()), "{told}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What happened at the boundaries of a run, in words for a model or a person: what was blocked, and what to ask for.
+//!
+//! Only what is known for certain is called blocked: by the proxy, by a limit, by the tripwire. Where the kernel said no to a
+//! program, the program alone knows; then the boundaries are told, and nothing is guessed from what it printed.
+
+use std::path::Path;
+
+use byleave_core::escape::{EscapeLevel, visible};
+
+use crate::confinement::{Confinement, Network, ReadScope};
+use crate::launch::{CommandOutcome, CommandStatus};
+use crate::limits::{LimitKind, ResourceLimits};
+use crate::tripwire::PlantedFile;
+
+/// Lines of one kind, at most; how many more there were is said.
+const LINES_MAX: usize = 20;
+
+/// What is to be said about a run: nothing, if it ended well and met no boundary.
+pub fn told(confinement: &Confinement, outcome: &CommandOutcome) -> Vec<String> {
+    let mut lines = Vec::new();
+    let refused = outcome.network.decisions.iter().filter(|decision| !decision.given);
+    let refused: Vec<String> = refused
+        .map(|decision| {
+            let host = line(&decision.host);
+            let target = if decision.port == 0 { host } else { format!("{host}:{}", decision.port) };
+            let why = decision.why.as_deref().map_or_else(String::new, |why| format!(": {}", line(why)));
+            format!("blocked by policy: reaching `{target}`{why}; ask for `reach {target}`")
+        })
+        .collect();
+    push_some(&mut lines, refused, outcome.network.left_out);
+    push_some(&mut lines, outcome.earlier.iter().map(left_behind).collect(), 0);
+    push_some(&mut lines, outcome.planted.iter().map(planted).collect(), 0);
+    if let Some(limit) = outcome.ended_by {
+        lines.push(match limit {
+            LimitKind::Wall => {
+                let ms = confinement.limits.wall.as_millis();
+                format!("stopped after {ms} ms, with everything that it had started (wall)")
+            }
+            _ => {
+                format!("blocked by policy: ended by the limit of {}", limited(limit, &confinement.limits))
+            }
+        });
+    }
+    for limit in outcome.reached.iter().filter(|limit| Some(**limit) != outcome.ended_by) {
+        lines.push(format!("it met the limit of {}", limited(*limit, &confinement.limits)));
+    }
+    if outcome.status != CommandStatus::Exited(0) {
+        lines.push(boundaries(confinement));
+    }
+    lines
+}
+
+/// The boundaries of a run, in a line.
+pub fn boundaries(confinement: &Confinement) -> String {
+    let files = &confinement.files;
+    let writable: Vec<String> = files.writable.iter().map(|path| format!("`{}`", shown(path))).collect();
+    let writable = if writable.is_empty() { "nothing".to_owned() } else { writable.join(", ") };
+    let readable = match &files.readable {
+        ReadScope::Everything => "what you can".to_owned(),
+        ReadScope::Only(paths) => {
+            let paths: Vec<String> = paths.iter().map(|path| format!("`{}`", shown(path))).collect();
+            format!("the system, toolchains and {}", paths.join(", "))
+        }
+    };
+    let network = match confinement.network {
+        Network::Off => "it had no network",
+        Network::Proxied => "its network led through the proxy alone",
+        Network::Host => "its network was that of this machine",
+    };
+    format!(
+        "it ran confined: it could write {writable} and temporary files, and read {readable}, without secrets; {network}"
+    )
+}
+
+/// What is said of something that was planted.
+pub fn planted(planted: &PlantedFile) -> String {
+    let (path, now) = (shown(&planted.path), shown(&planted.quarantined));
+    format!(
+        "blocked by policy: `{path}` would be obeyed or run later by others, and is now `{now}`; ask for `write {path}`"
+    )
+}
+
+/// What is said of something that an earlier run had planted.
+fn left_behind(planted: &PlantedFile) -> String {
+    let (path, now) = (shown(&planted.path), shown(&planted.quarantined));
+    format!(
+        "an earlier run was killed and had made `{path}`, which others would obey or run; it is now `{now}`; if it is yours, rename it back"
+    )
+}
+
+fn limited(limit: LimitKind, limits: &ResourceLimits) -> String {
+    match limit {
+        LimitKind::Wall => format!("{} s on the clock (wall)", limits.wall.as_secs()),
+        LimitKind::Cpu => format!("{} s of processor time (cpu)", limits.cpu.as_secs()),
+        LimitKind::Memory => format!("{} of memory (memory)", bytes(limits.memory)),
+        LimitKind::Pids => format!("{} processes at a time (pids)", limits.pids),
+        LimitKind::Growth => format!("{} more in what it can write (growth)", bytes(limits.growth)),
+        LimitKind::Copy => format!("{} more in the copy that it ran on (copy)", bytes(limits.copy)),
+        LimitKind::Reserve => {
+            format!("{} that stay free where its copy is kept (reserve)", bytes(limits.reserve))
+        }
+        LimitKind::Output => format!("{} of output that is kept (output)", bytes(limits.output)),
+    }
+}
+
+fn bytes(bytes: u64) -> String {
+    match bytes {
+        ..0x400 => format!("{bytes} bytes"),
+        0x400..0x10_0000 => format!("{} KiB", bytes >> 10),
+        0x10_0000..0x4000_0000 => format!("{} MiB", bytes >> 20),
+        _ => format!("{} GiB", bytes >> 30),
+    }
+}
+
+fn push_some(lines: &mut Vec<String>, some: Vec<String>, left_out: u64) {
+    let more = some.len().saturating_sub(LINES_MAX) as u64 + left_out;
+    lines.extend(some.into_iter().take(LINES_MAX));
+    if more > 0 {
+        lines.push(format!("blocked by policy: {more} more like these"));
+    }
+}
+
+/// What comes from inside, made visible: it must not pass for words of ours.
+fn line(text: &str) -> String {
+    visible(text, EscapeLevel::Name)
+}
+
+fn shown(path: &Path) -> String {
+    line(&path.to_string_lossy())
+}

@@ -1,0 +1,286 @@
+//! Which system calls are refused, as data: one line, one reason. What is not named here is allowed, up to the newest call that
+//! was known when this was written; what is newer does not exist.
+
+use super::{Syscall, SyscallAction};
+
+const EPERM: u16 = 1;
+const ENOSYS: u16 = 38;
+const EAFNOSUPPORT: u16 = 97;
+const AF_UNIX: u32 = 1;
+
+/// `CLONE_NEW` user, mount, pid, network, ipc, uts, cgroup.
+const NEW_NAMESPACES: u32 = 0x7e02_0000;
+/// `TIOCSTI`, `TIOCLINUX`, `TIOCCONS`, `TIOCSETD`.
+const TERMINAL_TRICKS: &[u32] = &[0x5412, 0x541c, 0x541d, 0x5423];
+/// Linux, 32-bit Linux, each with and without `UNAME26`; without randomisation, for debuggers and benchmarks; asking.
+const PERSONALITIES: &[u32] = &[0, 0x8, 0x2_0000, 0x2_0008, 0x4_0000, 0xffff_ffff];
+/// `S_ISUID`, `S_ISGID`.
+const SET_ID_MODES: u32 = 0o6000;
+/// `O_CREAT`, `__O_TMPFILE`.
+const MAKES_A_FILE: u32 = 0o20_000_100;
+
+/// The newest system call that is known here; the numbers are the same on every architecture from 424 on.
+pub(super) const NEWEST: u32 = 469;
+
+/// Calls that share an answer, and why.
+pub(super) struct SyscallGroup {
+    #[expect(dead_code, reason = "for people who read this table")]
+    pub(super) why: &'static str,
+    pub(super) answer: SyscallAction,
+    pub(super) calls: &'static [Syscall],
+}
+
+const fn call(name: &'static str, x86_64: u32, aarch64: u32) -> Syscall {
+    Syscall { name, x86_64: Some(x86_64), aarch64: Some(aarch64) }
+}
+
+/// A call that only x86_64 has.
+const fn x86(name: &'static str, number: u32) -> Syscall {
+    Syscall { name, x86_64: Some(number), aarch64: None }
+}
+
+pub(super) const GROUPS: &[SyscallGroup] = &[
+    SyscallGroup {
+        why: "what is mounted where is the launcher's affair",
+        answer: SyscallAction::Refuse(EPERM),
+        calls: &[
+            call("mount", 165, 40),
+            call("umount2", 166, 39),
+            call("pivot_root", 155, 41),
+            call("open_tree", 428, 428),
+            call("open_tree_attr", 467, 467),
+            call("move_mount", 429, 429),
+            call("fsopen", 430, 430),
+            call("fsconfig", 431, 431),
+            call("fsmount", 432, 432),
+            call("fspick", 433, 433),
+            call("mount_setattr", 442, 442),
+            call("chroot", 161, 51),
+        ],
+    },
+    SyscallGroup {
+        why: "another namespace is a way around this one",
+        answer: SyscallAction::Refuse(EPERM),
+        calls: &[call("setns", 308, 268), call("unshare", 272, 97)],
+    },
+    SyscallGroup {
+        why: "a file by its handle is a file without its path, past every mask",
+        answer: SyscallAction::Refuse(EPERM),
+        calls: &[call("name_to_handle_at", 303, 264), call("open_by_handle_at", 304, 265)],
+    },
+    SyscallGroup {
+        why: "the memory and descriptors of other processes",
+        answer: SyscallAction::Refuse(EPERM),
+        calls: &[
+            call("ptrace", 101, 117),
+            call("process_vm_readv", 310, 270),
+            call("process_vm_writev", 311, 271),
+            call("process_madvise", 440, 440),
+            call("pidfd_getfd", 438, 438),
+            call("kcmp", 312, 272),
+        ],
+    },
+    SyscallGroup {
+        why: "keyrings are not confined by any namespace",
+        answer: SyscallAction::Refuse(EPERM),
+        calls: &[call("add_key", 248, 217), call("request_key", 249, 218), call("keyctl", 250, 219)],
+    },
+    SyscallGroup {
+        why: "code in the kernel",
+        answer: SyscallAction::Refuse(EPERM),
+        calls: &[
+            call("bpf", 321, 280),
+            call("init_module", 175, 105),
+            call("finit_module", 313, 273),
+            call("delete_module", 176, 106),
+            call("kexec_load", 246, 104),
+            call("kexec_file_load", 320, 294),
+        ],
+    },
+    SyscallGroup {
+        why: "kernel interfaces with a long history of holes, which no build needs",
+        answer: SyscallAction::Refuse(EPERM),
+        calls: &[
+            call("perf_event_open", 298, 241),
+            call("userfaultfd", 323, 282),
+            call("fanotify_init", 300, 262),
+            call("fanotify_mark", 301, 263),
+            call("move_pages", 279, 239),
+            call("migrate_pages", 256, 238),
+            call("mbind", 237, 235),
+            call("set_mempolicy", 238, 237),
+            x86("modify_ldt", 154),
+        ],
+    },
+    SyscallGroup {
+        why: "the machine itself",
+        answer: SyscallAction::Refuse(EPERM),
+        calls: &[
+            call("reboot", 169, 142),
+            call("swapon", 167, 224),
+            call("swapoff", 168, 225),
+            call("acct", 163, 89),
+            call("syslog", 103, 116),
+            call("vhangup", 153, 58),
+            call("settimeofday", 164, 170),
+            call("clock_settime", 227, 112),
+            call("clock_adjtime", 305, 266),
+            call("adjtimex", 159, 171),
+            call("sethostname", 170, 161),
+            call("setdomainname", 171, 162),
+            x86("iopl", 172),
+            x86("ioperm", 173),
+            call("quotactl", 179, 60),
+            call("quotactl_fd", 443, 443),
+            call("file_setattr", 469, 469),
+        ],
+    },
+    SyscallGroup {
+        why: "long dead, or for the C library of another age",
+        answer: SyscallAction::Refuse(EPERM),
+        calls: &[
+            call("nfsservctl", 180, 42),
+            call("lookup_dcookie", 212, 18),
+            x86("uselib", 134),
+            x86("ustat", 136),
+            x86("sysfs", 139),
+            x86("_sysctl", 156),
+        ],
+    },
+    SyscallGroup {
+        why: "performs operations that no filter sees",
+        answer: SyscallAction::Refuse(ENOSYS),
+        calls: &[
+            call("io_uring_setup", 425, 425),
+            call("io_uring_enter", 426, 426),
+            call("io_uring_register", 427, 427),
+        ],
+    },
+    SyscallGroup {
+        why: "takes its flags by reference, where no filter can look; programs fall back to `clone`",
+        answer: SyscallAction::Refuse(ENOSYS),
+        calls: &[call("clone3", 435, 435)],
+    },
+    SyscallGroup {
+        why: "takes its mode by reference, where no filter can look; programs fall back to `openat`",
+        answer: SyscallAction::Refuse(ENOSYS),
+        calls: &[call("openat2", 437, 437)],
+    },
+    SyscallGroup {
+        why: "namespaces by the old call",
+        answer: SyscallAction::RefuseBits { argument: 0, bits: NEW_NAMESPACES, errno: EPERM },
+        calls: &[call("clone", 56, 220)],
+    },
+    SyscallGroup {
+        why: "typing into a terminal, and taking over the console",
+        answer: SyscallAction::RefuseValues { argument: 1, values: TERMINAL_TRICKS, errno: EPERM },
+        calls: &[call("ioctl", 16, 29)],
+    },
+    SyscallGroup {
+        why: "the limits of other processes, of the first one inside above all, which has the same user",
+        answer: SyscallAction::AllowValues { argument: 0, values: &[0], errno: EPERM },
+        calls: &[call("prlimit64", 302, 261)],
+    },
+    SyscallGroup {
+        why: "other personalities weaken the layout of memory",
+        answer: SyscallAction::AllowValues { argument: 0, values: PERSONALITIES, errno: EPERM },
+        calls: &[call("personality", 135, 92)],
+    },
+    SyscallGroup {
+        why: "what a namespace of networks does not confine, or needs no program",
+        answer: SyscallAction::Families { errno: EAFNOSUPPORT },
+        calls: &[call("socket", 41, 198)],
+    },
+    SyscallGroup {
+        why: "pairs of local sockets and nothing else",
+        answer: SyscallAction::AllowValues { argument: 0, values: &[AF_UNIX], errno: EAFNOSUPPORT },
+        calls: &[call("socketpair", 53, 199)],
+    },
+    SyscallGroup {
+        why: "a file that runs as its owner outlives the sandbox",
+        answer: SyscallAction::RefuseBits { argument: 1, bits: SET_ID_MODES, errno: EPERM },
+        calls: &[
+            x86("chmod", 90),
+            call("fchmod", 91, 52),
+            x86("creat", 85),
+            x86("mkdir", 83),
+            x86("mknod", 133),
+        ],
+    },
+    SyscallGroup {
+        why: "the same, where the mode is the third argument",
+        answer: SyscallAction::RefuseBits { argument: 2, bits: SET_ID_MODES, errno: EPERM },
+        calls: &[
+            call("fchmodat", 268, 53),
+            call("fchmodat2", 452, 452),
+            call("mkdirat", 258, 34),
+            call("mknodat", 259, 33),
+        ],
+    },
+    SyscallGroup {
+        why: "the same, for a file that is made by opening it",
+        answer: SyscallAction::RefuseBitsWith {
+            argument: 2,
+            bits: SET_ID_MODES,
+            with: 1,
+            with_bits: MAKES_A_FILE,
+            errno: EPERM,
+        },
+        calls: &[x86("open", 2)],
+    },
+    SyscallGroup {
+        why: "the same, for a file that is made by opening it in a directory",
+        answer: SyscallAction::RefuseBitsWith {
+            argument: 3,
+            bits: SET_ID_MODES,
+            with: 2,
+            with_bits: MAKES_A_FILE,
+            errno: EPERM,
+        },
+        calls: &[call("openat", 257, 56)],
+    },
+];
+
+/// What the first process of a command in a session needs until the command begins: another namespace of processes, and what
+/// shows them.
+pub(super) const NEEDED_TO_BEGIN: &[Syscall] = &[
+    call("move_mount", 429, 429),
+    call("fsopen", 430, 430),
+    call("fsconfig", 431, 431),
+    call("fsmount", 432, 432),
+    call("clone3", 435, 435),
+    call("openat2", 437, 437),
+];
+
+/// Beside these, without namespaces: what would reach the network, the sockets and the shared memory of everybody else.
+pub(super) const ALONE: &[SyscallGroup] = &[
+    SyscallGroup {
+        why: "any socket is a way to somebody: there is no network of its own, and a local one is opened by its path",
+        answer: SyscallAction::Refuse(EAFNOSUPPORT),
+        calls: &[call("socket", 41, 198)],
+    },
+    SyscallGroup {
+        why: "one of a pair for datagrams can be led to any other local socket by its path",
+        answer: SyscallAction::BoundPairs { errno: EAFNOSUPPORT },
+        calls: &[call("socketpair", 53, 199)],
+    },
+    SyscallGroup {
+        why: "shared memory, semaphores and queues are those of all users",
+        answer: SyscallAction::Refuse(ENOSYS),
+        calls: &[
+            call("shmget", 29, 194),
+            call("shmat", 30, 196),
+            call("shmctl", 31, 195),
+            call("semget", 64, 190),
+            call("semop", 65, 193),
+            call("semctl", 66, 191),
+            call("semtimedop", 220, 192),
+            call("msgget", 68, 186),
+            call("msgsnd", 69, 189),
+            call("msgrcv", 70, 188),
+            call("msgctl", 71, 187),
+            call("mq_open", 240, 180),
+            call("mq_unlink", 241, 181),
+        ],
+    },
+];

@@ -1,0 +1,528 @@
+//! The index: what lies in the directories that commands write, kept warm between them, and the two questions that are asked of
+//! it: what must be hidden or held before a command (`marked`), and where something could wait to be run after it (`tripwire`).
+//!
+//! It is believed only as far as the kernel vouches for it. Every directory is watched before it is read, so whatever changes
+//! later is known to have changed; where a file system does not tell of changes, or the kernel loses count, everything is looked
+//! at anew. There is no way to ask without that. It follows no link and changes nothing.
+
+mod autorun_paths;
+mod links;
+mod path_policy;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use byleave_files::own;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, fstatfs, open};
+use rustix::io::Errno;
+
+use self::autorun_paths::EnclosingTree;
+pub use self::path_policy::{ENTRIES_MAX, IndexError, PathPolicy, ProtectedPaths};
+use crate::repository::{GitPathKind, RepositoryDetector, SETTINGS, is_list};
+
+/// File systems that tell of every change on this machine: ext, xfs, btrfs, tmpfs, f2fs, overlay, zfs, bcachefs. Those that others
+/// write as well do not.
+const TELLING: [i64; 8] =
+    [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0x794c_7630, 0x2fc1_2fc1, 0xca45_1a4e];
+/// How often changes are followed up while others make more.
+const ROUNDS: usize = 8;
+
+/// What lies in some directories. Every answer is of the moment of asking.
+pub struct DirectoryIndex<M> {
+    roots: Vec<PathBuf>,
+    marker: Option<M>,
+    eyes: Option<ChangeWatcher>,
+    directories: HashMap<PathBuf, IndexedDirectory>,
+    /// Directories that could not be read: looked at again whenever something is asked.
+    unreadable: BTreeMap<PathBuf, (DirectoryContext, io::ErrorKind)>,
+    not_text: Option<PathBuf>,
+    entries: usize,
+    answer: Option<IndexAnswer>,
+}
+
+/// Where something could be run from, and where a symbolic link there leads.
+pub type RunnablePaths = BTreeMap<PathBuf, Option<PathBuf>>;
+
+/// Both answers, as long as nothing has changed.
+#[derive(Debug)]
+struct IndexAnswer {
+    marked: Arc<ProtectedPaths>,
+    places: Arc<RunnablePaths>,
+    lists: Arc<[PathBuf]>,
+}
+
+/// One directory, as it was when it was last read.
+#[derive(Debug)]
+struct IndexedDirectory {
+    identity: (u64, u64),
+    watch: Option<i32>,
+    context: DirectoryContext,
+    entries: usize,
+    below: BTreeSet<PathBuf>,
+    hidden: Vec<PathBuf>,
+    protected: Vec<PathBuf>,
+    places: Vec<(PathBuf, Option<PathBuf>)>,
+    /// What git runs the commands of.
+    lists: Vec<PathBuf>,
+    /// Of what is no directory, the numbers by which the file system knows it.
+    inodes: Vec<u64>,
+}
+
+/// What a directory is part of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct DirectoryContext {
+    is_hidden: bool,
+    is_protected: bool,
+    within: EnclosingTree,
+}
+
+/// What tells of changes.
+#[derive(Debug)]
+struct ChangeWatcher {
+    changes: OwnedFd,
+    mounts: fs::File,
+    /// Directories by what the kernel calls them; one may be at two places.
+    watched: HashMap<i32, Vec<PathBuf>>,
+}
+
+/// An index with whatever marks.
+pub type DynDirectoryIndex = DirectoryIndex<Arc<dyn PathPolicy + Send + Sync>>;
+
+impl<M> fmt::Debug for DirectoryIndex<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Index").field("roots", &self.roots).finish_non_exhaustive()
+    }
+}
+
+impl<M: PathPolicy> DirectoryIndex<M> {
+    /// An index that is kept warm, of these directories and with this to mark by. Nothing is looked at yet.
+    pub fn new(roots: Vec<PathBuf>, marker: Option<M>) -> Self {
+        Self { eyes: ChangeWatcher::open(&roots), ..Self::cold(roots, marker) }
+    }
+
+    /// An index for one look or two, which watches nothing.
+    pub fn cold(roots: Vec<PathBuf>, marker: Option<M>) -> Self {
+        Self {
+            roots,
+            marker,
+            eyes: None,
+            directories: HashMap::new(),
+            unreadable: BTreeMap::new(),
+            not_text: None,
+            entries: 0,
+            answer: None,
+        }
+    }
+
+    /// Whether the kernel tells of changes, so that looking again costs only what has changed.
+    pub const fn is_warm(&self) -> bool {
+        self.eyes.is_some()
+    }
+
+    /// What must be hidden or held now. What could not be seen is an error.
+    pub fn marked(&mut self) -> Result<Arc<ProtectedPaths>, IndexError> {
+        self.look()?;
+        if self.marker.is_none() {
+            return Ok(Arc::clone(&self.answered().marked));
+        }
+        // What is hidden as a whole need not be looked into to be hidden.
+        if let Some((path, (_, kind))) = self.unreadable.iter().find(|(_, (context, _))| !context.is_hidden) {
+            return Err(IndexError::Unreadable { path: path.clone(), error: (*kind).into() });
+        }
+        if let Some(path) = &self.not_text {
+            return Err(IndexError::NotText { path: path.clone() });
+        }
+        if self.entries > ENTRIES_MAX {
+            return Err(IndexError::TooMany { path: self.roots.first().cloned().unwrap_or_default() });
+        }
+        Ok(Arc::clone(&self.answered().marked))
+    }
+
+    /// Where something lies now that could be run later, as far as could be seen: see [`DirectoryIndex::unseen`].
+    pub fn places(&mut self) -> Result<Arc<RunnablePaths>, IndexError> {
+        self.look()?;
+        Ok(Arc::clone(&self.answered().places))
+    }
+
+    /// The lists that git works off, as far as could be seen. Whether they have changed is not known: they have to be read.
+    pub fn lists(&mut self) -> Result<Arc<[PathBuf]>, IndexError> {
+        self.look()?;
+        Ok(Arc::clone(&self.answered().lists))
+    }
+
+    /// The directories that could not be looked into when it was last asked.
+    pub fn unseen(&self) -> BTreeSet<PathBuf> {
+        self.unreadable.keys().cloned().collect()
+    }
+
+    /// The directories that it is of.
+    pub fn roots(&self) -> &[PathBuf] {
+        &self.roots
+    }
+
+    /// Brings everything up to date. After an error nothing is believed.
+    fn look(&mut self) -> Result<(), IndexError> {
+        let looked = self.follow_up();
+        if looked.is_err() {
+            self.forget();
+        }
+        looked
+    }
+
+    fn follow_up(&mut self) -> Result<(), IndexError> {
+        for _ in 0..ROUNDS {
+            let changed = match self.eyes.as_mut().map(ChangeWatcher::changed) {
+                Some(ChangeSet::Nothing) if !self.directories.is_empty() => break,
+                Some(ChangeSet::These { changed, gone }) if !self.directories.is_empty() => {
+                    // First: what has come in its place may have got its number.
+                    gone.iter().for_each(|path| self.drop_beneath(path));
+                    changed
+                }
+                _ => {
+                    self.forget();
+                    self.read_all()?;
+                    if self.eyes.is_none() {
+                        return Ok(());
+                    }
+                    continue;
+                }
+            };
+            self.answer = None;
+            for path in changed {
+                self.read_again(&path)?;
+            }
+        }
+        for (path, (context, _)) in std::mem::take(&mut self.unreadable) {
+            self.answer = None;
+            self.read_beneath(path, context)?;
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.directories.clear();
+        self.unreadable.clear();
+        (self.not_text, self.entries, self.answer) = (None, 0, None);
+        // What was watched goes with the descriptor; where it cannot be had again, nothing is believed from here on.
+        if self.eyes.is_some() {
+            self.eyes = ChangeWatcher::open(&self.roots);
+        }
+    }
+
+    fn read_all(&mut self) -> Result<(), IndexError> {
+        for root in self.roots.clone() {
+            match fs::symlink_metadata(&root) {
+                Ok(found) if !found.is_dir() => continue,
+                Ok(_) => {}
+                Err(error) => return Err(IndexError::Unreadable { path: root, error }),
+            }
+            let context =
+                DirectoryContext { is_hidden: false, is_protected: false, within: EnclosingTree::Anything };
+            self.read_beneath(root.clone(), context)?;
+            if let Some((_, kind)) = self.unreadable.get(&root) {
+                return Err(IndexError::Unreadable { path: root, error: (*kind).into() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a directory whose entries have changed. What lies in it and is the same as before stays.
+    fn read_again(&mut self, path: &Path) -> Result<(), IndexError> {
+        let Some(known) = self.directories.get(path) else { return Ok(()) };
+        let (context, before) = (known.context.clone(), known.below.clone());
+        for below in &before {
+            let identity = self.directories.get(below).map(|directory| directory.identity);
+            if identity.is_some() && identity != identity_of(below) {
+                self.drop_beneath(below);
+            }
+        }
+        self.drop_one(path);
+        self.read_beneath(path.to_path_buf(), context)?;
+        let after = self.directories.get(path).map(|directory| directory.below.clone()).unwrap_or_default();
+        before.difference(&after).for_each(|gone| self.drop_beneath(gone));
+        Ok(())
+    }
+
+    /// Reads a directory and, as far as they are not known, those beneath it.
+    fn read_beneath(&mut self, path: PathBuf, context: DirectoryContext) -> Result<(), IndexError> {
+        let mut left = vec![(path, context)];
+        while let Some((path, context)) = left.pop() {
+            if let Some(known) = self.directories.get(&path) {
+                if known.context == context {
+                    continue;
+                }
+                self.drop_beneath(&path);
+            }
+            match self.read_one(&path, context.clone()) {
+                Ok((directory, below)) => {
+                    self.entries += directory.entries;
+                    self.directories.insert(path, directory);
+                    left.extend(below);
+                }
+                // Gone since its name was read; if it comes back, that is a change.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                Err(errno) => {
+                    self.unreadable.insert(path, (context, io::Error::from(errno).kind()));
+                }
+            }
+            if self.entries > ENTRIES_MAX && self.marker.is_some() {
+                return Err(IndexError::TooMany { path: self.roots.first().cloned().unwrap_or_default() });
+            }
+        }
+        Ok(())
+    }
+
+    fn read_one(
+        &mut self,
+        path: &Path,
+        context: DirectoryContext,
+    ) -> Result<(IndexedDirectory, Vec<(PathBuf, DirectoryContext)>), Errno> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+        let opened = open(path, flags, Mode::empty())?;
+        let found = fstat(&opened)?;
+        // Before it is read, so that nothing can change between the two.
+        let watch = match &mut self.eyes {
+            Some(eyes) => match eyes.watch(&opened, path) {
+                Ok(watch) => Some(watch),
+                Err(_) => {
+                    self.eyes = None;
+                    None
+                }
+            },
+            None => None,
+        };
+        let mut directory = IndexedDirectory {
+            identity: (found.st_dev, found.st_ino),
+            watch,
+            context,
+            entries: 0,
+            below: BTreeSet::new(),
+            hidden: Vec::new(),
+            protected: Vec::new(),
+            places: Vec::new(),
+            lists: Vec::new(),
+            inodes: Vec::new(),
+        };
+        let mut shape = RepositoryDetector::default();
+        let mut below = Vec::new();
+        for entry in Dir::new(opened)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name != "." && name != ".." {
+                shape.look_at(name);
+                if entry.file_type() != FileType::Directory {
+                    directory.inodes.push(entry.ino());
+                }
+                self.take_entry(path.join(name), name, entry.file_type(), &mut directory, &mut below);
+            }
+        }
+        if directory.context.within == EnclosingTree::Anything && shape.is_repository() {
+            Self::take_repository(path, &mut directory);
+        }
+        directory.below = below.iter().map(|(path, _)| path.clone()).collect();
+        Ok((directory, below))
+    }
+
+    fn take_entry(
+        &mut self,
+        path: PathBuf,
+        name: &OsStr,
+        kind: FileType,
+        directory: &mut IndexedDirectory,
+        below: &mut Vec<(PathBuf, DirectoryContext)>,
+    ) {
+        directory.entries += 1;
+        let DirectoryContext { mut is_hidden, mut is_protected, ref within } = directory.context;
+        let is_directory = match kind {
+            FileType::Unknown => fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir()),
+            kind => kind == FileType::Directory,
+        };
+        // First: what must not be read may be run all the same.
+        let (part, mut within) = within.look_at(&name.to_string_lossy(), is_directory);
+        let mut is_place = part == GitPathKind::Run;
+        // In a repository that is one by what is in it, as well.
+        if part == GitPathKind::List || within.is_open() && is_list(&path.to_string_lossy()) {
+            directory.lists.push(path.clone());
+        }
+        let plants = |marker: &M| path.to_str().is_some_and(|text| marker.plants(text));
+        if !is_place && within.is_open() && self.marker.as_ref().is_some_and(plants) {
+            (is_place, within) = (true, EnclosingTree::Whole);
+        }
+        if is_place {
+            let leads_to = if is_directory { None } else { fs::read_link(&path).ok() };
+            directory.places.push((path.clone(), leads_to));
+        }
+        if let Some(marker) = self.marker.as_ref().filter(|_| !is_hidden) {
+            match path.to_str() {
+                None => self.not_text = Some(path.clone()),
+                Some(text) if marker.hides(text) => {
+                    is_hidden = true;
+                    directory.hidden.push(path.clone());
+                }
+                // Nothing in a directory that is held need be held by itself, but it may have to be hidden.
+                Some(text) if !is_protected && marker.protects(text) => {
+                    is_protected = true;
+                    directory.protected.push(path.clone());
+                }
+                Some(_) => {}
+            }
+        }
+        // With nothing to mark by, nobody asks about the thousands of directories that git keeps its objects in.
+        let is_marked = self.marker.is_some() && !is_hidden;
+        if is_directory && (is_marked || within.leads_on()) {
+            below.push((path, DirectoryContext { is_hidden, is_protected, within }));
+        }
+    }
+
+    /// A directory that is a repository by what is in it. That it is one is new when its `HEAD` is. What git obeys in it is held, or new.
+    fn take_repository(path: &Path, directory: &mut IndexedDirectory) {
+        directory.places.push((path.join("HEAD"), None));
+        for own in SETTINGS.map(|name| path.join(name)) {
+            if fs::symlink_metadata(&own).is_err() {
+                continue;
+            }
+            directory.places.push((own.clone(), None));
+            if !directory.context.is_protected && !directory.protected.contains(&own) {
+                directory.protected.push(own);
+            }
+        }
+    }
+
+    fn drop_beneath(&mut self, path: &Path) {
+        let mut left = vec![path.to_path_buf()];
+        while let Some(path) = left.pop() {
+            self.unreadable.remove(&path);
+            left.extend(self.drop_one(&path).into_iter().flat_map(|directory| directory.below));
+        }
+    }
+
+    fn drop_one(&mut self, path: &Path) -> Option<IndexedDirectory> {
+        let dropped = self.directories.remove(path)?;
+        self.entries = self.entries.saturating_sub(dropped.entries);
+        if self.not_text.as_deref().is_some_and(|name| name.parent() == Some(path)) {
+            self.not_text = None;
+        }
+        if let (Some(eyes), Some(watch)) = (&mut self.eyes, dropped.watch) {
+            eyes.unwatch(watch, path);
+        }
+        Some(dropped)
+    }
+
+    fn answered(&mut self) -> &IndexAnswer {
+        let (directories, roots) = (&self.directories, &self.roots);
+        self.answer.get_or_insert_with(|| {
+            let (mut marked, mut places, mut lists) =
+                (ProtectedPaths::default(), RunnablePaths::new(), Vec::new());
+            for directory in directories.values() {
+                marked.hidden.extend(directory.hidden.iter().cloned());
+                marked.protected.extend(directory.protected.iter().cloned());
+                places.extend(directory.places.iter().cloned());
+                lists.extend(directory.lists.iter().cloned());
+            }
+            for paths in [&mut marked.hidden, &mut marked.protected] {
+                paths.extend(links::of(paths, roots, directories));
+                paths.sort();
+                paths.dedup();
+            }
+            lists.sort();
+            IndexAnswer { marked: Arc::new(marked), places: Arc::new(places), lists: lists.into() }
+        })
+    }
+}
+
+fn identity_of(path: &Path) -> Option<(u64, u64)> {
+    let found = rustix::fs::lstat(path).ok()?;
+    Some((found.st_dev, found.st_ino))
+}
+
+/// What has changed since it was last asked.
+enum ChangeSet {
+    Nothing,
+    These {
+        /// Directories in which something came or went.
+        changed: BTreeSet<PathBuf>,
+        /// Directories that are no more.
+        gone: BTreeSet<PathBuf>,
+    },
+    /// The kernel has lost count, or something was mounted.
+    Anything,
+}
+
+impl ChangeWatcher {
+    fn open(roots: &[PathBuf]) -> Option<Self> {
+        for root in roots {
+            let opened = open(root, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
+            tells(&opened)?;
+        }
+        let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
+        let mounts = own::open("/proc/self/mountinfo").ok()?;
+        Some(Self { changes, mounts, watched: HashMap::new() })
+    }
+
+    fn watch(&mut self, directory: &OwnedFd, path: &Path) -> Result<i32, Errno> {
+        tells(directory).ok_or(Errno::NOTSUP)?;
+        let changes = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVE | WatchFlags::ONLYDIR;
+        let by_descriptor = format!("/proc/self/fd/{}", directory.as_raw_fd());
+        let watch = inotify::add_watch(&self.changes, by_descriptor, changes)?;
+        let places = self.watched.entry(watch).or_default();
+        if !places.iter().any(|known| known == path) {
+            places.push(path.to_path_buf());
+        }
+        Ok(watch)
+    }
+
+    fn unwatch(&mut self, watch: i32, path: &Path) {
+        let Some(places) = self.watched.get_mut(&watch) else { return };
+        places.retain(|place| place != path);
+        if places.is_empty() {
+            self.watched.remove(&watch);
+            // That the directory has gone, and the watch with it, is no error.
+            inotify::remove_watch(&self.changes, watch).unwrap_or_default();
+        }
+    }
+
+    fn changed(&mut self) -> ChangeSet {
+        let mut asked =
+            [PollFd::new(&self.changes, PollFlags::IN), PollFd::new(&self.mounts, PollFlags::PRI)];
+        match poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(0) => return ChangeSet::Nothing,
+            Ok(_) => {}
+            Err(_) => return ChangeSet::Anything,
+        }
+        if asked.last().is_none_or(|mounts| !mounts.revents().is_empty()) {
+            return ChangeSet::Anything;
+        }
+        let (mut changed, mut gone) = (BTreeSet::new(), BTreeSet::new());
+        let mut room = [MaybeUninit::uninit(); 16 << 10];
+        let mut events = inotify::Reader::new(&self.changes, &mut room);
+        loop {
+            let event = match events.next() {
+                Ok(event) => event,
+                Err(Errno::AGAIN) => return ChangeSet::These { changed, gone },
+                Err(_) => return ChangeSet::Anything,
+            };
+            if event.events().intersects(ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT) {
+                return ChangeSet::Anything;
+            }
+            let is_gone = event.events().contains(ReadFlags::IGNORED);
+            let paths = if is_gone { &mut gone } else { &mut changed };
+            paths.extend(self.watched.get(&event.wd()).into_iter().flatten().cloned());
+        }
+    }
+}
+
+/// Whether the file system that this is on tells of every change.
+fn tells(opened: &OwnedFd) -> Option<()> {
+    let kind = fstatfs(opened).ok()?.f_type;
+    TELLING.contains(&kind).then_some(())
+}

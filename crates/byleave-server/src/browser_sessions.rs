@@ -1,0 +1,179 @@
+//! Visits: who is signed in with a browser, until when, and what they were shown.
+//!
+//! A visit is kept in memory, under the digest of what its cookie says; it holds the digest of the token that it began with, or
+//! what stands for one in the list, so a token that is removed or expires ends its visits at once. When the server ends, so do they.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use byleave::core::call::Millis;
+use byleave::core::digest::Digest;
+use byleave::core::id::{CallId, QuestionId};
+
+use crate::secure_random;
+
+/// How long a visit lasts.
+pub(crate) const LASTS_MS: Millis = 12 * 3_600 * 1_000;
+const VISITS_MAX: usize = 10_000;
+/// How many questions a visit remembers as shown; who was shown more looks again.
+const SHOWN_MAX: usize = 1_000;
+
+/// How long a ticket counts: the time to follow a redirect.
+const TICKET: Duration = Duration::from_secs(60);
+const TICKETS_MAX: usize = 1_000;
+
+/// All visits.
+#[derive(Default)]
+pub(crate) struct BrowserSessions {
+    open: Mutex<HashMap<Digest, Arc<BrowserSession>>>,
+    tickets: Mutex<HashMap<Digest, SignInTicket>>,
+}
+
+/// Somebody who has signed in under one host and is led to another.
+pub(crate) struct SignInTicket {
+    /// The digest of the token, or what stands for one in the list.
+    pub(crate) token: Digest,
+    /// The page that they wanted.
+    pub(crate) next: String,
+    made: Instant,
+}
+
+/// Somebody with a browser.
+pub(crate) struct BrowserSession {
+    /// The digest of the token that it began with, or what stands for one in the list.
+    pub(crate) token: Digest,
+    /// What every form of theirs carries: a page of another's does not know it.
+    pub(crate) mark: String,
+    until: Millis,
+    shown: Mutex<HashMap<QuestionId, (Digest, Instant)>>,
+    said: Mutex<Option<PageNotice>>,
+}
+
+/// Something to be told on the next page.
+pub(crate) struct PageNotice {
+    pub(crate) text: String,
+    /// The call that it is about.
+    pub(crate) call: Option<CallId>,
+}
+
+impl BrowserSessions {
+    /// Begins a visit; what the cookie is to say.
+    pub(crate) fn begin(&self, token: Digest, now: Millis) -> io::Result<String> {
+        let (secret, mark) = (secure_random::hex::<32>()?, secure_random::hex::<32>()?);
+        let visit = BrowserSession {
+            token,
+            mark,
+            until: now.saturating_add(LASTS_MS),
+            shown: Mutex::default(),
+            said: Mutex::default(),
+        };
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= VISITS_MAX {
+            open.retain(|_, visit| now < visit.until);
+        }
+        if open.len() >= VISITS_MAX {
+            return Err(io::Error::other("too many people are signed in"));
+        }
+        open.insert(Digest::of(secret.as_bytes()), Arc::new(visit));
+        Ok(secret)
+    }
+
+    /// The visit of a cookie.
+    pub(crate) fn find(&self, secret: &str, now: Millis) -> Option<Arc<BrowserSession>> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.get(&Digest::of(secret.as_bytes())).filter(|visit| now < visit.until).cloned()
+    }
+
+    /// Ends a visit.
+    pub(crate) fn end(&self, secret: &str) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&Digest::of(secret.as_bytes()));
+    }
+
+    /// Makes a ticket, which counts once.
+    pub(crate) fn ticket(&self, token: Digest, next: String) -> io::Result<String> {
+        let secret = secure_random::hex::<32>()?;
+        let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
+        tickets.retain(|_, ticket| ticket.made.elapsed() < TICKET);
+        if tickets.len() >= TICKETS_MAX {
+            return Err(io::Error::other("too many people sign in at once"));
+        }
+        tickets.insert(Digest::of(secret.as_bytes()), SignInTicket { token, next, made: Instant::now() });
+        Ok(secret)
+    }
+
+    /// Takes a ticket.
+    pub(crate) fn take_ticket(&self, secret: &str) -> Option<SignInTicket> {
+        let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
+        tickets.remove(&Digest::of(secret.as_bytes())).filter(|ticket| ticket.made.elapsed() < TICKET)
+    }
+}
+
+impl BrowserSession {
+    /// A question is shown, whole, as it is under this digest.
+    pub(crate) fn show(&self, question: QuestionId, digest: Digest) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.len() >= SHOWN_MAX {
+            shown.clear();
+        }
+        let known = shown.get(&question).is_some_and(|(then, _)| *then == digest);
+        if !known {
+            shown.insert(question, (digest, Instant::now()));
+        }
+    }
+
+    /// How long ago a question was first shown as it is under this digest.
+    pub(crate) fn seen(&self, question: QuestionId, digest: Digest) -> Option<Duration> {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let (then, at) = shown.get(&question)?;
+        (*then == digest).then(|| at.elapsed())
+    }
+
+    /// Says something on the next page.
+    pub(crate) fn say(&self, notice: PageNotice) {
+        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = Some(notice);
+    }
+
+    /// What is to be told, once.
+    pub(crate) fn said(&self) -> Option<PageNotice> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_visit_is_found_by_its_secret_until_it_ends() {
+        let visits = BrowserSessions::default();
+        let secret = visits.begin(Digest::of(b"token"), 1_000).unwrap();
+        assert!(visits.find(&secret, 1_000 + LASTS_MS - 1).is_some());
+        assert!(visits.find(&secret, 1_000 + LASTS_MS).is_none(), "over");
+        assert!(visits.find(&secret.to_uppercase(), 2_000).is_none() && visits.find("", 2_000).is_none());
+        visits.end(&secret);
+        assert!(visits.find(&secret, 2_000).is_none(), "ended");
+    }
+
+    #[test]
+    fn a_ticket_counts_once() {
+        let visits = BrowserSessions::default();
+        let ticket = visits.ticket(Digest::of(b"token"), "/x".into()).unwrap();
+        assert!(visits.take_ticket("made up").is_none());
+        assert_eq!(visits.take_ticket(&ticket).unwrap().next, "/x");
+        assert!(visits.take_ticket(&ticket).is_none(), "it was used");
+    }
+
+    #[test]
+    fn a_question_was_seen_only_as_it_was_shown() {
+        let visits = BrowserSessions::default();
+        let secret = visits.begin(Digest::of(b"token"), 0).unwrap();
+        let visit = visits.find(&secret, 1).unwrap();
+        let question = QuestionId::new(byleave::clock::fresh_id());
+        assert!(visit.seen(question, Digest::of(b"a")).is_none());
+        visit.show(question, Digest::of(b"a"));
+        assert!(visit.seen(question, Digest::of(b"a")).is_some());
+        assert!(visit.seen(question, Digest::of(b"b")).is_none());
+    }
+}

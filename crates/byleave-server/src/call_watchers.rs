@@ -1,0 +1,150 @@
+//! Looks: calls that are followed. Who follows one is woken for that call alone, and its record is looked at once for all who do.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use byleave::core::id::CallId;
+use tokio::sync::watch;
+
+/// What one look at a record tells.
+#[derive(Default)]
+pub(crate) struct CallEventLog {
+    /// What is to be said of each entry, in order.
+    pub(crate) entries: Vec<Vec<SerializedEvent>>,
+    /// Nothing comes any more.
+    pub(crate) over: bool,
+}
+
+/// An event, ready to be sent.
+pub(crate) struct SerializedEvent {
+    pub(crate) id: Option<u32>,
+    pub(crate) event: &'static str,
+    pub(crate) data: String,
+}
+
+/// The calls that are followed.
+#[derive(Default)]
+pub(crate) struct CallWatchers {
+    calls: Mutex<HashMap<CallId, Weak<CallWatcher>>>,
+    /// For who follows all of them.
+    any: watch::Sender<()>,
+}
+
+/// A call that is followed.
+#[derive(Default)]
+pub(crate) struct CallWatcher {
+    grown: watch::Sender<()>,
+    /// How many looks were begun.
+    begun: AtomicU64,
+    /// The newest, and its number.
+    newest: tokio::sync::Mutex<(u64, Arc<CallEventLog>)>,
+}
+
+impl CallWatchers {
+    /// A call, for one more who follows it.
+    pub(crate) fn of(&self, call: CallId) -> Arc<CallWatcher> {
+        let mut looks = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(look) = looks.get(&call).and_then(Weak::upgrade) {
+            return look;
+        }
+        // Now and then: those that nobody follows any more are forgotten.
+        if looks.len().is_power_of_two() {
+            looks.retain(|_, look| look.strong_count() > 0);
+        }
+        let look = Arc::default();
+        looks.insert(call, Arc::downgrade(&look));
+        look
+    }
+
+    /// Woken whenever any record may have grown from now on.
+    pub(crate) fn any(&self) -> watch::Receiver<()> {
+        self.any.subscribe()
+    }
+
+    /// Whether nobody follows any call.
+    pub(crate) fn is_idle(&self) -> bool {
+        if self.any.receiver_count() > 0 {
+            return false;
+        }
+        let looks = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        looks.values().all(|look| look.strong_count() == 0)
+    }
+
+    /// Wakes who follows this call: its record may have grown.
+    pub(crate) fn stir(&self, call: CallId) {
+        self.any.send_replace(());
+        let looks = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(look) = looks.get(&call).and_then(Weak::upgrade) {
+            look.grown.send_replace(());
+        }
+    }
+
+    /// Wakes all: it is not known whose record has grown.
+    pub(crate) fn stir_all(&self) {
+        self.any.send_replace(());
+        let looks = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        for look in looks.values().filter_map(Weak::upgrade) {
+            look.grown.send_replace(());
+        }
+    }
+}
+
+impl CallWatcher {
+    /// Woken whenever the record may have grown from now on.
+    pub(crate) fn grown(&self) -> watch::Receiver<()> {
+        self.grown.subscribe()
+    }
+
+    /// What a look tells that is begun from now on. Whoever comes while somebody looks shares the next one with all who wait.
+    pub(crate) async fn told<F, E>(&self, look: impl FnOnce() -> F) -> Result<Arc<CallEventLog>, E>
+    where
+        F: Future<Output = Result<CallEventLog, E>>,
+    {
+        let before = self.begun.load(Ordering::SeqCst);
+        let mut newest = self.newest.lock().await;
+        if newest.0 > before {
+            return Ok(Arc::clone(&newest.1));
+        }
+        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let told = Arc::new(look().await?);
+        *newest = (number, Arc::clone(&told));
+        Ok(told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use byleave::clock::fresh_id;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_comes_during_a_look_shares_the_next_and_never_hears_of_what_was_before() {
+        let (looks, looked, go) = (CallWatchers::default(), AtomicUsize::new(0), Notify::new());
+        let call = CallId::new(fresh_id());
+        let (one, other) = (looks.of(call), looks.of(call));
+        let look = || async {
+            let number = looked.fetch_add(1, Ordering::SeqCst);
+            if number == 0 {
+                go.notified().await;
+            }
+            Ok::<_, ()>(CallEventLog { entries: (0..number).map(|_| Vec::new()).collect(), over: false })
+        };
+        let first = one.told(look);
+        let rest = futures::future::join_all((0..100).map(|_| async {
+            go.notify_one();
+            other.told(look).await.unwrap().entries.len()
+        }));
+        let (first, rest) = tokio::join!(first, rest);
+        assert_eq!(first.unwrap().entries.len(), 0);
+        assert!(rest.into_iter().all(|seen| seen == 1), "all who came later share one look");
+        assert_eq!(looked.load(Ordering::SeqCst), 2);
+        drop((one, other));
+        drop(looks.of(CallId::new(fresh_id())));
+        assert_eq!(looks.calls.lock().unwrap().len(), 1, "what nobody follows is forgotten");
+    }
+}

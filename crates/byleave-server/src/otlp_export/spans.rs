@@ -1,0 +1,199 @@
+//! The spans of a call, out of its record: the same record, the same spans, in whatever process.
+//!
+//! The trace has the id of the call, so it is found by it, unless a client brought a trace of its own. The call itself is the span `execute_tool NAME`, as the conventions for
+//! GenAI have it; beneath it are the ruling, every rehearsal, every question and every run.
+
+use std::borrow::Cow;
+use std::time::{Duration, SystemTime};
+
+use byleave::core::call::Millis;
+use byleave::core::digest::Digest;
+use byleave::core::entry::{CallHeader, Entry, RecordEvent};
+use byleave::core::outcome::Outcome;
+use byleave::core::question::Answer;
+use byleave::core::record::Record;
+use opentelemetry::trace::{SpanContext, SpanKind, Status, TraceFlags, TraceState};
+use opentelemetry::{InstrumentationScope, KeyValue, SpanId, TraceId};
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+
+use crate::trace_parents::TraceParent;
+
+pub(super) const CALL: &str = "execute_tool";
+pub(super) const QUESTION: &str = "question";
+/// The attributes that are few enough to measure by.
+pub(super) const MEASURED: [&str; 6] = [
+    "gen_ai.operation.name",
+    "gen_ai.tool.name",
+    "error.type",
+    "byleave.tenant",
+    "byleave.outcome",
+    "byleave.answer",
+];
+
+/// The spans of a settled call; none of one that is not.
+pub(super) fn of(record: &Record, parent: Option<TraceParent>) -> Vec<SpanData> {
+    let (Some(heading), Some(outcome)) = (record.heading(), record.settled()) else { return Vec::new() };
+    let entries = record.entries();
+    let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Vec::new() };
+    let making = CallSpanBuilder { record, parent };
+    let mut spans = vec![making.call(heading, outcome, first.at, last.at)];
+    for (place, entry) in entries.iter().enumerate() {
+        let after = entries.get(place + 1..).unwrap_or_default();
+        let before = entries.get(..place).unwrap_or_default();
+        spans.extend(making.part(place, entry, before, after));
+    }
+    spans
+}
+
+struct CallSpanBuilder<'a> {
+    record: &'a Record,
+    /// The span of the client's that the call is beneath.
+    parent: Option<TraceParent>,
+}
+
+impl CallSpanBuilder<'_> {
+    fn call(&self, heading: &CallHeader, outcome: &Outcome, from: Millis, to: Millis) -> SpanData {
+        // The name of a tool that there is not is whatever a model wrote.
+        let tool = self.record.resolved().and_then(|step| step.as_ref().ok()).map(|terms| terms.tool.clone());
+        let mut attributes = vec![
+            KeyValue::new("gen_ai.operation.name", CALL),
+            KeyValue::new("gen_ai.tool.call.id", self.record.call().to_string()),
+            KeyValue::new("gen_ai.tool.type", "function"),
+            KeyValue::new("gen_ai.agent.name", heading.agent.to_string()),
+            KeyValue::new("gen_ai.conversation.id", heading.session.to_string()),
+            KeyValue::new("byleave.tenant", heading.tenant.to_string()),
+            KeyValue::new("byleave.outcome", outcome.word()),
+        ];
+        attributes.extend(tool.clone().map(|tool| KeyValue::new("gen_ai.tool.name", tool)));
+        let error = match outcome {
+            Outcome::Completed { .. } | Outcome::Rehearsed { .. } => None,
+            Outcome::Failed { .. } => Some("failed"),
+            Outcome::Withheld(why) | Outcome::Refused(why) | Outcome::Unknown(why) => Some(why.code.as_str()),
+        };
+        attributes.extend(error.map(|error| KeyValue::new("error.type", error)));
+        let name = tool.map_or_else(|| CALL.into(), |tool| format!("{CALL} {tool}").into());
+        let span = self.span(name, None, (from, to), attributes);
+        SpanData { status: error.map_or(Status::Unset, Status::error), ..span }
+    }
+
+    /// The part of a call that begins with this entry, or that is this entry.
+    fn part(&self, place: usize, entry: &Entry, before: &[Entry], after: &[Entry]) -> Option<SpanData> {
+        // What has no end on the record ended with the call.
+        let until = |ends: &dyn Fn(&RecordEvent) -> bool| {
+            let end = after.iter().find(|entry| ends(&entry.fact)).or(after.last());
+            end.map_or(entry.at, |end| end.at)
+        };
+        let part = |name, from, to, attributes| Some(self.span(name, Some(place), (from, to), attributes));
+        match &entry.fact {
+            RecordEvent::Permitted(step) => {
+                let word = match step {
+                    Ok(ruling) => ruling.verdict.word(),
+                    Err(refusal) => refusal.code.as_str(),
+                };
+                // What is ruled on is the draft that came in, or the one that came of a word on it.
+                let drafts = |fact: &RecordEvent| {
+                    matches!(
+                        fact,
+                        RecordEvent::Received(_)
+                            | RecordEvent::Reviewed(_)
+                            | RecordEvent::Answered(_)
+                            | RecordEvent::RehearsalLost { .. }
+                    )
+                };
+                let from = before.iter().rfind(|entry| drafts(&entry.fact)).map_or(entry.at, |from| from.at);
+                part("ruling".into(), from, entry.at, vec![KeyValue::new("byleave.verdict", word)])
+            }
+            RecordEvent::Rehearsing { .. } => part(
+                "rehearsal".into(),
+                entry.at,
+                until(&|fact| matches!(fact, RecordEvent::Rehearsed(_))),
+                Vec::new(),
+            ),
+            RecordEvent::Asked(Ok(question)) => {
+                let closes = |fact: &RecordEvent| match fact {
+                    RecordEvent::Answered(answered) => answered.question == question.id,
+                    RecordEvent::Expired { question: id } | RecordEvent::Unasked { question: id, .. } => {
+                        *id == question.id
+                    }
+                    RecordEvent::Cancelled { .. } => true,
+                    _ => false,
+                };
+                let closing = after.iter().find(|entry| closes(&entry.fact));
+                let word = closing.map_or("none", |entry| answer(&entry.fact));
+                let attributes = vec![
+                    KeyValue::new("byleave.question.id", question.id.to_string()),
+                    KeyValue::new("byleave.answer", word),
+                ];
+                part(QUESTION.into(), entry.at, until(&closes), attributes)
+            }
+            RecordEvent::Begun(Ok(_)) => {
+                let ends = |fact: &RecordEvent| {
+                    matches!(fact, RecordEvent::Ended { .. } | RecordEvent::Interrupted { .. })
+                };
+                part("run".into(), entry.at, until(&ends), Vec::new())
+            }
+            _ => None,
+        }
+    }
+
+    fn span(
+        &self,
+        name: Cow<'static, str>,
+        place: Option<usize>,
+        (from, to): (Millis, Millis),
+        attributes: Vec<KeyValue>,
+    ) -> SpanData {
+        let call = *self.record.call().as_bytes();
+        let id = |place: Option<usize>| {
+            let place = place.map_or_else(Vec::new, |place| place.to_be_bytes().to_vec());
+            let digest = Digest::of_parts("byleave.server.span", &[&call, &place]);
+            let mut bytes = [0_u8; 8];
+            bytes.iter_mut().zip(digest.as_bytes()).for_each(|(to, from)| *to = *from);
+            SpanId::from_bytes(bytes)
+        };
+        let at = |ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
+        SpanData {
+            span_context: SpanContext::new(
+                self.parent.map_or(TraceId::from_bytes(call), |parent| parent.trace),
+                id(place),
+                TraceFlags::SAMPLED,
+                false,
+                TraceState::default(),
+            ),
+            parent_span_id: match (place, self.parent) {
+                (Some(_), _) => id(None),
+                (None, Some(parent)) => parent.span,
+                (None, None) => SpanId::INVALID,
+            },
+            parent_span_is_remote: place.is_none() && self.parent.is_some(),
+            span_kind: SpanKind::Internal,
+            name,
+            start_time: at(from),
+            // By the clocks of who wrote them, which may differ.
+            end_time: at(to.max(from)),
+            attributes,
+            dropped_attributes_count: 0,
+            events: SpanEvents::default(),
+            links: SpanLinks::default(),
+            status: Status::Unset,
+            instrumentation_scope: InstrumentationScope::default(),
+        }
+    }
+}
+
+/// How a question was closed, in a word.
+const fn answer(fact: &RecordEvent) -> &'static str {
+    match fact {
+        RecordEvent::Answered(answered) => match &answered.answer {
+            Answer::Yes { .. } => "yes",
+            Answer::No { .. } => "no",
+            Answer::Edit { .. } => "edit",
+            Answer::Part { .. } => "part",
+            Answer::Leave(_) => "leave",
+            Answer::Abort => "abort",
+        },
+        RecordEvent::Expired { .. } => "expired",
+        RecordEvent::Cancelled { .. } => "cancelled",
+        _ => "unasked",
+    }
+}

@@ -1,0 +1,194 @@
+//! The book: searched, read, checked.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Html;
+use byleave::audit_log::export::remark;
+use byleave::audit_log::{CallFilter, CallItem, Cursor, PageRequest};
+use byleave::clock::{Clock as _, SystemClock};
+use byleave::core::escape::{EscapeLevel, visible};
+use byleave::core::id::CallId;
+use byleave::core::time_format::utc;
+use maud::{Markup, html};
+use serde::Deserialize;
+use url::form_urlencoded::Serializer;
+
+use super::error_page::ErrorPage;
+use super::form::CsrfForm;
+use super::layout::{mark, page};
+use super::signed_in_user::SignedInUser;
+use super::text::ago;
+use crate::api_types::bounded;
+use crate::extract::{PathId, StrictQuery};
+use crate::principal::AccessScope;
+use crate::record_access;
+use crate::state::App;
+
+const LISTED: usize = 50;
+
+/// What is looked for.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct AuditLogSearch {
+    text: String,
+    tool: String,
+    agent: String,
+    outcome: String,
+    after: Option<i64>,
+}
+
+/// Calls that fit.
+pub(super) async fn list(
+    State(_app): State<App>,
+    visitor: SignedInUser,
+    StrictQuery(search): StrictQuery<AuditLogSearch>,
+) -> Result<Html<String>, ErrorPage> {
+    visitor.may(&[AccessScope::Read])?;
+    for (what, text) in [
+        ("text", &search.text),
+        ("tool", &search.tool),
+        ("agent", &search.agent),
+        ("outcome", &search.outcome),
+    ] {
+        bounded(what, text, 0, 200)?;
+    }
+    let tenancy = &visitor.caller.tenancy;
+    let some = |text: &String| (!text.trim().is_empty()).then(|| text.trim().to_owned());
+    let filter = CallFilter {
+        tenant: Some(tenancy.id().clone()),
+        text: some(&search.text),
+        tool: some(&search.tool),
+        agent: some(&search.agent),
+        outcome: some(&search.outcome),
+        ..CallFilter::default()
+    };
+    let items =
+        tenancy.book.calls(filter, PageRequest { limit: LISTED, after: search.after.map(Cursor) }).await?;
+    let body = html! {
+        h1 { "Book" }
+        (standing(&visitor))
+        (searching(&search))
+        @if items.is_empty() { p { "No call fits." } } @else { (table(&items)) }
+        @if let Some(last) = items.last().filter(|_| items.len() == LISTED) {
+            p { a href=(older(&search, last.cursor)) { "Older calls" } }
+        }
+    };
+    Ok(page(&visitor, "Book", "/book", &body))
+}
+
+fn searching(search: &AuditLogSearch) -> Markup {
+    let outcomes = ["", "completed", "failed", "refused", "withheld", "rehearsed", "unknown"];
+    html! {
+        form.search method="get" action="/book" role="search" {
+            label { "Text" input type="search" name="text" value=(search.text) data-key="/"; }
+            label { "Tool" input type="text" name="tool" value=(search.tool); }
+            label { "Agent" input type="text" name="agent" value=(search.agent); }
+            label { "Outcome" select name="outcome" {
+                @for outcome in outcomes {
+                    option value=(outcome) selected[search.outcome == outcome] { @if outcome.is_empty() { "any" } @else { (outcome) } }
+                }
+            } }
+            button type="submit" { "Search" }
+        }
+    }
+}
+
+fn table(items: &[CallItem]) -> Markup {
+    let now = SystemClock.now();
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Calls" {
+            table.calls {
+                thead { tr { th scope="col" { "When" } th scope="col" { "Agent" } th scope="col" { "Tool" } th scope="col" { "What" } th scope="col" { "Came to" } } }
+                tbody {
+                    @for item in items {
+                        tr {
+                            td { time title=(utc(item.opened_at)) { (ago(item.opened_at, now)) } }
+                            td { (visible(&item.listing.agent, EscapeLevel::Name)) }
+                            td { (visible(&item.listing.tool, EscapeLevel::Name)) }
+                            td { a href={ "/book/" (item.call) } { (visible(&item.listing.summary, EscapeLevel::Text)) } }
+                            td { (item.outcome.as_deref().unwrap_or(item.state.word())) @if let Some(code) = &item.code { " (" (code) ")" } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn older(search: &AuditLogSearch, last: Cursor) -> String {
+    let mut query = Serializer::new(String::new());
+    for (name, text) in [
+        ("text", &search.text),
+        ("tool", &search.tool),
+        ("agent", &search.agent),
+        ("outcome", &search.outcome),
+    ] {
+        query.append_pair(name, text);
+    }
+    format!("/book?{}", query.append_pair("after", &last.0.to_string()).finish())
+}
+
+/// What came of the last check, and a way to make another.
+fn standing(visitor: &SignedInUser) -> Markup {
+    let checked = visitor.caller.tenancy.checked();
+    html! {
+        form.verify method="post" action="/book/verify" {
+            (mark(visitor))
+            @match checked {
+                None => span { "The book was not checked since the server began." },
+                Some(checked) => span class=(if checked.flaw.is_none() { "sound" } else { "broken" }) {
+                    @match &checked.flaw {
+                        None => { "Everything is as it was written: " (checked.records) " records, checked " (ago(checked.at, SystemClock.now())) "." },
+                        Some(flaw) => { "Not as it was written: " (visible(flaw, EscapeLevel::Text)) " (checked " (ago(checked.at, SystemClock.now())) ")." },
+                    }
+                }
+            }
+            " " button.quiet type="submit" { "Check it now" }
+        }
+    }
+}
+
+/// Checks the book, and shows what came of it.
+pub(super) async fn verify(form: CsrfForm) -> Result<axum::response::Redirect, ErrorPage> {
+    form.visitor.may(&[AccessScope::Read])?;
+    Arc::clone(&form.visitor.caller.tenancy).check().await?;
+    Ok(axum::response::Redirect::to("/book"))
+}
+
+/// The record of a call.
+pub(super) async fn record(
+    State(_app): State<App>,
+    visitor: SignedInUser,
+    PathId(call): PathId<CallId>,
+) -> Result<Html<String>, ErrorPage> {
+    visitor.may(&[AccessScope::Read])?;
+    let found = record_access::record(&visitor.caller.tenancy, call).await?;
+    let record = &found.kept.record;
+    let listing = found.kept.listing.as_ref();
+    let body = html! {
+        h1 { "Record of a call" }
+        dl.facts {
+            @if let Some(listing) = listing {
+                dt { "What" } dd { (visible(&listing.summary, EscapeLevel::Text)) }
+                dt { "Tool" } dd { (visible(&listing.tool, EscapeLevel::Name)) }
+                dt { "Agent" } dd { (visible(&listing.agent, EscapeLevel::Name)) }
+                dt { "Session" } dd { (visible(listing.session.as_str(), EscapeLevel::Name)) }
+            }
+            dt { "Call" } dd { code { (call) } }
+        }
+        @if found.kept.forgotten { p.hint { "Its contents were forgotten." } }
+        @if let Some(damage) = record.damage() { p.wrong role="alert" { "The record is damaged: " (damage) } }
+        ol.entries start="0" {
+            @for entry in record.entries() {
+                li {
+                    strong { (entry.fact.kind()) } " "
+                    (visible(&remark(entry), EscapeLevel::Text))
+                    span.about { (utc(entry.at)) }
+                }
+            }
+        }
+        p.hint { "True contents are not shown here. " code { "byleave undo " (call) } " takes back what it changed, where that can be undone; what a worker ran, the tool " code { "undo" } " does, called in the same session." }
+    };
+    Ok(page(&visitor, "Record", "/book", &body))
+}

@@ -1,0 +1,145 @@
+//! The door of the pages: which host a request names, which page it comes from, and who is signed in.
+//!
+//! A link may lead here from anywhere, and shows something; whatever changes something comes from a page of ours, says so, and
+//! carries the mark of its visit.
+
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Redirect, Response};
+use byleave::clock::{Clock as _, SystemClock};
+use metrics::counter;
+use url::form_urlencoded::byte_serialize;
+
+use super::error_page::ErrorPage;
+use super::signed_in_user::SignedInUser;
+use crate::auth::{from_no_other_page, holder, named, only, paced, stranger};
+use crate::principal::PrincipalKind;
+use crate::problem::{Problem, ProblemKind};
+use crate::state::App;
+
+/// What every page says to browsers.
+const HEADERS: [(HeaderName, &str); 8] = [
+    (header::CACHE_CONTROL, "no-store"),
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; \
+         frame-ancestors 'none'; base-uri 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    // Not `no-referrer`: under that, forms of ours would not say where they come from.
+    (header::REFERRER_POLICY, "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (
+        HeaderName::from_static("permissions-policy"),
+        "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    ),
+];
+
+/// Lets a request in, or not.
+pub(super) async fn door(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let mut response = match admit(&app, &request) {
+        Ok(visitor) => {
+            if let Some(visitor) = visitor {
+                request.extensions_mut().insert(visitor);
+            }
+            next.run(request).await
+        }
+        Err(refused) => *refused,
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    counter!("byleave_http_responses_total", "status" => response.status().as_u16().to_string()).increment(1);
+    response
+}
+
+/// Who is there; nobody where that is no matter.
+fn admit(app: &App, request: &Request) -> Result<Option<SignedInUser>, Box<Response>> {
+    let refused = |problem: Problem| Box::new(ErrorPage(problem).into_response());
+    let path = request.uri().path();
+    named(app, request).map_err(refused)?;
+    if !is_link(request) {
+        from_no_other_page(app, request.headers()).map_err(refused)?;
+    }
+    let changes = request.method() != Method::GET && request.method() != Method::HEAD;
+    if changes && only(request.headers(), &header::ORIGIN).is_none() {
+        let what = "what changes something must say which page it comes from";
+        return Err(refused(Problem::new(ProblemKind::ForeignOrigin, what)));
+    }
+    if path.starts_with("/assets/") {
+        return Ok(None);
+    }
+    if let Some(visitor) = signed_in(app, request.headers()) {
+        paced(app, &visitor.caller).map_err(refused)?;
+        return Ok(Some(visitor));
+    }
+    stranger(app, request).map_err(refused)?;
+    if path == "/sign-in" || path.starts_with("/sign-in/") {
+        return Ok(None);
+    }
+    if changes {
+        return Err(refused(Problem::new(
+            ProblemKind::Unauthenticated,
+            "you are not signed in, or no longer",
+        )));
+    }
+    let wanted = request.uri().path_and_query().map_or("/", |wanted| wanted.as_str());
+    let wanted: String = byte_serialize(wanted.as_bytes()).collect();
+    Err(Box::new(Redirect::to(&format!("/sign-in?next={wanted}")).into_response()))
+}
+
+/// Whether somebody followed a link: such a request may come from anywhere, because it changes nothing.
+fn is_link(request: &Request) -> bool {
+    let says =
+        |name: &str, value: &[u8]| request.headers().get(name).is_some_and(|given| given.as_bytes() == value);
+    request.method() == Method::GET
+        && says("sec-fetch-mode", b"navigate")
+        && says("sec-fetch-dest", b"document")
+}
+
+/// Who is signed in: a person whose visit goes on, and whose token still counts.
+fn signed_in(app: &App, headers: &HeaderMap) -> Option<SignedInUser> {
+    if !is_at_pages_host(app, headers) {
+        return None;
+    }
+    let now = SystemClock.now();
+    let secret = cookie(headers, &cookie_name(app))?;
+    let visit = app.visits().find(&secret, now)?;
+    let caller = holder(app, app.tokens().holder(&visit.token, now))?;
+    (caller.principal.kind == PrincipalKind::Person).then_some(SignedInUser { caller, visit, secret })
+}
+
+/// Whether a request is made under the host that people are signed in under.
+pub(super) fn is_at_pages_host(app: &App, headers: &HeaderMap) -> bool {
+    let Some(own) = app.pages_host() else { return true };
+    let host = only(headers, &header::HOST).and_then(|host| host.parse::<Authority>().ok());
+    host.is_some_and(|host| host.host().eq_ignore_ascii_case(own))
+}
+
+/// The same server under another name: with the port that the browser used, which may be forwarded.
+pub(super) fn under(app: &App, name: &str, headers: &HeaderMap) -> String {
+    let host = only(headers, &header::HOST).and_then(|host| host.parse::<Authority>().ok());
+    let port = host.and_then(|host| host.port_u16()).unwrap_or(app.port);
+    format!("{}://{name}:{port}", app.scheme)
+}
+
+/// What the cookie is called. With TLS the name itself says that no other host and no unprotected page can have set it; without,
+/// it has the port, because cookies do not.
+pub(super) fn cookie_name(app: &App) -> String {
+    if app.is_protected() { "__Host-byleave".to_owned() } else { format!("byleave-{}", app.port) }
+}
+
+/// A cookie that is there once.
+pub(super) fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
+    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let mut found = pairs.filter(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
+    match (found.next(), found.next()) {
+        (Some(only), None) => Some(only),
+        _ => None,
+    }
+}

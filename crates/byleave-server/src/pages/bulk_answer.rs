@@ -1,0 +1,159 @@
+//! Several questions with one answer, after all of them were shown.
+
+use axum::extract::{RawQuery, State};
+use axum::response::Html;
+use byleave::approver::RiskLevel;
+use byleave::clock::{Clock as _, SystemClock};
+use byleave::core::escape::{EscapeLevel, visible};
+use byleave::core::id::QuestionId;
+use byleave::core::question_view::QuestionView;
+use byleave::core::render::render;
+use maud::{Markup, html};
+use uuid::Uuid;
+
+use super::answer::{digest, was_read, were_typed};
+use super::error_page::ErrorPage;
+use super::form::{CsrfForm, FormFields};
+use super::layout::{mark, page};
+use super::question_view::{HeadingLevel, beside, lines, time_left};
+use super::signed_in_user::SignedInUser;
+use crate::api_types::AnswerChoice;
+use crate::principal::AccessScope;
+use crate::problem::{Problem, ProblemKind};
+use crate::state::App;
+use crate::submit_answer;
+
+/// So many get one answer at most: who is shown more reads none of them.
+const TOGETHER_MAX: usize = 20;
+
+/// All of them, whole, one after the other.
+pub(super) async fn show(
+    State(_app): State<App>,
+    visitor: SignedInUser,
+    RawQuery(query): RawQuery,
+) -> Result<Html<String>, ErrorPage> {
+    visitor.may(&[AccessScope::Answer])?;
+    let fields = FormFields::of(query.unwrap_or_default().as_bytes());
+    let sheets = sheets(&visitor, fields.all("question")).await?;
+    for sheet in &sheets {
+        visitor.visit.show(sheet.question.id, sheet.question.digest());
+    }
+    let complete = sheets.iter().all(|sheet| render(sheet).complete);
+    let gravest = sheets.iter().map(RiskLevel::of).max().unwrap_or(RiskLevel::Final);
+    let words = sheets.iter().find_map(|sheet| RiskLevel::of(sheet).words(sheet.question.kind));
+    let soonest = sheets.iter().map(|sheet| sheet.question.expires_at).min().unwrap_or(0);
+    let body = html! {
+        article data-dwell=(gravest.dwell().as_millis()) {
+            h1 { (sheets.len()) " questions, one answer" }
+            @for (place, sheet) in (1..).zip(&sheets) {
+                section aria-label={ "Question " (place) } {
+                    p.place { (place) " of " (sheets.len()) }
+                    (lines(&render(sheet), HeadingLevel::Part))
+                    (beside(sheet))
+                }
+            }
+            (time_left(soonest, SystemClock.now()))
+            section.answers #answers aria-label="Your answer" {
+                h2 { "Your answer to all of them" }
+                @if complete {
+                    form.card method="post" action="/several" data-approves {
+                        (hidden(&visitor, &sheets, "yes"))
+                        @if let Some(words) = words {
+                            label { "Type " strong { (words) } " to approve them: it may not be possible to take it back."
+                                input type="text" name="confirm" required autocomplete="off" autocapitalize="off" data-typed; }
+                        }
+                        button.yes type="submit" data-key="y" { "Yes to all of them" kbd { "y" } }
+                    }
+                } @else {
+                    p.wrong { "Not all can be shown in full, so they cannot be approved together." }
+                }
+                form.card method="post" action="/several" {
+                    (hidden(&visitor, &sheets, "no"))
+                    label for="feedback" { "What should be done instead? It is told to the model; you may leave it empty." }
+                    textarea #feedback name="feedback" rows="2" maxlength="4000" {}
+                    button.no type="submit" data-key="n" { "No to all of them" kbd { "n" } }
+                }
+            }
+        }
+    };
+    Ok(page(&visitor, "Several questions", "/", &body))
+}
+
+fn hidden(visitor: &SignedInUser, sheets: &[QuestionView], say: &str) -> Markup {
+    html! {
+        (mark(visitor))
+        input type="hidden" name="say" value=(say);
+        @for sheet in sheets {
+            input type="hidden" name="question" value=(sheet.question.id);
+            input type="hidden" name="digest" value=(sheet.question.digest());
+        }
+    }
+}
+
+/// One answer to all of them; what cannot be answered any more is told.
+pub(super) async fn answer(form: CsrfForm) -> Result<Html<String>, ErrorPage> {
+    let CsrfForm { visitor, fields } = form;
+    visitor.may(&[AccessScope::Answer])?;
+    let sheets = sheets(&visitor, fields.all("question")).await?;
+    let digests: Vec<_> = fields.all("digest").map(digest).collect::<Result<_, _>>()?;
+    if digests.len() != sheets.len() {
+        return Err(Problem::new(ProblemKind::Malformed, "the form does not say what was shown").into());
+    }
+    let say = fields.need("say")?;
+    let make = || match say {
+        "yes" => Ok(AnswerChoice::Yes { note: None, confirm: fields.text("confirm") }),
+        "no" => Ok(AnswerChoice::No { feedback: fields.text("feedback") }),
+        _ => Err(Problem::new(ProblemKind::Unusable, "that is no answer for several")),
+    };
+    // First for all: one that was not read stops all of them.
+    for (sheet, digest) in sheets.iter().zip(&digests).filter(|_| say == "yes") {
+        was_read(&visitor, sheet, *digest)?;
+        if RiskLevel::of(sheet).words(sheet.question.kind).is_some() {
+            were_typed(sheet, &fields)?;
+        }
+    }
+    let mut came = Vec::new();
+    for (sheet, digest) in sheets.iter().zip(&digests) {
+        let answered = submit_answer::give(&visitor.caller, sheet.question.id, *digest, make()?).await;
+        came.push((sheet, answered));
+    }
+    let body = html! {
+        h1 { "Answered" }
+        ul.plain {
+            @for (sheet, answered) in &came {
+                li {
+                    a href={ "/book/" (sheet.call) } { (visible(&sheet.terms.tool, EscapeLevel::Name)) }
+                    @match answered {
+                        Ok(_) => { ": " (say) },
+                        Err(problem) => { ": not answered. " (problem.detail()) },
+                    }
+                }
+            }
+        }
+        p { a href="/" { "Back to the inbox" } }
+    };
+    Ok(page(&visitor, "Answered", "/", &body))
+}
+
+async fn sheets<'a>(
+    visitor: &SignedInUser,
+    ids: impl Iterator<Item = &'a str>,
+) -> Result<Vec<QuestionView>, Problem> {
+    let mut known: Vec<QuestionId> = Vec::new();
+    for id in ids {
+        let id: Uuid = id.parse().map_err(|_| Problem::not_found("question"))?;
+        let id = QuestionId::new(id);
+        if !known.contains(&id) {
+            known.push(id);
+        }
+    }
+    if known.is_empty() || known.len() > TOGETHER_MAX {
+        let what = format!("mark 1 to {TOGETHER_MAX} questions; more cannot be read at once");
+        return Err(Problem::new(ProblemKind::Unusable, what));
+    }
+    let mut sheets = Vec::new();
+    for id in known {
+        sheets.push(submit_answer::sheet(&visitor.caller, id).await?);
+    }
+    Ok(sheets)
+}

@@ -1,0 +1,31 @@
+//! What went wrong, as a page.
+
+use axum::response::{Html, IntoResponse, Response};
+use maud::html;
+
+use super::html_document::bare;
+use crate::problem::Problem;
+
+/// A problem, told to a person.
+pub(super) struct ErrorPage(pub(super) Problem);
+
+impl<P: Into<Problem>> From<P> for ErrorPage {
+    fn from(problem: P) -> Self {
+        Self(problem.into())
+    }
+}
+
+impl IntoResponse for ErrorPage {
+    fn into_response(self) -> Response {
+        let Self(problem) = self;
+        let page = bare(
+            "It did not work",
+            &html! {
+                h1 { (problem.title()) }
+                p { (problem.detail()) }
+                p { a href="/" { "Back to the inbox" } }
+            },
+        );
+        (problem.status(), Html(page.into_string())).into_response()
+    }
+}

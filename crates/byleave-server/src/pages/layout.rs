@@ -1,0 +1,52 @@
+//! The frame that every page stands in.
+
+use axum::response::Html;
+use maud::{Markup, html};
+
+use super::html_document::document;
+use super::signed_in_user::SignedInUser;
+
+/// The parts of the pages that one can go to.
+const PLACES: [(&str, &str); 4] =
+    [("/", "Inbox"), ("/book", "Book"), ("/leaves", "Leaves"), ("/stats", "Numbers")];
+
+/// A page for somebody who is signed in.
+pub(super) fn page(visitor: &SignedInUser, title: &str, here: &str, body: &Markup) -> Html<String> {
+    let notice = visitor.visit.said();
+    let whole = document(
+        title,
+        &html! {
+            header.top {
+                a.skip href="#main" { "Skip to the content" }
+                strong.brand { "Byleave" }
+                nav aria-label="Places" {
+                    @for (to, name) in PLACES {
+                        a href=(to) aria-current=[(to == here).then_some("page")] { (name) }
+                    }
+                }
+                form.who method="post" action="/sign-out" {
+                    (mark(visitor))
+                    span { (visitor.caller.name()) " in " (visitor.caller.tenancy.id()) }
+                    button.quiet type="submit" { "Sign out" }
+                }
+            }
+            main #main tabindex="-1" {
+                div #notice role="status" {
+                    @if let Some(notice) = notice {
+                        p.notice {
+                            (notice.text)
+                            @if let Some(call) = notice.call { " " a href={ "/book/" (call) } { "See its record" } }
+                        }
+                    }
+                }
+                (body)
+            }
+        },
+    );
+    Html(whole.into_string())
+}
+
+/// What a form of this visit carries.
+pub(super) fn mark(visitor: &SignedInUser) -> Markup {
+    html! { input type="hidden" name="mark" value=(visitor.visit.mark); }
+}

@@ -1,0 +1,102 @@
+//! Signing in elsewhere, and coming back.
+//!
+//! The state is in the address and in a cookie: who comes back is the one who went. Who they are here, our list says.
+
+use axum::extract::State;
+use axum::http::header::HOST;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{Html, IntoResponse as _, Redirect, Response};
+use byleave::clock::{Clock as _, SystemClock};
+use serde::Deserialize;
+use url::form_urlencoded::byte_serialize;
+
+use super::auth::{cookie, cookie_name, is_at_pages_host, under};
+use super::error_page::ErrorPage;
+use super::sign_in::{self, SignInQuery, inside};
+use crate::auth::only;
+use crate::extract::StrictQuery;
+use crate::oidc::{OidcError, OidcProvider};
+use crate::problem::{Problem, ProblemKind};
+use crate::state::App;
+
+const AWAY_S: u64 = 600;
+
+/// Sends somebody to the provider.
+pub(super) async fn begin(
+    State(app): State<App>,
+    headers: HeaderMap,
+    StrictQuery(wanted): StrictQuery<SignInQuery>,
+) -> Result<Response, ErrorPage> {
+    let provider = provider(&app)?;
+    // The provider knows where to send people back to, and that name is not one of them.
+    if app.pages_host().is_some() && is_at_pages_host(&app, &headers) {
+        let next: String = byte_serialize(inside(wanted.next.as_deref()).as_bytes()).collect();
+        let to = format!("{}/sign-in/elsewhere?next={next}", under(&app, "127.0.0.1", &headers));
+        return Ok(Redirect::to(&to).into_response());
+    }
+    // The door has looked at it: it is one of our names.
+    let host = only(&headers, &HOST).ok_or_else(|| Problem::not_found("host"))?;
+    let back = format!("{}/sign-in/done", app.origin(host));
+    let begun = provider.begin(back, inside(wanted.next.as_deref())).await.map_err(unusable)?;
+    let kept = sign_in::cookie(&app, &away(&app), &begun.state, AWAY_S)?;
+    Ok((kept, Redirect::to(&begun.to)).into_response())
+}
+
+/// What the provider sends back.
+#[derive(Deserialize)]
+pub(super) struct OidcCallbackQuery {
+    state: Option<String>,
+    code: Option<String>,
+    error: Option<String>,
+}
+
+/// Takes somebody back who was away.
+pub(super) async fn end(
+    State(app): State<App>,
+    headers: HeaderMap,
+    StrictQuery(back): StrictQuery<OidcCallbackQuery>,
+) -> Result<Response, ErrorPage> {
+    let provider = provider(&app)?;
+    let went = cookie(&headers, &away(&app));
+    let state = back.state.filter(|state| went.as_deref() == Some(state.as_str()));
+    let state = state.ok_or_else(|| refused("that sign-in was not begun in this browser"))?;
+    let code = match (back.code, back.error) {
+        (Some(code), None) => code,
+        (_, Some(_)) => return Err(refused("the provider refused").into()),
+        (None, None) => return Err(refused("the provider sent no code").into()),
+    };
+    let known = provider.end(&state, code).await.map_err(unusable)?;
+    let now = SystemClock.now();
+    for identity in &known.identities {
+        let found = app.tokens().signed_in(identity, now);
+        let found = found.map_err(|why| Problem::fault("nobody can be signed in now", &why))?;
+        if let Some((holds, principal)) = found
+            && app.tenancy(&principal.tenant).is_some()
+        {
+            return Ok(sign_in::begin(&app, &headers, holds, &known.next)?);
+        }
+    }
+    let why = "You signed in there, and nobody has let you in here. Whoever runs the server can: `byleave token add NAME --person --at ISSUER --as email:ADDRESS`.";
+    let page = sign_in::form(&app, &known.next, Some(why));
+    Ok((StatusCode::FORBIDDEN, Html(page.into_string())).into_response())
+}
+
+/// The cookie of who is away.
+fn away(app: &App) -> String {
+    format!("{}-away", cookie_name(app))
+}
+
+fn provider(app: &App) -> Result<&OidcProvider, Problem> {
+    app.oidc().ok_or_else(|| Problem::not_found("way to sign in"))
+}
+
+fn refused(why: &str) -> Problem {
+    Problem::new(ProblemKind::Unauthenticated, why)
+}
+
+fn unusable(fault: OidcError) -> Problem {
+    match fault {
+        OidcError::Issuer(..) => Problem::fault("the provider cannot be used now", &fault),
+        OidcError::Refused(why) => refused(&why),
+    }
+}

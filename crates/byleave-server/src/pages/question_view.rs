@@ -1,0 +1,237 @@
+//! A question on a page: every line of the one renderer, and the rehearsal's changes side by side.
+//!
+//! A line is two cells, its gutter and its text: what is broken stays beside the gutter, so it cannot look like a line of ours.
+
+use byleave::core::escape::{EscapeLevel, visible};
+use byleave::core::question_view::{QuestionView, RehearsalView};
+use byleave::core::render::{LineRole, RenderLine, Rendering};
+use byleave::core::time_format::{span, utc};
+use maud::{Markup, html};
+
+/// So many rows are set side by side; beyond that the lines have to do.
+const ROWS_MAX: usize = 20_000;
+
+/// All lines of a question. What it asks is the heading of the page, or of its part of the page.
+pub(super) fn lines(rendering: &Rendering, heads: HeadingLevel) -> Markup {
+    html! {
+        div.sheet {
+            @for line in &rendering.lines { (one(line, heads)) }
+        }
+    }
+}
+
+/// What a question is the heading of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeadingLevel {
+    /// The page.
+    Page,
+    /// A part of it.
+    Part,
+}
+
+fn one(line: &RenderLine, heads: HeadingLevel) -> Markup {
+    let (gutter, text) = line.parts();
+    let cells = html! { span.gutter { (gutter) } span.text { (text) } };
+    let class = format!("line {}", class(line.role));
+    match line.role {
+        LineRole::Title if heads == HeadingLevel::Page => html! { h1 class=(class) { (cells) } },
+        LineRole::Title => html! { h2 class=(class) { (cells) } },
+        LineRole::Heading if line.gutter == 0 => match heads {
+            HeadingLevel::Page => html! { h2 class=(class) { (cells) } },
+            HeadingLevel::Part => html! { h3 class=(class) { (cells) } },
+        },
+        _ => html! { div class=(class) { (cells) } },
+    }
+}
+
+const fn class(role: LineRole) -> &'static str {
+    match role {
+        LineRole::Title => "title",
+        LineRole::Heading => "heading",
+        LineRole::Effect => "effect",
+        LineRole::Content => "content",
+        LineRole::Change => "change",
+        LineRole::Model => "model",
+        LineRole::Reason => "reason",
+        LineRole::Review => "review",
+        LineRole::Challenge => "challenge",
+        LineRole::Warning => "warning",
+        LineRole::Detail => "detail",
+        LineRole::Expiry => "expiry",
+    }
+}
+
+/// Until when it can be answered; a script counts down.
+pub(super) fn time_left(expires_at: u64, now: u64) -> Markup {
+    html! {
+        p.left {
+            "Can be answered for another "
+            span data-until=(expires_at) { (span(expires_at.saturating_sub(now))) }
+            ", until " (utc(expires_at)) "."
+        }
+    }
+}
+
+/// The texts that the rehearsal changed, before and after.
+pub(super) fn beside(sheet: &QuestionView) -> Markup {
+    let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.seen else { return html! {} };
+    let mut files = Vec::new();
+    let mut rows_all = 0;
+    for change in &rehearsal.changes.list {
+        let Some(diff) = &change.diff else { continue };
+        let rows = rows(diff);
+        rows_all += rows.len();
+        if rows_all > ROWS_MAX {
+            break;
+        }
+        files.push((change, rows));
+    }
+    if files.is_empty() {
+        return html! {};
+    }
+    html! {
+        section.beside aria-label="Side by side" {
+            h2 { "Side by side" }
+            @for (change, rows) in &files {
+                details open {
+                    summary { (change.what()) " " code { (visible(&change.path, EscapeLevel::Name)) } }
+                    div.scroll tabindex="0" role="region" aria-label={ "Changes of " (visible(&change.path, EscapeLevel::Name)) } {
+                        table.diff {
+                            colgroup { col.number; col; col.number; col; }
+                            thead.away {
+                                tr { th scope="col" { "Line" } th scope="col" { "Before" } th scope="col" { "Line" } th scope="col" { "After" } }
+                            }
+                            tbody { @for row in rows { (drawn(row)) } }
+                        }
+                    }
+                }
+            }
+            @if rows_all > ROWS_MAX { p.hint { "The rest is only in the lines above: there is too much of it." } }
+        }
+    }
+}
+
+/// One row: what stands on the left and on the right, each with the number of its line.
+#[derive(Debug, PartialEq, Eq)]
+enum DiffRow<'a> {
+    Gap(&'a str),
+    Sides { before: Option<(usize, &'a str)>, after: Option<(usize, &'a str)>, same: bool },
+}
+
+fn drawn(row: &DiffRow<'_>) -> Markup {
+    match row {
+        DiffRow::Gap(text) => html! { tr.gap { td colspan="4" { (visible(text, EscapeLevel::Text)) } } },
+        DiffRow::Sides { before, after, same } => html! {
+            tr {
+                (side(*before, if *same { "same" } else { "out" }))
+                (side(*after, if *same { "same" } else { "in" }))
+            }
+        },
+    }
+}
+
+fn side(side: Option<(usize, &str)>, class: &str) -> Markup {
+    match side {
+        None => html! { td.number {} td.nothing {} },
+        Some((number, text)) => html! {
+            td.number { (number) }
+            td class=(class) {
+                @match class {
+                    "out" => del { (visible(text, EscapeLevel::Text)) },
+                    "in" => ins { (visible(text, EscapeLevel::Text)) },
+                    _ => (visible(text, EscapeLevel::Text)),
+                }
+            }
+        },
+    }
+}
+
+/// A unified diff as rows: what goes and what comes in its place stand beside each other.
+fn rows(diff: &str) -> Vec<DiffRow<'_>> {
+    let mut rows = Vec::new();
+    let (mut old, mut new) = (1, 1);
+    let (mut out, mut into) = (Vec::new(), Vec::new());
+    for line in diff.split_inclusive('\n').map(|line| line.strip_suffix('\n').unwrap_or(line)) {
+        let mut chars = line.chars();
+        match (chars.next(), chars.as_str()) {
+            (Some('-'), text) => {
+                out.push((old, text));
+                old += 1;
+            }
+            (Some('+'), text) => {
+                into.push((new, text));
+                new += 1;
+            }
+            (Some(' ') | None, text) => {
+                settle(&mut rows, &mut out, &mut into);
+                rows.push(DiffRow::Sides { before: Some((old, text)), after: Some((new, text)), same: true });
+                (old, new) = (old + 1, new + 1);
+            }
+            (Some('@'), _) => {
+                settle(&mut rows, &mut out, &mut into);
+                if let Some((at_old, at_new)) = places(line) {
+                    (old, new) = (at_old, at_new);
+                }
+                rows.push(DiffRow::Gap(line));
+            }
+            (Some(_), _) => {
+                settle(&mut rows, &mut out, &mut into);
+                rows.push(DiffRow::Gap(line));
+            }
+        }
+    }
+    settle(&mut rows, &mut out, &mut into);
+    rows
+}
+
+fn settle<'a>(
+    rows: &mut Vec<DiffRow<'a>>,
+    out: &mut Vec<(usize, &'a str)>,
+    into: &mut Vec<(usize, &'a str)>,
+) {
+    for place in 0..out.len().max(into.len()) {
+        let (before, after) = (out.get(place).copied(), into.get(place).copied());
+        rows.push(DiffRow::Sides { before, after, same: false });
+    }
+    out.clear();
+    into.clear();
+}
+
+/// Where a hunk begins, before and after.
+fn places(line: &str) -> Option<(usize, usize)> {
+    let mut words = line.split(' ');
+    let mut place = |sign: char| {
+        let word = words.find(|word| word.starts_with(sign))?;
+        word.trim_start_matches(sign).split(',').next()?.parse::<usize>().ok()
+    };
+    Some((place('-')?, place('+')?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_stands_beside_what_comes() {
+        let found = rows("@@ -3,3 +3,4 @@\n a\n-b\n+c\n+d\n e\n\\ No newline at end of file\n");
+        let sides = |before, after, same| DiffRow::Sides { before, after, same };
+        assert_eq!(
+            found,
+            [
+                DiffRow::Gap("@@ -3,3 +3,4 @@"),
+                sides(Some((3, "a")), Some((3, "a")), true),
+                sides(Some((4, "b")), Some((4, "c")), false),
+                sides(None, Some((5, "d")), false),
+                sides(Some((5, "e")), Some((6, "e")), true),
+                DiffRow::Gap("\\ No newline at end of file"),
+            ]
+        );
+    }
+
+    #[test]
+    fn nothing_on_a_page_is_taken_for_markup() {
+        let line = RenderLine { role: LineRole::Content, text: "│ <b onclick=x>&amp;".into(), gutter: 2 };
+        let drawn = one(&line, HeadingLevel::Page).into_string();
+        assert!(drawn.contains("&lt;b onclick=x&gt;&amp;amp;") && !drawn.contains("<b"), "{drawn}");
+    }
+}

@@ -1,0 +1,42 @@
+//! The visitor: somebody who is signed in, as the pages see them.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+
+use super::error_page::ErrorPage;
+use crate::browser_sessions::BrowserSession;
+use crate::caller::Caller;
+use crate::principal::AccessScope;
+use crate::problem::{Problem, ProblemKind};
+use crate::state::App;
+
+/// Who looks at a page. Only the door makes one.
+#[derive(Clone)]
+pub(super) struct SignedInUser {
+    pub(super) caller: Caller,
+    pub(super) visit: Arc<BrowserSession>,
+    /// What the cookie says.
+    pub(super) secret: String,
+}
+
+impl SignedInUser {
+    pub(super) fn may(&self, scopes: &[AccessScope]) -> Result<(), ErrorPage> {
+        Ok(self.caller.may(scopes)?)
+    }
+
+    pub(super) fn has(&self, scope: AccessScope) -> bool {
+        self.caller.has(scope)
+    }
+}
+
+impl FromRequestParts<App> for SignedInUser {
+    type Rejection = ErrorPage;
+
+    async fn from_request_parts(parts: &mut Parts, _app: &App) -> Result<Self, ErrorPage> {
+        // Without the door there is nobody.
+        let unknown = || ErrorPage(Problem::new(ProblemKind::Unauthenticated, "you are not signed in"));
+        parts.extensions.get::<Self>().cloned().ok_or_else(unknown)
+    }
+}

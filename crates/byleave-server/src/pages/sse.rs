@@ -1,0 +1,100 @@
+//! What is open, told to pages as it changes (SSE). Only ids: a page that wants to show more asks for it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use byleave::audit_log::PageRequest;
+use byleave::core::id::QuestionId;
+use byleave::ledger::LedgerError;
+use futures::stream::{self, Stream};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::error_page::ErrorPage;
+use super::signed_in_user::SignedInUser;
+use crate::principal::AccessScope;
+use crate::problem::Problem;
+use crate::state::App;
+use crate::stream_limit::StreamPermit;
+use crate::tenant::Tenant;
+
+const BEAT: Duration = Duration::from_secs(15);
+/// How long we let things settle before we look.
+const SETTLE: Duration = Duration::from_millis(100);
+/// How often we look although nothing was said: questions also expire.
+const LOOK: Duration = Duration::from_secs(5);
+const OPEN_MAX: usize = 1_000;
+
+/// Follows what is open.
+pub(super) async fn follow(State(app): State<App>, visitor: SignedInUser) -> Result<Response, ErrorPage> {
+    visitor.may(&[AccessScope::Answer, AccessScope::Read])?;
+    let tenancy = Arc::clone(&visitor.caller.tenancy);
+    let many = || Problem::too_many("too many pages are open", 5);
+    let seat = tenancy.seats.take(visitor.caller.name()).ok_or_else(many)?;
+    let following = QuestionStream {
+        news: tenancy.looks.any(),
+        tenancy,
+        told: None,
+        until: Instant::now() + app.limits().stream,
+        end: app.end.clone(),
+        _seat: seat,
+    };
+    Ok(Sse::new(events(following)).keep_alive(KeepAlive::new().interval(BEAT)).into_response())
+}
+
+struct QuestionStream {
+    tenancy: Arc<Tenant>,
+    news: watch::Receiver<()>,
+    /// What was told last.
+    told: Option<Vec<QuestionId>>,
+    until: Instant,
+    end: CancellationToken,
+    _seat: StreamPermit,
+}
+
+fn events(following: QuestionStream) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold(following, |mut following| async move {
+        loop {
+            if following.told.is_some() && !following.wait().await {
+                return None;
+            }
+            let open = following.open().await.ok()?;
+            if following.told.as_ref() != Some(&open) {
+                let data = json!({ "open": open, "all": open.len() < OPEN_MAX });
+                following.told = Some(open);
+                return Some((Ok(Event::default().event("questions").data(data.to_string())), following));
+            }
+        }
+    })
+}
+
+impl QuestionStream {
+    async fn open(&self) -> Result<Vec<QuestionId>, LedgerError> {
+        let items =
+            self.tenancy.book.questions(self.tenancy.open_questions(), PageRequest::first(OPEN_MAX)).await?;
+        Ok(items.into_iter().map(|item| item.question).collect())
+    }
+
+    /// Waits until something may have changed; not where the time is up.
+    async fn wait(&mut self) -> bool {
+        let heard = tokio::select! {
+            biased;
+            () = self.end.cancelled() => return false,
+            () = tokio::time::sleep_until(self.until) => return false,
+            () = tokio::time::sleep(LOOK) => return true,
+            heard = self.news.changed() => heard,
+        };
+        if heard.is_err() {
+            return false;
+        }
+        tokio::time::sleep(SETTLE).await;
+        self.news.mark_unchanged();
+        true
+    }
+}

@@ -1,0 +1,199 @@
+//! The book: listed, read, exported, checked. Without true contents: those are for who makes a call and who answers.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use byleave::audit_log::export::{self, ExportedRecord, IncludeContents};
+use byleave::audit_log::{CallFilter, Cursor, PageRequest};
+use byleave::core::id::CallId;
+use futures::StreamExt as _;
+use futures::stream;
+
+use crate::api_types::{
+    AuditLogQuery, CallEntry, CallList, ExportFormat, ExportQuery, RecordBody, VerificationReport, bounded,
+};
+use crate::caller::Caller;
+use crate::extract::{JsonResponse, PathId, StrictQuery};
+use crate::principal::AccessScope;
+use crate::problem::{Problem, ProblemKind};
+use crate::record_access;
+use crate::state::App;
+use crate::tenant::Tenant;
+
+const LIMIT: u32 = 100;
+const LIMIT_MAX: u32 = 1_000;
+/// The largest number that every reader of JSON has exactly.
+const EXACT_MAX: u64 = 9_007_199_254_740_991;
+/// How many calls are looked up at once for an export.
+const AT_ONCE: usize = 64;
+
+/// List calls
+#[utoipa::path(
+    get, path = "/v1/book/calls", tag = "book",
+    params(AuditLogQuery),
+    responses(
+        (status = 200, body = CallList, description = "Calls, the newest first"),
+        (status = 422, body = Problem, content_type = "application/problem+json", description = "It cannot be looked for"),
+    ),
+)]
+pub(super) async fn calls(
+    State(_app): State<App>,
+    caller: Caller,
+    StrictQuery(query): StrictQuery<AuditLogQuery>,
+) -> Result<JsonResponse<CallList>, Problem> {
+    caller.may(&[AccessScope::Read])?;
+    let page = page(query.limit, query.after)?;
+    let texts = [
+        ("tool", &query.tool, 128),
+        ("agent", &query.agent, 128),
+        ("outcome", &query.outcome, 32),
+        ("code", &query.code, 64),
+        ("text", &query.text, 200),
+    ];
+    for (what, text, most) in texts {
+        text.as_deref().map_or(Ok(()), |text| bounded(what, text, 1, most))?;
+    }
+    let filter = CallFilter {
+        tenant: Some(caller.tenancy.id().clone()),
+        tool: query.tool,
+        agent: query.agent,
+        outcome: query.outcome,
+        code: query.code,
+        text: query.text,
+        since: exact(query.since)?,
+        until: exact(query.until)?,
+        ..CallFilter::default()
+    };
+    let items = caller.tenancy.book.calls(filter, page).await?;
+    Ok(JsonResponse(CallList { calls: items.iter().map(CallEntry::from).collect() }))
+}
+
+/// Read the record of a call
+#[utoipa::path(
+    get, path = "/v1/book/calls/{call}", tag = "book",
+    params(("call" = uuid::Uuid, Path, description = "The call")),
+    responses(
+        (status = 200, body = RecordBody, description = "The record"),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such call"),
+    ),
+)]
+pub(super) async fn record(
+    State(_app): State<App>,
+    caller: Caller,
+    PathId(call): PathId<CallId>,
+) -> Result<JsonResponse<RecordBody>, Problem> {
+    caller.may(&[AccessScope::Read])?;
+    Ok(JsonResponse(RecordBody::from(&record_access::record(&caller.tenancy, call).await?)))
+}
+
+/// Export the book
+///
+/// Record after record, the newest first: as JSON, one a line, or as Markdown. If the book breaks in the middle, so does the
+/// response: what ends without an error is whole.
+#[utoipa::path(
+    get, path = "/v1/book/export", tag = "book",
+    params(ExportQuery),
+    responses(
+        (status = 200, description = "The records", content(
+            (String = "application/x-ndjson"),
+            (String = "text/markdown"),
+        )),
+    ),
+)]
+pub(super) async fn export(
+    State(_app): State<App>,
+    caller: Caller,
+    StrictQuery(query): StrictQuery<ExportQuery>,
+) -> Result<Response, Problem> {
+    caller.may(&[AccessScope::Read])?;
+    let filter = CallFilter {
+        tenant: Some(caller.tenancy.id().clone()),
+        since: exact(query.since)?,
+        until: exact(query.until)?,
+        ..CallFilter::default()
+    };
+    let (media, form) = match query.form {
+        ExportFormat::Json => ("application/x-ndjson", json as fn(&ExportedRecord) -> String),
+        ExportFormat::Markdown => {
+            ("text/markdown; charset=utf-8", ExportedRecord::markdown as fn(&ExportedRecord) -> String)
+        }
+    };
+    let records = records(Arc::clone(&caller.tenancy), filter);
+    let written = records.map(move |found| found.map(|found| form(&found)));
+    Ok(([(header::CONTENT_TYPE, media)], Body::from_stream(written)).into_response())
+}
+
+fn json(found: &ExportedRecord) -> String {
+    format!("{}\n", found.json())
+}
+
+/// Every record that fits, looked up as it is read.
+fn records(
+    tenancy: Arc<Tenant>,
+    filter: CallFilter,
+) -> impl stream::Stream<Item = Result<ExportedRecord, byleave::ledger::LedgerError>> {
+    let state = Some((tenancy, filter, None::<Cursor>, Vec::new().into_iter()));
+    stream::unfold(state, |state| async move {
+        let (tenancy, filter, mut after, mut ready): (_, _, _, std::vec::IntoIter<CallId>) = state?;
+        loop {
+            if ready.len() == 0 {
+                match tenancy.book.calls(filter.clone(), PageRequest { limit: AT_ONCE, after }).await {
+                    Ok(items) => {
+                        after = items.last().map(|item| item.cursor);
+                        ready = items.iter().map(|item| item.call).collect::<Vec<_>>().into_iter();
+                    }
+                    Err(fault) => return Some((Err(fault), None)),
+                }
+            }
+            let call = ready.next()?;
+            match export::one(&*tenancy.book, call, IncludeContents::LeftOut).await {
+                Ok(Some(found)) if record_access::is_of(&tenancy, &found) => {
+                    return Some((Ok(found), Some((tenancy, filter, after, ready))));
+                }
+                Ok(_) => {}
+                Err(fault) => return Some((Err(fault), None)),
+            }
+        }
+    })
+}
+
+/// Check the book
+///
+/// Everything that is written is checked, which takes a while: one check at a time.
+#[utoipa::path(
+    post, path = "/v1/book/verify", tag = "book",
+    responses((status = 200, body = VerificationReport, description = "What came of it")),
+)]
+pub(super) async fn verify(
+    State(_app): State<App>,
+    caller: Caller,
+) -> Result<JsonResponse<VerificationReport>, Problem> {
+    caller.may(&[AccessScope::Read])?;
+    let found = Arc::clone(&caller.tenancy).check().await?;
+    Ok(JsonResponse(VerificationReport::from(&found)))
+}
+
+/// The part of a list that was asked for.
+pub(super) fn page(limit: Option<u32>, after: Option<i64>) -> Result<PageRequest, Problem> {
+    let limit = limit.unwrap_or(LIMIT);
+    let after = after.map(|after| u64::try_from(after).map_err(|_| after));
+    if !(1..=LIMIT_MAX).contains(&limit) || matches!(after, Some(Err(_))) {
+        let what = format!("`limit` is 1 to {LIMIT_MAX}, and `after` the cursor of an item");
+        return Err(Problem::new(ProblemKind::Malformed, what));
+    }
+    let after = exact(after.and_then(Result::ok))?;
+    let after = after.map(|after| Cursor(i64::try_from(after).unwrap_or(i64::MAX)));
+    Ok(PageRequest { limit: usize::try_from(limit).unwrap_or(usize::MAX), after })
+}
+
+fn exact(number: Option<u64>) -> Result<Option<u64>, Problem> {
+    match number {
+        Some(number) if number > EXACT_MAX => {
+            Err(Problem::new(ProblemKind::Malformed, format!("numbers are at most {EXACT_MAX}")))
+        }
+        number => Ok(number),
+    }
+}

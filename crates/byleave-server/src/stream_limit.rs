@@ -1,0 +1,66 @@
+//! Seats: how many streams are open, in all and for each. Who leaves gives the seat back, however they leave.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How many streams are open.
+pub(crate) struct StreamLimiter {
+    all: usize,
+    each: usize,
+    taken: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+/// One of them; given back when dropped.
+pub(crate) struct StreamPermit {
+    who: String,
+    taken: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl StreamLimiter {
+    pub(crate) fn new(all: usize, each: usize) -> Self {
+        Self { all, each, taken: Arc::default() }
+    }
+
+    /// A seat, if there is one left.
+    pub(crate) fn take(&self, who: &str) -> Option<StreamPermit> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mine = taken.get(who).copied().unwrap_or(0);
+        if mine >= self.each || taken.values().sum::<usize>() >= self.all {
+            return None;
+        }
+        taken.insert(who.to_owned(), mine + 1);
+        Some(StreamPermit { who: who.to_owned(), taken: Arc::clone(&self.taken) })
+    }
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        match taken.get(&self.who).copied() {
+            Some(many) if many > 1 => {
+                taken.insert(self.who.clone(), many - 1);
+            }
+            _ => {
+                taken.remove(&self.who);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seats_are_bounded_in_all_and_for_each_and_given_back() {
+        let seats = StreamLimiter::new(3, 2);
+        let (a, b) = (seats.take("a"), seats.take("a"));
+        assert!(a.is_some() && b.is_some() && seats.take("a").is_none());
+        let c = seats.take("b");
+        assert!(c.is_some() && seats.take("c").is_none());
+        drop(a);
+        assert!(seats.take("c").is_some());
+        drop((b, c));
+        assert!(seats.taken.lock().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,155 @@
+//! Answering: what is said to a question, held against who says it and what was shown. The API and the pages both come here.
+
+use byleave::approver::Reply;
+use byleave::clock::{Clock as _, SystemClock, fresh_id};
+use byleave::core::approval_scopes::offers;
+use byleave::core::digest::Digest;
+use byleave::core::id::{CallId, QuestionId, StandingApprovalId};
+use byleave::core::question::{ApproverIdentity, Assurance, QuestionKind};
+use byleave::core::question_view::QuestionView;
+use byleave::core::refusal::{Code, Refusal};
+use byleave::core::render::render;
+use byleave::core::standing_approval::StandingApproval;
+use byleave::gate::{AnswerError, SubmittedAnswer};
+
+use crate::api_types::{AnswerChoice, bounded};
+use crate::caller::Caller;
+use crate::principal::{AccessScope, PrincipalKind};
+use crate::problem::{Problem, ProblemKind};
+
+/// What is typed to pass a checkpoint.
+const RELEASE: &str = "release";
+const LASTS_S_MAX: u32 = 31_622_400;
+const PATHS_MAX: usize = 10_000;
+
+/// An answer that is on the record.
+pub(crate) struct AcceptedAnswer {
+    pub(crate) call: CallId,
+    /// The call came in here, and is driven on.
+    pub(crate) driven_here: bool,
+}
+
+/// Gives an answer to a question as it was shown: its digest says as what.
+pub(crate) async fn give(
+    caller: &Caller,
+    question: QuestionId,
+    digest: Digest,
+    answer: AnswerChoice,
+) -> Result<AcceptedAnswer, Problem> {
+    caller.may(&[AccessScope::Answer])?;
+    let sheet = sheet(caller, question).await?;
+    if digest != sheet.question.digest() {
+        return Err(AnswerError::Mismatch.into());
+    }
+    if sheet.agent.as_str() == caller.name() {
+        return Err(AnswerError::OwnQuestion.into());
+    }
+    let grade = match caller.principal.kind {
+        PrincipalKind::Person => Assurance::Web,
+        PrincipalKind::Agent => Assurance::Program,
+    };
+    let given = SubmittedAnswer {
+        question,
+        digest,
+        reply: reply(caller, answer, &sheet)?,
+        by: ApproverIdentity { name: caller.name().to_owned(), grade },
+    };
+    let call = caller.tenancy.gate.answer(given).await?;
+    let driven_here = caller.is_driven_here(&sheet);
+    if driven_here {
+        // It is on the record, so it counts whether or not there is room to go on at once.
+        drop(caller.tenancy.go_on(call));
+    }
+    Ok(AcceptedAnswer { call, driven_here })
+}
+
+/// The sheet of an open question of this tenant.
+pub(crate) async fn sheet(caller: &Caller, question: QuestionId) -> Result<QuestionView, Problem> {
+    let call =
+        caller.tenancy.ledger.call_of(question).await?.ok_or_else(|| Problem::not_found("question"))?;
+    let record = caller.tenancy.record(call).await?;
+    let heading = record.as_ref().and_then(|record| record.heading());
+    if heading.is_none_or(|heading| heading.tenant != *caller.tenancy.id()) {
+        return Err(Problem::not_found("question"));
+    }
+    Ok(caller.tenancy.gate.sheet(question).await?)
+}
+
+fn reply(caller: &Caller, answer: AnswerChoice, sheet: &QuestionView) -> Result<Reply, Problem> {
+    let simple = matches!(answer, AnswerChoice::Yes { .. } | AnswerChoice::No { .. });
+    let approves =
+        !matches!(answer, AnswerChoice::No { .. } | AnswerChoice::Abort {} | AnswerChoice::Edit { .. });
+    if caller.principal.kind == PrincipalKind::Agent
+        && (!simple || sheet.question.kind == QuestionKind::Checkpoint)
+    {
+        let what = "an agent answers yes or no, and no checkpoint: the rest is for people";
+        return Err(Problem::new(ProblemKind::Forbidden, what));
+    }
+    if approves && !render(sheet).complete {
+        let refusal =
+            Refusal::new(Code::NotShownInFull, "it cannot be shown in full, so it cannot be approved");
+        return Err(Problem::refused(ProblemKind::Unusable.status(), &refusal));
+    }
+    let noted = |note: Option<String>| {
+        note.as_deref().map_or(Ok(()), |note| bounded("note", note, 0, 4_000))?;
+        Ok::<_, Problem>(note)
+    };
+    Ok(match answer {
+        AnswerChoice::Yes { note, confirm } => {
+            if sheet.question.kind == QuestionKind::Checkpoint && confirm.as_deref() != Some(RELEASE) {
+                let what = "this is a checkpoint: it is passed with `confirm` saying `release`";
+                return Err(Problem::new(ProblemKind::Unusable, what));
+            }
+            Reply::Yes { note: noted(note)? }
+        }
+        AnswerChoice::No { feedback } => Reply::No { feedback: noted(feedback)? },
+        AnswerChoice::Edit { value, note } => Reply::Edit { value: value.into(), note: noted(note)? },
+        AnswerChoice::Part { paths, .. } if paths.is_empty() || paths.len() > PATHS_MAX => {
+            return Err(Problem::new(ProblemKind::Unusable, format!("`paths` has 1 to {PATHS_MAX} paths")));
+        }
+        AnswerChoice::Part { paths, note } => {
+            Reply::Part { paths: parts(&paths, sheet)?, note: noted(note)? }
+        }
+        AnswerChoice::Leave { offer, lasts_s, uses_max, this_session } => {
+            Reply::Leave(leave(sheet, offer, lasts_s, uses_max, this_session)?)
+        }
+        AnswerChoice::Abort {} => Reply::Abort,
+    })
+}
+
+/// The paths that are kept. One at which nothing was changed keeps nothing, which nobody means.
+fn parts(paths: &[String], sheet: &QuestionView) -> Result<Vec<String>, Problem> {
+    let part = |path: &String| {
+        let what = || Problem::new(ProblemKind::Unusable, format!("nothing was changed at `{path}`"));
+        sheet.part(path).ok_or_else(what)
+    };
+    paths.iter().map(part).collect()
+}
+
+pub(crate) fn leave(
+    sheet: &QuestionView,
+    offer: u32,
+    lasts_s: Option<u32>,
+    uses_max: Option<u32>,
+    this_session: bool,
+) -> Result<StandingApproval, Problem> {
+    let unusable = |what: String| Problem::new(ProblemKind::Unusable, what);
+    if lasts_s.is_some_and(|seconds| !(1..=LASTS_S_MAX).contains(&seconds))
+        || uses_max == Some(0)
+        || offer == 0
+    {
+        return Err(unusable("a leave lasts for a while, and is used at least once".to_owned()));
+    }
+    let offers = offers(sheet).map_err(|why| unusable(why.to_string()))?;
+    let place = usize::try_from(offer.saturating_sub(1)).unwrap_or(usize::MAX);
+    let chosen = offers.into_iter().nth(place);
+    let chosen = chosen.ok_or_else(|| unusable(format!("there is no offer {offer}")))?;
+    Ok(StandingApproval {
+        id: StandingApprovalId::new(fresh_id()),
+        tool: sheet.terms.tool.clone(),
+        scope: chosen.scope,
+        session: this_session.then(|| sheet.session.clone()),
+        until: lasts_s.map(|seconds| SystemClock.now().saturating_add(u64::from(seconds) * 1_000)),
+        uses_max,
+    })
+}

@@ -1,0 +1,245 @@
+//! Driving calls on: in tasks of our own, each call in one at a time.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use byleave::clock::{Clock as _, SystemClock};
+use byleave::core::call::Call;
+use byleave::core::digest::Digest;
+use byleave::core::id::{AgentId, CallId};
+use byleave::core::pipeline::{NextStep, next};
+use byleave::ledger::LedgerError;
+use byleave::result::CallStatus;
+use byleave::review::Opinion;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::worker_dispatch::job_of;
+use super::{DrivenCall, Tenant};
+use crate::client_tools::is_own;
+
+/// How long a call that stands behind others is left alone.
+const BEHIND: Duration = Duration::from_secs(1);
+
+/// How long the end of a call is waited for that needs only to be written or read, though its client waits for nothing.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// How far a call has come, as a client sees it.
+#[derive(Clone, Debug)]
+pub(crate) enum ClientCallStatus {
+    /// As the gate says.
+    At(Box<CallStatus>),
+    /// It is being driven here.
+    Running,
+}
+
+/// Why a call was not taken up.
+#[derive(Debug)]
+pub(crate) enum StartError {
+    /// Too many are driven.
+    Busy,
+    /// The same id is in use for another call.
+    Other,
+    /// The ledger broke.
+    Fault(LedgerError),
+    /// There is no such call.
+    Missing,
+    /// The task that drove it broke.
+    Broke,
+}
+
+impl From<LedgerError> for StartError {
+    fn from(fault: LedgerError) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// What a call carries, in a digest.
+fn body_of(call: &Call) -> Digest {
+    let parts = serde_json::to_vec(call).unwrap_or_default();
+    Digest::of_parts("byleave.server.body", &[&parts])
+}
+
+impl Tenant {
+    /// Takes a call in and drives it, with what its maker's own reviewer said of the arguments.
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        call: Call,
+        said: Option<Opinion<Value>>,
+    ) -> Result<(), StartError> {
+        let (id, came) = (call.id, (body_of(&call), call.agent.clone()));
+        self.start(id, Some(came), move |tenancy| async move { tenancy.taken_in(call, said).await })
+    }
+
+    /// Drives a call on that is in the book.
+    pub(crate) fn go_on(self: &Arc<Self>, id: CallId) -> Result<(), StartError> {
+        self.start(id, None, move |tenancy| async move { tenancy.resumed(id).await })
+    }
+
+    /// Whether a call would be taken up soon. One that is known is not new, and is not turned away.
+    pub(crate) async fn has_room(&self, call: &Call) -> Result<bool, LedgerError> {
+        let is_full = self.room.available_permits() == 0
+            || self.crew.as_ref().is_some_and(|crew| !is_own(&call.tool) && crew.is_crowded(&job_of(call)));
+        Ok(!is_full || self.is_driven(call.id) || self.record(call.id).await?.is_some())
+    }
+
+    fn driven_now(&self, id: CallId) -> Option<watch::Receiver<Option<CallStatus>>> {
+        let driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner);
+        driven.get(&id).map(|driven| driven.stood.clone())
+    }
+
+    /// Who made a call that is driven here; it may not be in the book yet.
+    pub(crate) fn made_by(&self, id: CallId) -> Option<AgentId> {
+        let driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner);
+        driven.get(&id).and_then(|driven| driven.came.as_ref()).map(|(_, agent)| agent.clone())
+    }
+
+    pub(crate) fn is_driven(&self, id: CallId) -> bool {
+        self.driven.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&id)
+    }
+
+    pub(super) fn start<F>(
+        self: &Arc<Self>,
+        id: CallId,
+        came: Option<(Digest, AgentId)>,
+        work: impl FnOnce(Arc<Self>) -> F + Send + 'static,
+    ) -> Result<(), StartError>
+    where
+        F: Future<Output = CallStatus> + Send,
+    {
+        let mut driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner);
+        // What is driven on from the book was looked up by nobody here: the gate then says whether this is the same call.
+        if let Some(known) = driven.get(&id).filter(|known| known.came.is_some() || came.is_none()) {
+            return match (&known.came, &came) {
+                (Some(theirs), Some(ours)) if theirs != ours => Err(StartError::Other),
+                _ => Ok(()),
+            };
+        }
+        let Ok(place) = Arc::clone(&self.room).try_acquire_owned() else { return Err(StartError::Busy) };
+        let (tell, stood) = watch::channel(None);
+        let task = Uuid::now_v7();
+        driven.insert(id, DrivenCall { task, came, stood });
+        drop(driven);
+        let tenancy = Arc::clone(self);
+        let mut working = DriveGuard { tenancy: Arc::clone(self), id, task, moved: true };
+        self.tasks.spawn(async move {
+            let standing = work(tenancy).await;
+            working.moved = matches!(standing, CallStatus::Settled(_) | CallStatus::Waiting { .. });
+            // First of all: who hears of it may make the next call at once, and must find room.
+            drop(place);
+            tell.send_replace(Some(standing));
+            drop(working);
+        });
+        Ok(())
+    }
+
+    /// How a call stands, which is waited for until then at most. What can be driven on is.
+    pub(crate) async fn stands(
+        self: &Arc<Self>,
+        id: CallId,
+        until: Instant,
+    ) -> Result<ClientCallStatus, StartError> {
+        let mut followed = None;
+        loop {
+            let stood = self.look(id, until).await?;
+            let is_final = match &stood {
+                ClientCallStatus::Running => true,
+                ClientCallStatus::At(standing) => {
+                    matches!(**standing, CallStatus::Settled(_) | CallStatus::Ready { .. })
+                }
+            };
+            if is_final || Instant::now() >= until {
+                return Ok(stood);
+            }
+            // Most calls are settled at the first look. Whoever begins to follow one looks once more before they wait.
+            let Some((_, grown)) = &mut followed else {
+                let look = self.looks.of(id);
+                let grown = look.grown();
+                followed = Some((look, grown));
+                continue;
+            };
+            tokio::select! {
+                changed = grown.changed() => drop(changed),
+                () = tokio::time::sleep_until(until.min(Instant::now() + BEHIND)) => {}
+            }
+        }
+    }
+
+    /// How a call stands once it waits for a person or is settled; nothing where that takes longer, or cannot be seen.
+    pub(crate) async fn until_asked_or_settled(
+        self: &Arc<Self>,
+        id: CallId,
+        until: Instant,
+    ) -> Option<ClientCallStatus> {
+        match self.look(id, until).await {
+            Ok(stood @ ClientCallStatus::At(_)) => Some(stood),
+            Ok(ClientCallStatus::Running) | Err(_) => None,
+        }
+    }
+
+    async fn look(self: &Arc<Self>, id: CallId, mut until: Instant) -> Result<ClientCallStatus, StartError> {
+        let mut is_ending = false;
+        loop {
+            let driven = self.driven_until(id, until).await;
+            let is_running = matches!(driven, Some(Ok(ClientCallStatus::Running)));
+            if let Some(stood) = driven
+                && (is_ending || !is_running)
+            {
+                return stood;
+            }
+            let Some(record) = self.record(id).await? else {
+                return if is_running { Ok(ClientCallStatus::Running) } else { Err(StartError::Missing) };
+            };
+            match next(&record) {
+                NextStep::Wait(question) if SystemClock.now() < question.expires_at => {
+                    return Ok(ClientCallStatus::At(Box::new(CallStatus::Waiting { call: id, question })));
+                }
+                NextStep::Settle(_) if !is_ending => {
+                    is_ending = true;
+                    until = until.max(Instant::now() + ENDING);
+                }
+                _ if is_running => return Ok(ClientCallStatus::Running),
+                NextStep::Wait(_) | NextStep::Do(_) | NextStep::Settle(_) => {}
+            }
+            self.go_on(id)?;
+        }
+    }
+
+    /// How a call stands that is driven here, when that is known, and at the latest then; nothing where nobody drives it.
+    async fn driven_until(&self, id: CallId, until: Instant) -> Option<Result<ClientCallStatus, StartError>> {
+        let mut stood = self.driven_now(id)?;
+        Some(match tokio::time::timeout_at(until, stood.wait_for(Option::is_some)).await {
+            Err(_) => Ok(ClientCallStatus::Running),
+            Ok(Ok(standing)) => (*standing)
+                .clone()
+                .map(|standing| ClientCallStatus::At(Box::new(standing)))
+                .ok_or(StartError::Broke),
+            Ok(Err(_)) => Err(StartError::Broke),
+        })
+    }
+}
+
+/// A call being driven; forgotten when it no longer is, however that ends.
+struct DriveGuard {
+    tenancy: Arc<Tenant>,
+    id: CallId,
+    task: Uuid,
+    /// It did not merely stand back, so others may go on.
+    moved: bool,
+}
+
+impl Drop for DriveGuard {
+    fn drop(&mut self) {
+        let mut driven = self.tenancy.driven.lock().unwrap_or_else(PoisonError::into_inner);
+        if driven.get(&self.id).is_some_and(|known| known.task == self.task) {
+            driven.remove(&self.id);
+        }
+        drop(driven);
+        if self.moved {
+            self.tenancy.wake.notify_one();
+            self.tenancy.looks.stir(self.id);
+        }
+    }
+}

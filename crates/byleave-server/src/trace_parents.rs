@@ -1,0 +1,106 @@
+//! The traces that clients brought: what their calls are beneath.
+//!
+//! Kept in memory until the call is told of: a retry comes with another span of the client's, so it is no part of the call, and the
+//! record has no room for it. A call that outlives the server, or that ten thousand others wait behind, has a trace of its own.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+
+use axum::http::HeaderMap;
+use byleave::core::id::CallId;
+use opentelemetry::propagation::TextMapPropagator as _;
+use opentelemetry::trace::TraceContextExt as _;
+use opentelemetry::{SpanId, TraceId};
+use opentelemetry_http::HeaderExtractor;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+
+const KEPT_MAX: usize = 10_000;
+
+/// A span of a client's that a call is beneath.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TraceParent {
+    pub(crate) trace: TraceId,
+    pub(crate) span: SpanId,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct TraceParents(Mutex<TraceParentMap>);
+
+#[derive(Debug, Default)]
+struct TraceParentMap {
+    of: HashMap<CallId, TraceParent>,
+    /// The oldest first. Those that were taken may still stand here, for a while.
+    order: VecDeque<CallId>,
+}
+
+impl TraceParents {
+    /// Keeps what a request says that it is part of; nothing else that it says of its trace. The first that brought a call counts.
+    pub(crate) fn keep(&self, call: CallId, headers: &HeaderMap) {
+        let said = TraceContextPropagator::new().extract(&HeaderExtractor(headers));
+        let span = said.span();
+        let said = span.span_context();
+        if !said.is_valid() {
+            return;
+        }
+        let parent = TraceParent { trace: said.trace_id(), span: said.span_id() };
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let TraceParentMap { of, order } = &mut *kept;
+        if of.contains_key(&call) {
+            return;
+        }
+        // Those that are told of make room first: a call that waits is not pushed out by those that do not.
+        if order.len() >= 2 * KEPT_MAX {
+            order.retain(|call| of.contains_key(call));
+        }
+        while of.len() >= KEPT_MAX
+            && let Some(oldest) = order.pop_front()
+        {
+            of.remove(&oldest);
+        }
+        of.insert(call, parent);
+        order.push_back(call);
+    }
+
+    pub(crate) fn take(&self, call: CallId) -> Option<TraceParent> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).of.remove(&call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use byleave::clock::fresh_id;
+
+    use super::*;
+
+    fn headers(span: &str) -> HeaderMap {
+        let said = format!("00-0af7651916cd43dd8448eb211c80319c-{span}-00");
+        HeaderMap::from_iter([("traceparent".parse().unwrap(), said.parse().unwrap())])
+    }
+
+    #[test]
+    fn the_first_that_brought_a_call_counts_and_what_is_kept_is_bounded() {
+        let parents = TraceParents::default();
+        let first = CallId::new(fresh_id());
+        parents.keep(first, &headers("00f067aa0ba902b7"));
+        parents.keep(first, &headers("1111111111111111"));
+        let parent = parents.take(first).unwrap();
+        assert_eq!(parent.span.to_string(), "00f067aa0ba902b7");
+        assert!(parents.take(first).is_none());
+        parents.keep(first, &headers("not a span"));
+        parents.keep(first, &HeaderMap::new());
+        assert!(parents.take(first).is_none());
+        let calls: Vec<CallId> = (0..=KEPT_MAX).map(|_| CallId::new(fresh_id())).collect();
+        let keep = |call: &CallId| parents.keep(*call, &headers("00f067aa0ba902b7"));
+        calls.iter().for_each(keep);
+        assert_eq!(parents.0.lock().unwrap().of.len(), KEPT_MAX);
+        assert!(parents.take(calls[KEPT_MAX]).is_some() && parents.take(calls[0]).is_none());
+        // Those that come and go push out nobody who stays.
+        for _ in 0..3 * KEPT_MAX {
+            let passing = CallId::new(fresh_id());
+            keep(&passing);
+            parents.take(passing).unwrap();
+        }
+        assert!(parents.take(calls[1]).is_some());
+        assert!(parents.0.lock().unwrap().order.len() <= 2 * KEPT_MAX);
+    }
+}

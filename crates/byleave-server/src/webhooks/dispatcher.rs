@@ -1,0 +1,179 @@
+//! Telling: each webhook has a task that looks which questions were asked since it last said something.
+//!
+//! Nothing is queued here: what waits to be told is in the book, and what was answered meanwhile need not be told any more. A
+//! webhook that is slow or dead holds up nothing but itself.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use byleave::audit_log::{Cursor, PageRequest, QuestionItem};
+use byleave::clock::{Clock as _, SystemClock};
+use byleave::core::id::TenantId;
+use byleave::ledger::LedgerError;
+use tokio::task::JoinSet;
+
+use super::message::WebhookMessage;
+use super::{DeliveryError, StoredWebhook, WebhookStore};
+use crate::limits::ServerLimits;
+use crate::public_url::PublicUrl;
+use crate::secure_random;
+use crate::tenant::Tenant;
+
+/// How often we look which webhooks there are.
+const LOOK: Duration = Duration::from_secs(2);
+/// How long we let things settle before we look what was asked.
+const SETTLE: Duration = Duration::from_millis(100);
+/// How often we look although nothing was heard.
+const QUIET: Duration = Duration::from_secs(10);
+/// So many questions at once are told one by one; more of them in one message.
+const EACH_MAX: usize = 10;
+/// So many are counted.
+const COUNTED_MAX: usize = 1_000;
+
+/// Tells the webhooks of all tenants, for ever.
+pub(crate) async fn attend(
+    webhooks: WebhookStore,
+    tenancies: HashMap<TenantId, Arc<Tenant>>,
+    url: PublicUrl,
+    limits: ServerLimits,
+) {
+    let mut tasks = JoinSet::new();
+    let mut told = HashMap::new();
+    let mut said = false;
+    loop {
+        match webhooks.list() {
+            Ok(wanted) => {
+                said = false;
+                told.retain(|_, (webhook, task): &mut (StoredWebhook, tokio::task::AbortHandle)| {
+                    let stays = wanted.contains(webhook) && !task.is_finished();
+                    if !stays {
+                        task.abort();
+                    }
+                    stays
+                });
+                for webhook in wanted {
+                    let tenant = TenantId::new(webhook.tenant.as_str()).ok();
+                    let Some(tenancy) = tenant.and_then(|tenant| tenancies.get(&tenant)) else { continue };
+                    told.entry(webhook.id.clone()).or_insert_with(|| {
+                        let teller = WebhookTask {
+                            webhooks: webhooks.clone(),
+                            webhook: webhook.clone(),
+                            tenancy: Arc::clone(tenancy),
+                            url: url.clone(),
+                            pauses: limits.webhook_pauses.clone(),
+                            attempt: limits.webhook_attempt,
+                        };
+                        (webhook, tasks.spawn(teller.tell()))
+                    });
+                }
+            }
+            // What was read before still holds; whoever took the file away from others' eyes again is heard.
+            Err(fault) if !said => {
+                said = true;
+                tracing::error!(%fault, "it cannot be seen who is to be told of questions");
+            }
+            Err(_) => {}
+        }
+        while tasks.try_join_next().is_some() {}
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+struct WebhookTask {
+    webhooks: WebhookStore,
+    webhook: StoredWebhook,
+    tenancy: Arc<Tenant>,
+    url: PublicUrl,
+    pauses: Vec<Duration>,
+    attempt: Duration,
+}
+
+impl WebhookTask {
+    async fn tell(self) {
+        // What is open already is told in one message.
+        let mut upto = None;
+        loop {
+            let mut news = self.tenancy.looks.any();
+            match self.since(upto).await {
+                Ok(items) => self.tell_of(&items, &mut upto).await,
+                Err(fault) => tracing::warn!(%fault, "it cannot be seen what was asked"),
+            }
+            drop(tokio::time::timeout(QUIET, news.changed()).await);
+            tokio::time::sleep(SETTLE).await;
+        }
+    }
+
+    /// The open questions after a place, the newest first, as many as must be known to say what is to be said.
+    async fn since(&self, upto: Option<Cursor>) -> Result<Vec<QuestionItem>, LedgerError> {
+        let mut found = Vec::new();
+        for limit in [EACH_MAX + 1, COUNTED_MAX] {
+            let items =
+                self.tenancy.book.questions(self.tenancy.open_questions(), PageRequest::first(limit)).await?;
+            let is_full = items.len() == limit;
+            let now = SystemClock.now();
+            let is_new = |item: &QuestionItem| upto.is_none_or(|upto| item.cursor.0 > upto.0);
+            found = items.into_iter().filter(is_new).filter(|item| now < item.expires_at).collect();
+            if !is_full || found.len() <= EACH_MAX {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    async fn tell_of(&self, items: &[QuestionItem], upto: &mut Option<Cursor>) {
+        let tenant = self.tenancy.id().as_str();
+        let Some(newest) = items.first().map(|item| item.cursor) else {
+            upto.get_or_insert(Cursor(0));
+            return;
+        };
+        if upto.is_none() || items.len() > EACH_MAX {
+            let is_all = items.len() < COUNTED_MAX;
+            // Another each time: who takes the same id to be the same message must not miss it.
+            let id = format!("open_{}", secure_random::hex::<16>().unwrap_or_else(|_| newest.0.to_string()));
+            let message = WebhookMessage::open(id, items.len(), is_all, tenant, &self.url.inbox());
+            self.deliver(&message, None).await;
+            *upto = Some(newest);
+            return;
+        }
+        for item in items.iter().rev() {
+            let message = WebhookMessage::asked(item, tenant, &self.url.question(item.question));
+            self.deliver(&message, Some(item)).await;
+            *upto = Some(item.cursor);
+        }
+    }
+
+    /// Says something until it is taken, or was tried often enough, or is no longer so.
+    async fn deliver(&self, message: &WebhookMessage, about: Option<&QuestionItem>) {
+        let mut pauses = self.pauses.iter();
+        loop {
+            let Err(why) = self.webhooks.attempt(&self.webhook, message, self.attempt).await else { return };
+            let (id, place) = (&self.webhook.id, self.webhook.place());
+            let pause = pauses.next().filter(|_| !matches!(why, DeliveryError::Unusable));
+            let Some(pause) = pause else {
+                tracing::error!(webhook = id, place, %why, "a webhook was not told, and will not be");
+                self.webhooks.give_up(&self.webhook).await;
+                return;
+            };
+            tracing::warn!(webhook = id, place, %why, "a webhook was not told yet");
+            tokio::time::sleep(*pause).await;
+            if let Some(item) = about
+                && !self.is_open(item).await
+            {
+                return;
+            }
+        }
+    }
+
+    /// Whether a question still waits; where that cannot be seen, it is taken to.
+    async fn is_open(&self, item: &QuestionItem) -> bool {
+        let page = PageRequest { limit: 1, after: Some(Cursor(item.cursor.0.saturating_add(1))) };
+        match self.tenancy.book.questions(self.tenancy.open_questions(), page).await {
+            Ok(found) => {
+                found.first().is_some_and(|found| found.question == item.question)
+                    && SystemClock.now() < item.expires_at
+            }
+            Err(_) => true,
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Roles at work: what one word leads to when a program reads, writes, runs or reaches it.
+
+use byleave_core::effect::Effect;
+
+use super::command_analyzer::{CommandAnalyzer, why_of};
+use crate::commands::WorkingDir;
+use crate::embedded_languages::{self, ScriptEffect};
+use crate::env_var_rules::{self, EnvVarRisk};
+use crate::host::{self, NetworkTarget};
+use crate::manual::WordRole;
+use crate::word::Word;
+
+/// Files looked at in a directory that is moved.
+const MOVED_MAX: usize = 500;
+
+impl CommandAnalyzer<'_> {
+    /// What one word in one role leads to.
+    pub(super) fn role(&mut self, role: WordRole, word: &Word) {
+        let Some(text) = word.text() else {
+            if role != WordRole::Text {
+                self.unknown(why_of(word));
+            }
+            return;
+        };
+        if let Some(path) = pathspec(text).filter(|_| self.facts.program == "git") {
+            let role = match role {
+                WordRole::Read | WordRole::Write | WordRole::Edit | WordRole::Delete | WordRole::Move => {
+                    Some(role)
+                }
+                WordRole::Revision => Some(WordRole::Read),
+                WordRole::Any => Some(WordRole::Edit),
+                _ => None,
+            };
+            if let Some(role) = role {
+                self.tracked(role, path);
+                // `:function:path`
+                if let Some((_, path)) = path.rsplit_once(':') {
+                    self.tracked(role, path);
+                }
+                return;
+            }
+        }
+        match role {
+            WordRole::Text => {}
+            WordRole::Read | WordRole::Write | WordRole::Edit | WordRole::Delete | WordRole::Move => {
+                self.path(role, text)
+            }
+            WordRole::Script => {
+                if text == "-" || is_no_file(text) || text.starts_with("/proc/") {
+                    self.unknown(format!("`{}` runs code from its input", self.facts.program));
+                }
+                let before = self.facts.targets.len();
+                self.path(WordRole::Read, text);
+                self.account.rests_on.extend(self.facts.targets.get(before).cloned());
+            }
+            WordRole::Exec => {
+                self.unknown(format!("`{text}` is run with words that are not known"));
+                if text.contains(char::is_whitespace) {
+                    // Most programs give such a text to a shell.
+                    self.inner_text(text.to_owned());
+                } else {
+                    let program = self.scene.program(text).unwrap_or_else(|| text.to_owned());
+                    self.add(Effect::Run { program, argv: vec![text.to_owned()] });
+                }
+            }
+            WordRole::Shell => self.shell(&[word]),
+            WordRole::Argv => self.inner_words(vec![word.clone()]),
+            WordRole::Code => {
+                self.unknown(format!("code for `{}` that is not read here", self.facts.program))
+            }
+            WordRole::Url => self.url(text),
+            WordRole::Host => match host::of_host(text, 0) {
+                Some(target) => self.target(target),
+                None => self.unknown(format!("`{text}` is not a host")),
+            },
+            WordRole::RemoteRead | WordRole::RemoteWrite => self.remote(role, text),
+            WordRole::Repository => self.repository(text),
+            WordRole::Revision => self.revision(text),
+            WordRole::Refspec => self.refspec(text),
+            WordRole::Data => {
+                // `name@file` is what `--data-urlencode` knows besides.
+                let file = text.split_once('@').filter(|(name, _)| !name.contains(['=', ':', ' ']));
+                if let Some((_, file)) = file {
+                    self.path(WordRole::Read, file);
+                }
+            }
+            WordRole::Encoded => {
+                let file = text.split_once('@').filter(|(name, _)| !name.contains('='));
+                if let Some((_, file)) = file {
+                    self.path(WordRole::Read, file);
+                }
+            }
+            WordRole::Format if text.starts_with('+') => {}
+            WordRole::Format => self.unknown(format!("`{}`: `{text}` sets something", self.bare.join(" "))),
+            WordRole::Form => self.form(text),
+            WordRole::Assign => match text.split_once('=') {
+                Some((name, value)) => {
+                    self.assignment(name.trim_end_matches('+'), &Word::literal(value), true)
+                }
+                None => self.name(text),
+            },
+            WordRole::Name => self.name(text),
+            WordRole::Sed => self.deeds(embedded_languages::sed(text)),
+            WordRole::Awk => self.deeds(embedded_languages::awk(text)),
+            WordRole::Jq => self.deeds(embedded_languages::jq(text)),
+            WordRole::Any => self.guess(std::slice::from_ref(word)),
+            WordRole::Unknown => {
+                self.unknown(format!("`{}`: it is not known what `{text}` leads to", self.bare.join(" ")))
+            }
+        }
+    }
+
+    /// The name of a variable: anything more is arithmetic, and that can run commands.
+    pub(super) fn name(&mut self, text: &str) {
+        let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if !plain {
+            self.unknown(format!("`{text}` is more than the name of a variable, and may run commands"));
+        } else if let EnvVarRisk::Changes(why) = env_var_rules::bearing(text) {
+            self.unknown(format!("`{text}` is set: {why}"));
+        }
+    }
+
+    pub(super) fn deeds(&mut self, deeds: Vec<ScriptEffect>) {
+        for deed in deeds {
+            match deed {
+                ScriptEffect::Read(path) => self.path(WordRole::Read, &path),
+                ScriptEffect::Write(path) => self.path(WordRole::Write, &path),
+                ScriptEffect::Shell(text) => self.shell(&[&Word::literal(text)]),
+                ScriptEffect::Unknown(why) => self.unknown(why),
+            }
+        }
+    }
+
+    /// `name=@file,file;type=…;headers=@file`, in which names may be quoted.
+    fn form(&mut self, text: &str) {
+        let value = text.split_once('=').map_or(text, |(_, value)| value);
+        let is_file = value.trim_start().starts_with(['@', '<']);
+        if value.contains('\\') && (is_file || value.contains("headers=")) {
+            self.unknown(format!("`{text}` has escapes that are not read here"));
+        }
+        if let Some(quoted) = value.split('"').nth(1).filter(|_| is_file) {
+            self.path(WordRole::Read, quoted);
+        }
+        for part in value.split([',', ';']).map(str::trim) {
+            let names_file = |text: &str| text.starts_with(['@', '<']);
+            let file = match part.split_once('=') {
+                Some(("headers", file)) if names_file(file) => file,
+                Some(("headers" | "type" | "filename" | "encoder", _)) => continue,
+                _ if is_file => part,
+                _ => continue,
+            };
+            self.path(WordRole::Read, file.trim_start_matches(['@', '<']).trim_matches('"'));
+        }
+    }
+
+    pub(super) fn url(&mut self, text: &str) {
+        let authority = text
+            .split_once("://")
+            .map_or(text, |(_, rest)| rest)
+            .split(['/', '?'])
+            .next()
+            .unwrap_or_default();
+        if authority.contains('{') {
+            self.unknown(format!("`{text}` stands for several hosts"));
+        }
+        if authority.contains('\\') || (authority.contains('#') && authority.contains('@')) {
+            self.unknown(format!("programs differ about the host of `{text}`"));
+            if let Some(target) = host::of_host(authority, 80) {
+                self.target(target);
+            }
+        }
+        match host::of_url(text) {
+            Some(NetworkTarget::File(path)) => self.path(WordRole::Read, &path),
+            Some(target) => self.target(target),
+            None => self.unknown(format!("it cannot be told which host `{text}` leads to")),
+        }
+    }
+
+    pub(super) fn target(&mut self, target: NetworkTarget) {
+        match target {
+            NetworkTarget::Reach(host, port) => self.add(Effect::Reach { host, port }),
+            NetworkTarget::File(path) => self.path(WordRole::Read, &path),
+        }
+    }
+
+    pub(super) fn remote(&mut self, role: WordRole, text: &str) {
+        if text.contains("://") {
+            return self.url(text);
+        }
+        match text.split_once(':') {
+            // A slash in front of the colon makes it a path, for scp and rsync alike.
+            Some((peer, _)) if !peer.contains('/') && !peer.is_empty() => match host::of_host(peer, 22) {
+                Some(target) => self.target(target),
+                None => self.unknown(format!("`{peer}` is not a host")),
+            },
+            _ => {
+                self.path(if role == WordRole::RemoteWrite { WordRole::Write } else { WordRole::Read }, text)
+            }
+        }
+    }
+
+    pub(super) fn repository(&mut self, text: &str) {
+        if text.contains("::") {
+            self.unknown(format!("`{text}` names a transport of its own, which is a program"));
+        } else if text.contains(':') {
+            self.remote(WordRole::RemoteRead, text);
+        } else if text.contains('/') || text.starts_with('.') {
+            self.path(WordRole::Read, text);
+        } else {
+            self.unknown(format!("the address of `{text}` is in the settings of the repository"));
+        }
+    }
+
+    pub(super) fn revision(&mut self, text: &str) {
+        let path = match text.split_once(':') {
+            // It is looked for from the top of the repository, unless it begins with a dot.
+            Some((_, path)) => {
+                self.tracked(WordRole::Read, path);
+                // `-L /a:b/:path`
+                if let Some((_, path)) = path.rsplit_once(':') {
+                    self.tracked(WordRole::Read, path);
+                }
+                return;
+            }
+            None if text.contains("..") && !text.contains('/') && !text.starts_with("..") => return,
+            None => text,
+        };
+        let looks = path.contains(['/', '.']) || self.exists(path);
+        if looks && !path.is_empty() && !text.starts_with('^') {
+            self.path(WordRole::Read, path);
+        }
+    }
+
+    pub(super) fn refspec(&mut self, text: &str) {
+        let option = match text.strip_prefix('+') {
+            Some(_) => "--force",
+            None if text.starts_with(':') => "--delete",
+            None => return,
+        };
+        for name in if option == "--force" { ["--force", "-f"] } else { ["--delete", "-d"] } {
+            self.facts.options.push(name.to_owned());
+            let mut argv = self.bare.clone();
+            argv.push(name.to_owned());
+            argv.push(text.to_owned());
+            self.add(Effect::Run { program: self.program.clone(), argv });
+        }
+    }
+
+    /// A path in a repository, which may be meant from here or from the top.
+    fn tracked(&mut self, role: WordRole, path: &str) {
+        self.path(role, path);
+        if let Some(top) = self.top().filter(|_| !path.is_empty() && !path.starts_with('/')) {
+            self.path(role, &format!("{top}/{path}"));
+        }
+    }
+
+    /// The top of the repository that the command runs in, as far as the scene tells.
+    pub(super) fn top(&self) -> Option<String> {
+        let WorkingDir::At(start) = &self.place else { return None };
+        let mut folder = start.as_str();
+        loop {
+            if self.scene.is_directory(&format!("{folder}/.git")) {
+                return Some(folder.to_owned());
+            }
+            folder = folder.rsplit_once('/').map(|(above, _)| above).filter(|above| !above.is_empty())?;
+        }
+    }
+
+    pub(super) fn exists(&self, name: &str) -> bool {
+        let WorkingDir::At(directory) = &self.place else { return true };
+        !name.is_empty() && self.scene.list(directory).is_none_or(|names| names.iter().any(|own| own == name))
+    }
+
+    /// What goes along with a directory that is moved: under its new name, no rule would know it again.
+    fn moved(&mut self, directory: String) {
+        let mut left = vec![directory];
+        let mut count = 0_usize;
+        while let Some(directory) = left.pop().filter(|_| count <= MOVED_MAX) {
+            if !self.scene.is_directory(&directory) {
+                continue;
+            }
+            let Some(names) = self.scene.list(&directory) else {
+                self.unknown(format!("it cannot be told what is in `{directory}`, which is moved"));
+                continue;
+            };
+            for name in names {
+                count = count.saturating_add(1);
+                let path = format!("{}/{name}", directory.trim_end_matches('/'));
+                self.add_on(Effect::Read { path: path.clone() }, self.beneath);
+                self.add_on(Effect::Delete { path: path.clone() }, self.beneath);
+                left.push(path);
+            }
+        }
+        if count > MOVED_MAX {
+            self.unknown("a directory is moved that holds more than is looked at");
+        }
+    }
+
+    /// A path in a role.
+    pub(super) fn path(&mut self, role: WordRole, text: &str) {
+        if text.is_empty() || text == "-" || is_no_file(text) {
+            return;
+        }
+        let resolved = match &self.place {
+            WorkingDir::At(directory) => self.scene.resolve(directory, text),
+            WorkingDir::Unknown(_) if text.starts_with('/') => self.scene.resolve("/", text),
+            WorkingDir::Unknown(why) => {
+                let why = format!("`{text}` is looked for in a directory that is not known: {why}");
+                self.unknown(why);
+                None
+            }
+        };
+        let path = match resolved {
+            Some(path) => path,
+            None => {
+                self.unknown(format!("it cannot be told where `{text}` leads"));
+                // A guess, so that a deny sees it nevertheless.
+                by_text(self.scene.cwd(), text)
+            }
+        };
+        self.facts.targets.push(path.clone());
+        let is_beneath = self.is_beneath(role, text, &path);
+        let read = Effect::Read { path: path.clone() };
+        let write = Effect::Write { path: path.clone() };
+        let delete = Effect::Delete { path: path.clone() };
+        match role {
+            WordRole::Write => self.add_on(write, is_beneath),
+            WordRole::Delete => self.add_on(delete, is_beneath),
+            WordRole::Edit => {
+                self.add_on(read, self.beneath);
+                self.add_on(write, is_beneath);
+            }
+            WordRole::Move => {
+                self.add_on(read, is_beneath);
+                self.add_on(delete, is_beneath);
+                self.moved(path);
+            }
+            _ => self.add_on(read, is_beneath),
+        }
+    }
+
+    /// An effect on a path, with a mark if it stands for something beneath the path.
+    fn add_on(&mut self, effect: Effect, is_beneath: bool) {
+        if is_beneath && !self.account.beneath.contains(&effect) {
+            self.account.beneath.push(effect.clone());
+        }
+        self.add(effect);
+    }
+
+    /// Whether a path in a role stands for something beneath it. To write a directory is to write something in it. To delete one
+    /// is to delete all of it, except for git, which deletes what it knows or what it does not. A glob of git's own stands for
+    /// whatever it fits.
+    fn is_beneath(&self, role: WordRole, text: &str, path: &str) -> bool {
+        let is_git = self.facts.program == "git";
+        let in_directory = match role {
+            WordRole::Write | WordRole::Edit => !self.itself,
+            WordRole::Delete => is_git,
+            _ => false,
+        };
+        self.beneath
+            || is_git && text.contains(['*', '?', '['])
+            || in_directory && self.scene.is_directory(path)
+    }
+}
+
+/// The path in `:(magic)path`, `:/path`, `:!path`, `:^path`, `:0:path` and `:path`, as git takes them.
+fn pathspec(text: &str) -> Option<&str> {
+    let rest = text.strip_prefix(':')?;
+    if let Some(magic) = rest.strip_prefix('(') {
+        return magic.split_once(')').map(|(_, path)| path);
+    }
+    let staged = rest.split_once(':').filter(|(stage, _)| stage.bytes().all(|byte| byte.is_ascii_digit()));
+    Some(staged.map_or(rest, |(_, path)| path).trim_start_matches(['/', '!', '^', ':']))
+}
+
+/// Names that open nothing which was not open before.
+fn is_no_file(text: &str) -> bool {
+    matches!(text, "/dev/null" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr" | "/dev/zero" | "/dev/urandom")
+        || text
+            .strip_prefix("/dev/fd/")
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// A path by its text alone.
+fn by_text(cwd: &str, text: &str) -> String {
+    let mut steps: Vec<&str> = Vec::new();
+    let start = if text.starts_with('/') { "" } else { cwd };
+    for step in start.split('/').chain(text.split('/')) {
+        match step {
+            "" | "." => {}
+            ".." => {
+                steps.pop();
+            }
+            step => steps.push(step),
+        }
+    }
+    format!("/{}", steps.join("/"))
+}

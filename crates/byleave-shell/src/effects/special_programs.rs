@@ -1,0 +1,155 @@
+//! Programs whose words are a grammar of their own: shells, `env`, `find`, `xargs`, `test`, `dd`, `tar` and a few more.
+//!
+//! Small hand-written readers, because each of these has rules that no table of options can say. What they do not know is unknown.
+
+use super::command_analyzer::CommandAnalyzer;
+use crate::manual::Manual;
+use crate::word::Word;
+
+mod extra;
+mod files;
+mod git;
+mod launchers;
+mod remote;
+mod shells;
+
+pub(super) use extra::also;
+pub(super) use git::git_place;
+
+/// Tells of a program by the reader of this name.
+pub(super) fn tell(teller: &mut CommandAnalyzer<'_>, name: &str, manual: &'static Manual, words: &[Word]) {
+    match name {
+        "shell" => shells::shell(teller, words),
+        "env" => shells::env(teller, manual, words),
+        "find" => launchers::find(teller, manual, words),
+        "xargs" => launchers::xargs(teller, manual, words),
+        "test" => files::test(teller, words),
+        "dd" => files::dd(teller, words),
+        "tar" => files::tar(teller, manual, words),
+        "source" => shells::source_by_path(teller, words),
+        "assign" => shells::assign(teller, manual, words),
+        "ssh" => remote::ssh(teller, manual, words),
+        "parallel" => launchers::parallel(teller, manual, words),
+        "fd" => launchers::fd(teller, manual, words),
+        "pager" => files::pager(teller, manual, words),
+        "possible" => shells::possible(teller, words),
+        "make" => files::make(teller, manual, words),
+        "dns" => remote::dns(teller, manual, words),
+        "git-config" => git::git_config(teller, manual, words),
+        _ => {
+            teller.unknown(format!("the manual names a reader `{name}` that does not exist"));
+            teller.possible_words(words);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::manual;
+
+    /// For each program, the options that its reader asks for, each with all that counts as the same.
+    const ASKED: &[(&str, &[&str])] = &[
+        (
+            "tar",
+            &[
+                "--extract -x --get",
+                "--list -t",
+                "--compare -d --diff",
+                "--create -c",
+                "--append -r",
+                "--update -u",
+                "--catenate -A --concatenate",
+                "--delete",
+                "--file -f",
+                "--to-stdout -O",
+                "--remove-files",
+                "--strip-components",
+                "--version --help",
+            ],
+        ),
+        (
+            "git config",
+            &[
+                "--get -l --list --get-all --get-regexp --get-urlmatch --get-color --get-colorbool",
+                "--unset --unset-all --replace-all --add --rename-section --remove-section",
+                "--system --global",
+                "--file -f",
+            ],
+        ),
+        ("cp", &["--parents", "--target-directory -t", "--no-target-directory -T"]),
+        ("mv", &["--target-directory -t", "--no-target-directory -T"]),
+        ("ln", &["--target-directory -t", "--no-target-directory -T"]),
+        ("install", &["--target-directory -t", "--no-target-directory -T"]),
+        (
+            "curl",
+            &[
+                "--output-dir",
+                "--output -o",
+                "--remote-name -O --remote-name-all",
+                "--url",
+                "--write-out -w",
+                "--netrc -n --netrc-optional",
+                "--upload-file -T",
+            ],
+        ),
+        ("wget", &["--directory-prefix -P"]),
+        ("unzip", &["-l -v -t -Z -z -p -1 -c", "-d"]),
+        ("gunzip", &["--stdout -c --to-stdout"]),
+        ("python3", &["-m", "--version -V -VV -h --help"]),
+        ("node", &["--version -v -h --help --test"]),
+        ("kubectl get", &["--output -o", "--template"]),
+        ("uv run", &["-m --module"]),
+        ("tsx", &["--version -v -h --help --test"]),
+        ("ssh", &["-p"]),
+        ("env", &["--split-string -S"]),
+        ("xargs", &["--replace -i", "-I"]),
+    ];
+
+    /// An option that shares its line with others is taken for each of them.
+    #[test]
+    fn what_a_reader_asks_for_shares_its_line_only_with_its_other_names() {
+        for (program, lines) in ASKED {
+            let mut words = program.split(' ');
+            let mut manual = words.next().and_then(manual::of).unwrap();
+            for sub in words {
+                manual = manual.sub(sub).unwrap();
+            }
+            for line in *lines {
+                let mut wanted: Vec<&str> = line.split(' ').collect();
+                let mut names: Vec<&str> =
+                    manual.options.get(wanted[0]).unwrap().names.iter().map(String::as_str).collect();
+                wanted.sort_unstable();
+                names.sort_unstable();
+                assert_eq!(names, wanted, "{program}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_option_that_a_reader_asks_for_is_in_the_list() {
+        let listed: Vec<&str> =
+            ASKED.iter().flat_map(|(_, lines)| lines.iter()).flat_map(|line| line.split(' ')).collect();
+        for source in [
+            include_str!("special_programs/extra.rs"),
+            include_str!("special_programs/files.rs"),
+            include_str!("special_programs/git.rs"),
+            include_str!("special_programs/remote.rs"),
+            include_str!("special_programs/shells.rs"),
+        ] {
+            let calls = source
+                .split("has(")
+                .chain(source.split("values("))
+                .skip(1)
+                .map(|rest| rest.split(')').next());
+            let compared = source.split("== ").skip(1).map(|rest| rest.split([')', ' ', '\n']).next());
+            for text in calls.chain(compared).flatten() {
+                for name in text
+                    .split('"')
+                    .filter(|name| name.starts_with('-') && name.len() > 1 && !name.contains(' '))
+                {
+                    assert!(listed.contains(&name), "`{name}` is asked for, and not in the list");
+                }
+            }
+        }
+    }
+}

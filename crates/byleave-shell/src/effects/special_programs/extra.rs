@@ -1,0 +1,292 @@
+//! What a table of options cannot say of a program that it otherwise describes: names that are made of other names.
+//!
+//! Told besides what the manual says, never instead of it.
+
+use super::super::command_analyzer::{CommandAnalyzer, base};
+use super::files::unpacked;
+use crate::commands::WorkingDir;
+use crate::manual::{ParsedOptions, WordRole};
+use crate::word::Word;
+
+/// Modules of Python that run code from their words or their input, or bring other code.
+const MODULES: [&str; 9] =
+    ["timeit", "code", "asyncio", "pdb", "pip", "pipx", "ensurepip", "IPython", "idlelib"];
+/// How packed files end, and what they end with when they are unpacked.
+const PACKED: [(&str, &str); 10] = [
+    (".gz", ""),
+    (".bz2", ""),
+    (".xz", ""),
+    (".zst", ""),
+    (".lz4", ""),
+    (".lzma", ""),
+    (".Z", ""),
+    (".z", ""),
+    (".tgz", ".tar"),
+    (".txz", ".tar"),
+];
+
+/// Tells by the reader of this name.
+pub(in super::super) fn also(teller: &mut CommandAnalyzer<'_>, name: &str, parsed: &ParsedOptions<'_>) {
+    match name {
+        "copy" => copy(teller, parsed),
+        "curl" => curl(teller, parsed),
+        "wget" => wget(teller, parsed),
+        "unzip" => unzip(teller, parsed),
+        "pack" => pack(teller, parsed),
+        "interpreter" => interpreter(teller, parsed),
+        "input" => input(teller, parsed),
+        "package" => package(teller, parsed),
+        "module" => module(teller, parsed),
+        "forge" => forge(teller, parsed),
+        "clone" => clone(teller, parsed),
+        "kubectl" => kubectl(teller, parsed),
+        _ => teller.unknown(format!("the manual names a reader `{name}` that does not exist")),
+    }
+}
+
+/// The operands, as far as they are known.
+fn operands<'p>(parsed: &'p ParsedOptions<'_>) -> Vec<&'p str> {
+    parsed.operands.iter().filter_map(|operand| operand.word.text()).collect()
+}
+
+/// What is copied into a directory keeps its name there.
+fn copy(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    let mut sources = operands(parsed);
+    let whole = parsed.has(&["--no-target-directory"]);
+    let into = parsed.values(&["--target-directory"]).last().copied();
+    let target = match into {
+        Some(target) => target,
+        // A link to a single operand is made in the current directory.
+        None if sources.len() < 2 => ".",
+        None => sources.pop().unwrap_or("."),
+    };
+    for source in sources {
+        let bare = source.trim_end_matches('/');
+        let name = base(bare);
+        if whole || matches!(name, "." | ".." | "") {
+            contents(teller, source, target);
+            continue;
+        }
+        teller.written_beneath(target, name);
+        if parsed.has(&["--parents"]) {
+            teller.written_beneath(target, bare.trim_start_matches('/'));
+        }
+    }
+}
+
+/// What is in a directory that is copied onto another.
+fn contents(teller: &mut CommandAnalyzer<'_>, source: &str, target: &str) {
+    let WorkingDir::At(place) = teller.place.clone() else { return };
+    let Some(directory) = teller.scene.resolve(&place, source) else { return };
+    if !teller.scene.is_directory(&directory) {
+        return;
+    }
+    match teller.scene.list(&directory) {
+        Some(names) => {
+            for name in names {
+                teller.written_beneath(target, &name);
+            }
+        }
+        None => teller.unknown(format!("it cannot be told what is in `{source}`")),
+    }
+}
+
+impl CommandAnalyzer<'_> {
+    /// A file of this name is written beneath a directory, where that is one.
+    fn written_beneath(&mut self, directory: &str, name: &str) {
+        let is_directory = match &self.place {
+            WorkingDir::At(place) => {
+                let resolved = self.scene.resolve(place, directory);
+                resolved.is_none_or(|path| self.scene.is_directory(&path) || self.scene.list(&path).is_none())
+            }
+            WorkingDir::Unknown(_) => true,
+        };
+        if is_directory || directory.ends_with('/') {
+            // A directory of that name may be there already, and then something beneath it is written.
+            let before = std::mem::replace(&mut self.itself, false);
+            self.path(WordRole::Write, &format!("{}/{name}", directory.trim_end_matches('/')));
+            self.itself = before;
+        }
+    }
+}
+
+/// The name that what an address leads to is given here.
+fn downloaded(teller: &mut CommandAnalyzer<'_>, url: &str, folder: &str) {
+    let path = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let path = path.split(['?', '#']).next().unwrap_or(path);
+    let Some((_, name)) = path.rsplit_once('/').filter(|(_, name)| !name.is_empty()) else { return };
+    if name.contains(['{', '[', '\\', '%']) {
+        teller.unknown(format!("it cannot be told what the file of `{url}` is called"));
+    }
+    teller.path(WordRole::Write, &format!("{folder}/{name}"));
+}
+
+fn curl(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    let folder = parsed.values(&["--output-dir"]).last().copied();
+    for file in parsed.values(&["--output"]) {
+        if file.contains('#') {
+            teller.unknown(format!("`{file}`: `#` stands for a part of the address"));
+        }
+        if let Some(folder) = folder.filter(|_| !file.starts_with('/')) {
+            teller.path(WordRole::Write, &format!("{folder}/{file}"));
+        }
+    }
+    if parsed.has(&["--remote-name"]) {
+        let urls = operands(parsed).into_iter().chain(parsed.values(&["--url"]));
+        for url in urls {
+            downloaded(teller, url, folder.unwrap_or("."));
+        }
+    }
+    if parsed.values(&["--write-out"]).iter().any(|text| text.contains("%output")) {
+        teller.unknown("`curl --write-out`: the text names files that are written");
+    }
+    if let Some(home) = teller.scene.home().filter(|_| parsed.has(&["--netrc"])).map(str::to_owned) {
+        teller.path(WordRole::Read, &format!("{home}/.netrc"));
+    }
+    for value in parsed.word_values(&["--upload-file"]).flatten() {
+        uploaded(teller, value);
+    }
+}
+
+/// `-T FILE`, where `{a,b}` and `[a-z]` stand for several.
+fn uploaded(teller: &mut CommandAnalyzer<'_>, value: &Word) {
+    teller.role(WordRole::Read, value);
+    let Some(text) = value.text().filter(|text| text.contains(['{', '['])) else { return };
+    teller.unknown(format!("`{text}` stands for several files"));
+    if let Some((before, rest)) = text.split_once('{')
+        && let Some((names, behind)) = rest.split_once('}')
+    {
+        for name in names.split(',') {
+            teller.path(WordRole::Read, &format!("{before}{name}{behind}"));
+        }
+    }
+}
+
+fn wget(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    let folder = parsed.values(&["--directory-prefix"]).last().copied().unwrap_or(".");
+    for url in operands(parsed) {
+        downloaded(teller, url, folder);
+    }
+}
+
+/// The operands behind the archive are what is unpacked.
+fn unzip(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    if parsed.has(&["-l"]) {
+        return;
+    }
+    let folder = parsed.values(&["-d"]).last().map(|folder| Word::literal(*folder));
+    if let Some(folder) = &folder {
+        teller.change_directory(folder);
+    }
+    for member in operands(parsed).into_iter().skip(1) {
+        unpacked(teller, member, true);
+    }
+}
+
+/// What is unpacked loses the end of its name, and what is packed gets one.
+fn pack(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    if parsed.has(&["--stdout"]) {
+        return;
+    }
+    for file in operands(parsed) {
+        let mut packed = false;
+        for (end, other) in PACKED {
+            if let Some(stem) = file.strip_suffix(end) {
+                packed = true;
+                teller.path(WordRole::Write, &format!("{stem}{other}"));
+            }
+        }
+        let program = teller.facts.program.clone();
+        let end = match program.as_str() {
+            "bzip2" => ".bz2",
+            "xz" => ".xz",
+            "zstd" => ".zst",
+            "lz4" => ".lz4",
+            "compress" => ".Z",
+            "gzip" | "pigz" => ".gz",
+            _ => continue,
+        };
+        if !packed {
+            teller.path(WordRole::Write, &format!("{file}{end}"));
+        }
+    }
+}
+
+/// Without a file, an interpreter runs what it is given as input.
+fn interpreter(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    if parsed.has(&["-m"]) {
+        modules(teller, parsed);
+    } else if parsed.operands.is_empty() && !parsed.has(&["--version"]) {
+        teller.unknown(format!("`{}` runs code from its input", teller.facts.program));
+    }
+}
+
+fn modules(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    for module in parsed.values(&["-m"]) {
+        if MODULES.contains(&module.split('.').next().unwrap_or(module)) {
+            teller.unknown(format!("module `{module}` runs code that is not read here"));
+        }
+    }
+}
+
+/// In the place of a script of the project, its input or an address.
+fn input(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    modules(teller, parsed);
+    if let Some(name) = operands(parsed).first().filter(|name| **name == "-" || name.contains("://")) {
+        teller.unknown(format!("`{name}`: code that comes from elsewhere is run"));
+    }
+}
+
+/// A package by an address, or a version of one, is fetched.
+fn package(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    let Some(name) = operands(parsed).first().copied() else { return };
+    let fetched = name.contains("://");
+    let elsewhere =
+        name.contains('/') && !name.starts_with(['@', '.', '/']) && teller.facts.program != "deno";
+    if name.contains(':') || elsewhere || name.get(1..).is_some_and(|rest| rest.contains('@')) {
+        teller.unknown(format!("`{name}` is fetched and run"));
+    }
+    if fetched {
+        teller.role(WordRole::Url, &Word::literal(name));
+    }
+}
+
+/// `host/module@version` is fetched.
+fn module(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    if let Some(name) = operands(parsed).into_iter().find(|name| name.contains('@')) {
+        teller.unknown(format!("`{name}` is fetched and built"));
+    }
+}
+
+/// What stands behind `--` is given to git.
+fn forge(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    if let Some(operand) = parsed.operands.iter().find(|operand| operand.certain) {
+        teller.unknown(format!("`{}` is given to git", operand.word));
+    }
+}
+
+fn clone(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    forge(teller, parsed);
+    let plain = parsed.operands.iter().filter(|operand| !operand.certain).count();
+    let Some(name) = operands(parsed).first().copied() else { return };
+    if name.contains(':') {
+        teller.role(WordRole::Repository, &Word::literal(name));
+    }
+    if plain < 2 {
+        teller.path(WordRole::Write, base(name).trim_end_matches(".git"));
+    }
+}
+
+/// `-o go-template-file=FILE`.
+fn kubectl(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    if parsed.values(&["--output"]).iter().any(|value| value.ends_with("-file")) {
+        for file in parsed.values(&["--template"]) {
+            teller.path(WordRole::Read, file);
+        }
+    }
+    for value in parsed.values(&["--output"]) {
+        if let Some((_, file)) = value.split_once('=').filter(|(kind, _)| kind.ends_with("-file")) {
+            teller.path(WordRole::Read, file);
+        }
+    }
+}

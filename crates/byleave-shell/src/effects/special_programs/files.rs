@@ -1,0 +1,132 @@
+//! Programs about files whose words have an order or a form of their own.
+
+use super::super::command_analyzer::{CommandAnalyzer, why_of};
+use crate::manual::{Manual, WordRole};
+use crate::word::{UnknownWord, Word};
+
+/// `test` and `[`.
+pub(super) fn test(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
+    for (at, word) in words.iter().enumerate() {
+        let next = words.get(at.saturating_add(1));
+        match (word.text(), next) {
+            (Some("-v" | "-R"), Some(name)) => teller.role(WordRole::Name, name),
+            (
+                Some(
+                    "-a" | "-b" | "-c" | "-d" | "-e" | "-f" | "-g" | "-G" | "-h" | "-k" | "-L" | "-N" | "-O"
+                    | "-p" | "-r" | "-s" | "-S" | "-u" | "-w" | "-x" | "-nt" | "-ot" | "-ef",
+                ),
+                Some(path),
+            ) => {
+                if let Some(path) = path.text() {
+                    teller.path(WordRole::Read, path);
+                }
+            }
+            // Numbers are arithmetic in `[[`, which is not this program; here they must be numbers.
+            (Some(_), _) => {}
+            (None, _) if matches!(word, Word::Unknown(UnknownWord { one: true, .. })) => {}
+            (None, _) => teller.unknown(format!("{} could be part of the test", why_of(word))),
+        }
+    }
+}
+
+/// `dd if=… of=…`.
+pub(super) fn dd(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
+    for word in words {
+        match word.text().map(|text| text.split_once('=').unwrap_or((text, ""))) {
+            Some(("if", path)) => teller.path(WordRole::Read, path),
+            Some(("of", path)) => teller.path(WordRole::Write, path),
+            Some((
+                "bs" | "ibs" | "obs" | "cbs" | "count" | "skip" | "seek" | "iseek" | "oseek" | "conv"
+                | "iflag" | "oflag" | "status" | "--help" | "--version",
+                _,
+            )) => {}
+            Some((name, _)) => teller.unknown(format!("`dd`: `{name}` is not in the manual")),
+            None => teller.unknown(why_of(word)),
+        }
+    }
+}
+
+/// `tar`, whose first word may be a cluster without a dash, and whose archive is read or written depending on the others.
+pub(super) fn tar(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
+    let mut words = words.to_vec();
+    if let Some(first) = words.first_mut()
+        && let Some(text) = first.text().filter(|text| !text.starts_with('-') && !text.is_empty())
+    {
+        // The old form takes the values of all its letters from the words that follow, in order.
+        let (valued, plain): (String, String) = text.chars().partition(|letter| {
+            matches!(letter, 'f' | 'C' | 'b' | 'T' | 'X' | 'I' | 'g' | 'K' | 'N' | 'V' | 'H' | 'F' | 'L')
+        });
+        if valued.len() > 1 {
+            teller.unknown("`tar`: several letters of the old form take a value");
+        }
+        *first = Word::literal(format!("-{plain}{valued}"));
+    }
+    let parsed = manual.take_apart(&words, false);
+    teller.options(&parsed.given, &parsed.strange);
+    let extracts = parsed.has(&["--extract"]);
+    let lists = parsed.has(&["--list", "--compare"]);
+    let makes = parsed.has(&["--create", "--append", "--update", "--catenate", "--delete"]);
+    for file in parsed.word_values(&["--file"]).flatten() {
+        if file.text().is_some_and(|text| text.contains(':') && !text.starts_with(['/', '.'])) {
+            teller.role(WordRole::RemoteWrite, file);
+        }
+        // Where a program's archive lies does not move with `-C`.
+        let place = std::mem::replace(&mut teller.place, teller.command.place.clone());
+        teller.role(if makes { WordRole::Write } else { WordRole::Read }, file);
+        teller.place = place;
+    }
+    if extracts && !parsed.has(&["--to-stdout"]) {
+        teller.role_unnamed(WordRole::Write, &Word::literal("."));
+    }
+    for operand in &parsed.operands {
+        if let Word::Unknown(_) = operand.word {
+            teller.unknown(format!("{}, so it could be options or several words", why_of(&operand.word)));
+        } else if makes {
+            teller.role(WordRole::Read, &operand.word);
+            if parsed.has(&["--remove-files"]) {
+                teller.role(WordRole::Delete, &operand.word);
+            }
+        } else if let Some(member) = operand.word.text().filter(|_| extracts && !parsed.has(&["--to-stdout"]))
+        {
+            unpacked(teller, member, parsed.has(&["--strip-components"]));
+        }
+    }
+    if !(extracts || lists || makes || parsed.has(&["--version"])) {
+        teller.unknown("`tar` without a task that the manual knows");
+    }
+}
+
+/// Something out of an archive that is unpacked into the current directory, by its name there.
+pub(super) fn unpacked(teller: &mut CommandAnalyzer<'_>, member: &str, shortened: bool) {
+    if member.contains(['*', '?', '[', '\\']) {
+        teller.unknown(format!("`{member}` may stand for several names in the archive"));
+    }
+    let mut name = member;
+    loop {
+        teller.path(WordRole::Write, name);
+        match name.split_once('/') {
+            Some((above, rest)) if shortened || above.is_empty() => name = rest,
+            _ => return,
+        }
+    }
+}
+
+/// `less [OPTION…] [+COMMAND] FILE…`.
+pub(super) fn pager(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
+    if let Some(word) = words.iter().find(|word| word.text().is_some_and(|text| text.starts_with('+'))) {
+        teller.unknown(format!("{} is a command for the pager, which may run programs", why_of(word)));
+    }
+    teller.ordinary(manual, words);
+}
+
+/// `make [OPTION…] [TARGET…] [NAME=VALUE…]`.
+pub(super) fn make(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
+    let (values, rest): (Vec<Word>, Vec<Word>) = words
+        .iter()
+        .cloned()
+        .partition(|word| word.text().is_some_and(|text| !text.starts_with('-') && text.contains('=')));
+    for value in values.iter().filter_map(Word::text) {
+        teller.unknown(format!("`make`: `{value}` changes what the makefile runs"));
+    }
+    teller.ordinary(manual, &rest);
+}

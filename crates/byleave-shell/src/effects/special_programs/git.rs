@@ -1,0 +1,73 @@
+//! git, where a table of options does not say enough.
+
+use super::super::command_analyzer::CommandAnalyzer;
+use crate::commands::WorkingDir;
+use crate::manual::{Manual, WordRole};
+use crate::word::Word;
+
+/// `git config`: with a value, or an option that changes, it writes the settings.
+pub(super) fn git_config(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
+    let mut words = words.to_vec();
+    let verb = words.first().and_then(Word::text).unwrap_or_default().to_owned();
+    let reads_by_verb = matches!(verb.as_str(), "get" | "list" | "get-all");
+    let writes_by_verb =
+        matches!(verb.as_str(), "set" | "unset" | "rename-section" | "remove-section" | "edit");
+    if reads_by_verb || writes_by_verb {
+        words.remove(0);
+    }
+    let parsed = manual.take_apart(&words, false);
+    teller.options(&parsed.given, &parsed.strange);
+    let reads = reads_by_verb || parsed.has(&["--get"]) || (parsed.operands.len() < 2 && !writes_by_verb);
+    let changes = parsed.has(&["--unset"]) && {
+        let named = words.iter().filter_map(Word::text);
+        let mut named = named.filter(|text| text.starts_with("--"));
+        named.any(|text| {
+            ["--unset", "--replace-all", "--add", "--rename-section", "--remove-section"]
+                .iter()
+                .any(|own| own.starts_with(text))
+        })
+    };
+    if reads && !changes {
+        return;
+    }
+    if parsed.has(&["--system"]) {
+        let home = teller.scene.home().map(str::to_owned);
+        teller.path(WordRole::Write, "/etc/gitconfig");
+        if let Some(home) = home {
+            teller.path(WordRole::Write, &format!("{home}/.gitconfig"));
+        }
+    }
+    if !parsed.has(&["--system", "--file"]) {
+        teller.path(WordRole::Write, &repository(teller));
+    }
+}
+
+/// The settings of the repository that the command runs in, as far as the scene tells.
+fn repository(teller: &CommandAnalyzer<'_>) -> String {
+    teller.top().map_or_else(|| ".git/config".into(), |folder| format!("{folder}/.git/config"))
+}
+
+/// Where git finds its repository. A directory can be one without `.git`, and then plain files of a working tree are its
+/// settings, which may name programs.
+pub(crate) fn git_place(teller: &mut CommandAnalyzer<'_>) {
+    let WorkingDir::At(directory) = teller.place.clone() else { return };
+    let mut directory = directory.as_str();
+    loop {
+        let is_directory = |name: &str| teller.scene.is_directory(&format!("{directory}/{name}"));
+        if is_directory(".git") {
+            return;
+        }
+        if is_directory("objects") && is_directory("refs") {
+            let is_linked = |names: Vec<String>| names.iter().any(|name| name == ".git");
+            if !teller.scene.list(directory).is_some_and(is_linked) {
+                let why = "is a repository without `.git`: plain files are its settings";
+                teller.unknown(format!("`{directory}` {why}"));
+            }
+            return;
+        }
+        match directory.rsplit_once('/') {
+            Some((above, _)) => directory = above,
+            None => return,
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Programs that run others with words that they find or read.
+
+use super::super::command_analyzer::{CommandAnalyzer, why_of};
+use crate::embedded_languages;
+use crate::manual::{Manual, OptionValue, WordRole};
+use crate::word::{UnknownWord, Word};
+
+/// `find [PATH…] EXPRESSION`.
+pub(super) fn find(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
+    let mut at = 0;
+    while words.get(at).and_then(Word::text).is_some_and(|text| matches!(text, "-H" | "-L" | "-P")) {
+        at = at.saturating_add(1);
+    }
+    let mut starts: Vec<Word> = Vec::new();
+    while let Some(word) = words.get(at) {
+        if word.text().is_some_and(|text| text.starts_with('-') || matches!(text, "(" | "!")) {
+            break;
+        }
+        if word.text().is_none() {
+            teller.unknown(format!("{} could be a path or an expression", why_of(word)));
+        }
+        starts.push(word.clone());
+        at = at.saturating_add(1);
+    }
+    if starts.is_empty() {
+        starts.push(Word::literal("."));
+    }
+    for start in &starts {
+        teller.role_beneath(WordRole::Read, start);
+    }
+    while let Some(word) = words.get(at) {
+        at = at.saturating_add(1);
+        let Some(text) = word.text() else {
+            teller.unknown(format!("{} could be any expression", why_of(word)));
+            continue;
+        };
+        match text {
+            "(" | ")" | "!" | "," => {}
+            "-delete" => {
+                for start in &starts {
+                    teller.role_beneath(WordRole::Delete, start);
+                }
+            }
+            "-exec" | "-execdir" | "-ok" | "-okdir" => {
+                let rest = words.get(at..).unwrap_or_default();
+                // A plus ends it only right behind `{}`.
+                let ends = |at: usize, word: &Word| match word.text() {
+                    Some(";") => true,
+                    Some("+") => {
+                        at.checked_sub(1).and_then(|at| rest.get(at)).and_then(Word::text) == Some("{}")
+                    }
+                    _ => false,
+                };
+                let end = rest.iter().enumerate().position(|(at, word)| ends(at, word)).unwrap_or(rest.len());
+                let command = rest.get(..end).unwrap_or_default();
+                for start in &starts {
+                    teller.inner_filled(command.iter().map(|word| fill(word, "{}", start)).collect());
+                }
+                as_written(teller, command, "{}");
+                at = at.saturating_add(end).saturating_add(1);
+            }
+            "-fprint" | "-fprint0" | "-fls" | "-fprintf" => {
+                if let Some(file) = words.get(at) {
+                    teller.role(WordRole::Write, file);
+                }
+                at = at.saturating_add(if text == "-fprintf" { 2 } else { 1 });
+            }
+            text => match manual.options.get(text).map(|opt| opt.value) {
+                Some(OptionValue::None) => {}
+                Some(OptionValue::Required(role) | OptionValue::Optional(role)) => {
+                    if let Some(value) = words.get(at) {
+                        teller.role(role, value);
+                    }
+                    at = at.saturating_add(1);
+                }
+                None => {
+                    teller.unknown(format!("`find`: `{text}` is not in the manual"));
+                    teller.guess(std::slice::from_ref(word));
+                }
+            },
+        }
+    }
+}
+
+/// `fd [PATTERN] [PATH…] [-x|-X COMMAND… [;]]`.
+pub(super) fn fd(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
+    let runs = |word: &Word| matches!(word.text(), Some("-x" | "-X" | "--exec" | "--exec-batch"));
+    let mut plain: Vec<Word> = Vec::new();
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        at = at.saturating_add(1);
+        if !runs(word) {
+            plain.push(word.clone());
+            continue;
+        }
+        let rest = words.get(at..).unwrap_or_default();
+        let end = rest.iter().position(|word| word.text() == Some(";")).unwrap_or(rest.len());
+        let written = rest.get(..end).unwrap_or_default();
+        as_written(teller, written, "{}");
+        let mut command: Vec<Word> =
+            written.iter().map(|word| fill(word, "{}", &Word::literal("."))).collect();
+        command.push(Word::Unknown(UnknownWord {
+            why: "what fd finds".into(),
+            pieces: Vec::new(),
+            one: true,
+        }));
+        teller.inner_filled(command);
+        at = at.saturating_add(end).saturating_add(1);
+    }
+    teller.ordinary(manual, &plain);
+}
+
+/// `xargs [OPTION…] COMMAND…`, to which words from the input are added.
+pub(super) fn xargs(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
+    let parsed = manual.take_apart(words, false);
+    teller.options(&parsed.given, &parsed.strange);
+    if !parsed.strange.is_empty() {
+        teller.possible_words(words);
+    }
+    let marks: Vec<Option<&Word>> = parsed.word_values(&["--replace", "-I"]).collect();
+    // How the input becomes words is told only where nothing changes it: what ends a word, how many go into one command, where
+    // they come from.
+    let is_plain = !parsed.has(&XARGS_SHAPES) && marks.len() <= 1 && parsed.strange.is_empty();
+    let mark = marks.first().map(|value| value.and_then(Word::text).unwrap_or("{}").to_owned());
+    let mut inner: Vec<Word> = parsed.operands.iter().map(|operand| operand.word.clone()).collect();
+    if inner.is_empty() {
+        inner.push(Word::literal("echo"));
+    }
+    let input = teller.command.input.as_ref().and_then(Word::text).map(str::to_owned);
+    let from_input =
+        |one| Word::Unknown(UnknownWord { why: "what xargs reads".into(), pieces: Vec::new(), one });
+    if !is_plain && (input.is_some() || mark.is_some()) {
+        teller.unknown("`xargs` makes words of its input in a way that is not told here");
+    }
+    if let Some(text) = input.as_ref().filter(|_| !is_plain) {
+        // A deny sees what it could come to nevertheless.
+        let pieces =
+            text.split(|c: char| c.is_whitespace() || matches!(c, ',' | ':' | ';' | '\0' | '"' | '\''));
+        let pieces: Vec<Word> =
+            pieces.filter(|piece| !piece.is_empty()).take(100).map(Word::literal).collect();
+        teller.inner_words([inner.as_slice(), pieces.as_slice()].concat());
+    }
+    match (mark, input.filter(|_| is_plain)) {
+        (Some(mark), Some(input)) => {
+            for line in input.lines().take(100) {
+                // Quotes are taken off here, too.
+                let Some(words) = embedded_languages::split(line) else {
+                    teller.unknown("xargs reads a line whose quotes do not end");
+                    continue;
+                };
+                let line = words.join(" ");
+                if line != *line.trim() || words.len() > 1 {
+                    teller.unknown("xargs reads a line with blanks in it");
+                }
+                let filled = inner.iter().map(|word| match word.text() {
+                    Some(text) => Word::literal(text.replace(&mark, line.trim())),
+                    None => word.clone(),
+                });
+                teller.inner_words(filled.collect());
+            }
+            if input.lines().count() > 100 {
+                teller.unknown("xargs reads more lines than are looked at");
+            }
+        }
+        (Some(mark), None) => {
+            inner = inner.iter().map(|word| fill(word, &mark, &from_input(true))).collect();
+            teller.inner_words(inner);
+        }
+        (None, Some(input)) => {
+            match embedded_languages::split(&input) {
+                Some(words) => inner.extend(words.into_iter().map(Word::literal)),
+                None => inner.push(from_input(false)),
+            }
+            teller.inner_words(inner);
+        }
+        (None, None) => {
+            inner.push(from_input(false));
+            teller.inner_words(inner);
+        }
+    }
+}
+
+/// Options that change how the input of xargs becomes words and commands.
+const XARGS_SHAPES: [&str; 14] = [
+    "-d",
+    "--delimiter",
+    "-0",
+    "--null",
+    "-a",
+    "--arg-file",
+    "-n",
+    "--max-args",
+    "-L",
+    "--max-lines",
+    "-l",
+    "-s",
+    "-E",
+    "-e",
+];
+
+/// `parallel COMMAND ::: ARGUMENT…`: text for a shell, with the arguments filled in.
+pub(super) fn parallel(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
+    let parsed = manual.take_apart(words, false);
+    teller.options(&parsed.given, &parsed.strange);
+    let words: Vec<&Word> = parsed.operands.iter().map(|operand| &operand.word).collect();
+    let end = words
+        .iter()
+        .position(|word| word.text().is_some_and(|text| text.starts_with(":::")))
+        .unwrap_or(words.len());
+    teller.unknown("`parallel` gives a shell text that it fills in when it runs");
+    let command: Vec<&Word> = words.iter().take(end).copied().collect();
+    if command.is_empty() {
+        for argument in words.iter().skip(end.saturating_add(1)) {
+            teller.shell(&[argument]);
+        }
+    } else {
+        teller.shell(&command);
+    }
+    let arguments: Vec<Word> = words.iter().skip(end).map(|word| (*word).clone()).collect();
+    teller.guess(&arguments);
+}
+
+/// A command with words of which only a part is filled in, such as a script, as it stands: what is denied in it is denied
+/// whatever is filled in.
+fn as_written(teller: &mut CommandAnalyzer<'_>, words: &[Word], mark: &str) {
+    let in_part = |word: &Word| word.text().is_some_and(|text| text != mark && text.contains(mark));
+    if words.iter().any(in_part) {
+        teller.inner_words(words.to_vec());
+    }
+}
+
+/// Puts what was found in the place of `{}`. What is found lies beneath where the search began, so that is named.
+fn fill(word: &Word, mark: &str, found: &Word) -> Word {
+    match word.text() {
+        Some(text) if text == mark => found.clone(),
+        Some(text) if text.contains(mark) => Word::Unknown(UnknownWord {
+            why: format!("`{mark}` is filled in when it runs"),
+            pieces: text.split(mark).filter(|piece| !piece.is_empty()).map(str::to_owned).collect(),
+            one: true,
+        }),
+        _ => word.clone(),
+    }
+}

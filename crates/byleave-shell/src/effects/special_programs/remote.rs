@@ -1,0 +1,49 @@
+//! Programs that speak to other machines.
+
+use super::super::command_analyzer::{CommandAnalyzer, why_of};
+use crate::manual::Manual;
+use crate::word::Word;
+
+/// `ssh [OPTION…] HOST [COMMAND…]`: what is run there is run on another machine.
+pub(super) fn ssh(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
+    let parsed = manual.take_apart(words, false);
+    teller.options(&parsed.given, &parsed.strange);
+    let Some((host, command)) = parsed.operands.split_first() else { return };
+    let port = parsed.word_values(&["-p"]).next().flatten();
+    let port = port.and_then(|port| port.text()?.parse().ok()).unwrap_or(22);
+    let name = host.word.text().map(|text| text.strip_prefix("ssh://").unwrap_or(text));
+    match name.and_then(|name| crate::host::of_host(name, port)) {
+        Some(target) => teller.target(target),
+        None => teller.unknown(format!("the host is {}", why_of(&host.word))),
+    }
+    teller.unknown(if command.is_empty() {
+        "a shell on another machine".to_owned()
+    } else {
+        "what is run on another machine is not known here".to_owned()
+    });
+    let words: Vec<&Word> = command.iter().map(|operand| &operand.word).collect();
+    if !words.is_empty() {
+        let text: Vec<String> = words.iter().map(|word| word.to_string()).collect();
+        // Run elsewhere, but a deny of the program is meant there too.
+        teller.inner_text(text.join(" "));
+    }
+}
+
+/// `dig [@SERVER] NAME…`: who is asked learns the name, and so does whoever answers for it.
+pub(super) fn dns(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
+    let parsed = manual.take_apart(words, false);
+    teller.options(&parsed.given, &parsed.strange);
+    for operand in &parsed.operands {
+        let Some(text) = operand.word.text() else {
+            teller.unknown(why_of(&operand.word));
+            continue;
+        };
+        let host = text.strip_prefix('@').unwrap_or(text);
+        if host.contains('.') || host.contains(':') || text.starts_with('@') {
+            match crate::host::of_host(host, 53) {
+                Some(target) => teller.target(target),
+                None => teller.unknown(format!("`{host}` is not a host")),
+            }
+        }
+    }
+}

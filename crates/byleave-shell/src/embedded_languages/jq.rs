@@ -1,0 +1,29 @@
+//! jq: programs only compute, but for a few words.
+
+use super::ScriptEffect;
+
+/// What a jq program does besides computing: `input` reads on, modules are files, the environment can be printed.
+pub(crate) fn jq(text: &str) -> Vec<ScriptEffect> {
+    let mut deeds = Vec::new();
+    for word in text.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '$')) {
+        match word {
+            "import" | "include" | "modulemeta" | "get_search_list" => {
+                deeds.push(ScriptEffect::Unknown(format!("jq program: `{word}` loads other files")));
+            }
+            _ => {}
+        }
+    }
+    deeds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_are_files() {
+        assert_eq!(jq(".dependencies | keys[]"), []);
+        assert_ne!(jq("import \"a\" as a; ."), []);
+        assert_ne!(jq("include \"/ws/x\"; ."), []);
+    }
+}

@@ -1,0 +1,126 @@
+//! The current directory, through `cd`, `pushd` and `popd`.
+
+use super::ScriptReader;
+use super::operand::ExpandedOperand;
+use super::state::{ShellDirectory, ShellState, VariableValue};
+use super::statements::ExitStates;
+
+impl ScriptReader<'_> {
+    pub(super) fn directory(
+        &mut self,
+        name: &str,
+        operands: &[ExpandedOperand<'_>],
+        unsure: bool,
+        state: ShellState,
+    ) -> ExitStates {
+        if name == "dirs" {
+            return ExitStates::same(state);
+        }
+        let mut ok = state.clone();
+        let mut may_fail = unsure;
+        match name {
+            "popd" => {
+                let top = if operands.is_empty() { ok.stack.as_mut().and_then(Vec::pop) } else { None };
+                match top {
+                    Some(top) => ok.place = top,
+                    None => {
+                        ok.place = lost("`popd` goes where the stack of directories says");
+                        ok.stack = None;
+                    }
+                }
+            }
+            _ => {
+                let (place, sure) = self.destination(operands, &state);
+                may_fail |= !sure;
+                if name == "pushd" {
+                    match &mut ok.stack {
+                        Some(stack) if stack.len() < 64 && !operands.is_empty() => {
+                            stack.push(state.place.clone())
+                        }
+                        stack => *stack = None,
+                    }
+                    ok.place =
+                        if operands.is_empty() { lost("`pushd` goes where the stack says") } else { place };
+                } else {
+                    ok.place = place;
+                }
+            }
+        }
+        if unsure {
+            ok.place = match ok.place {
+                ShellDirectory::At { .. } if name != "popd" => ok.place,
+                _ => lost("it depends on whether a directory could be entered"),
+            };
+        }
+        for name in ["PWD", "OLDPWD"] {
+            if ok.is_set(name) {
+                ok.set(name, VariableValue::Unknown);
+            }
+        }
+        ExitStates { ok, bad: state, may_fail }
+    }
+
+    /// Where `cd` would go, and whether it is certain to get there.
+    fn destination(&self, operands: &[ExpandedOperand<'_>], state: &ShellState) -> (ShellDirectory, bool) {
+        let mut words = Vec::new();
+        for operand in operands {
+            match operand.field.word.text() {
+                Some(text) => words.push(text),
+                None => return (lost("the directory it goes to is not known"), false),
+            }
+        }
+        let target = match words.as_slice() {
+            [] => state.home(self.scene),
+            ["--" | "-L", target] | [target] => Some((*target).to_owned()),
+            _ => None,
+        };
+        let Some(target) = target else { return (lost("the directory it goes to is not known"), false) };
+        if target.is_empty() || target.starts_with(['-', '+']) {
+            return (lost("the directory it goes to depends on those before"), false);
+        }
+        let relative = !target.starts_with('/');
+        let first = target.split('/').next().unwrap_or_default();
+        if relative && first != "." && first != ".." {
+            let searched = state.is_set("CDPATH")
+                || !matches!(state.value("CDPATH", self.scene), VariableValue::Unknown)
+                || !state.splits_as_usual();
+            if searched {
+                return (lost("`CDPATH` may lead it elsewhere"), false);
+            }
+        }
+        let base = match &state.place {
+            ShellDirectory::At { logical, .. } => logical.as_str(),
+            ShellDirectory::Unknown(_) if !relative => "/",
+            ShellDirectory::Unknown(why) => return (ShellDirectory::Unknown(why.clone()), false),
+        };
+        // The shell takes `..` off the text of the path, symlinks or not.
+        let mut parts: Vec<&str> =
+            if relative { base.split('/').filter(|part| !part.is_empty()).collect() } else { Vec::new() };
+        for part in target.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => {
+                    let so_far = format!("/{}", parts.join("/"));
+                    if !self.scene.is_directory(&so_far) {
+                        return (lost("the directory it goes to is not there yet"), false);
+                    }
+                    parts.pop();
+                }
+                part => parts.push(part),
+            }
+        }
+        let logical = format!("/{}", parts.join("/"));
+        if !state.is_settled() || !self.scene.is_directory(&logical) {
+            return (lost("the directory it goes to may change before it does"), false);
+        }
+        match self.scene.resolve("/", &logical) {
+            Some(physical) => (ShellDirectory::At { logical, physical }, true),
+            None => (lost("the directory it goes to is not known"), false),
+        }
+    }
+}
+
+/// A directory that is not certain any more.
+fn lost(why: &str) -> ShellDirectory {
+    ShellDirectory::Unknown(why.to_owned())
+}

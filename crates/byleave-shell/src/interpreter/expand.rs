@@ -1,0 +1,368 @@
+//! Expansion: what the shell makes of a word, in the order in which it does so: braces, tilde, parameters and
+//! substitutions, splitting, globs.
+
+use super::ScriptReader;
+use super::atom::WordAtom;
+use super::braces::{self, BraceExpansion};
+use super::glob::{self, GlobChar};
+use super::state::{ShellDirectory, ShellState};
+use crate::syntax::is_name;
+use crate::syntax::tree::{RawWord, WordPart};
+use crate::word::{UnknownWord, Word};
+
+/// One word that came out, and whether it may in truth be several.
+pub(super) struct ExpandedField {
+    pub(super) word: Word,
+    pub(super) splits: bool,
+    /// For a name that a glob matched: what is certain of it if files change before the glob is looked at.
+    pattern: Option<Word>,
+}
+
+impl ExpandedField {
+    pub(super) fn new(word: Word) -> Self {
+        Self { word, splits: false, pattern: None }
+    }
+
+    /// Bash looks for files when all words of a command are expanded: what ran in a later one may have made some.
+    pub(super) fn unsettle(&mut self) {
+        if let Some(pattern) = self.pattern.take() {
+            self.word = pattern;
+        }
+    }
+}
+
+/// How a word that stays one word is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SingleWordMode {
+    /// The value of an assignment: tildes after `=` and `:`.
+    Value,
+    /// Others.
+    Plain,
+}
+
+/// Where in a word a tilde may stand for a directory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TildePosition {
+    /// At its front only, as in what braces made: it is no assignment, even where it looks like one.
+    Front,
+    /// At its front, and in what looks like an assignment after `=` and `:`.
+    Word,
+    /// At its front and after every `:`.
+    Value,
+}
+
+impl ScriptReader<'_> {
+    /// The words that a word becomes.
+    pub(super) fn fields(&mut self, raw: &RawWord, state: &mut ShellState) -> Vec<ExpandedField> {
+        let atoms = self.atoms(raw, state);
+        let words = match braces::expand(&atoms) {
+            BraceExpansion::Not => {
+                let word = self.tilde(atoms, state, TildePosition::Word);
+                let mut fields = Vec::new();
+                self.split(&word, state, &mut fields);
+                return fields;
+            }
+            // Braces are expanded before the dollar is looked at: `$x{a,b}` is `$xa $xb`.
+            BraceExpansion::Words(_)
+                if raw.parts.iter().any(|part| matches!(part, WordPart::Parameter(_))) =>
+            {
+                return vec![unknown("braces beside an expansion change what is expanded")];
+            }
+            BraceExpansion::Words(_) if atoms.contains(&WordAtom::Bare('$')) => {
+                return vec![unknown("braces beside a dollar change what is expanded")];
+            }
+            BraceExpansion::Words(words) => words,
+            BraceExpansion::Unbounded => {
+                return vec![unknown("its braces make more words than are followed")];
+            }
+        };
+        let mut fields = Vec::new();
+        for word in words {
+            let word = self.tilde(word, state, TildePosition::Front);
+            self.split(&word, state, &mut fields);
+        }
+        fields
+    }
+
+    /// The one word that a word stays where the shell does not split.
+    pub(super) fn single(&mut self, raw: &RawWord, state: &mut ShellState, single: SingleWordMode) -> Word {
+        let atoms = self.atoms(raw, state);
+        let tildes = if single == SingleWordMode::Value { TildePosition::Value } else { TildePosition::Word };
+        let atoms = self.tilde(atoms, state, tildes);
+        whole(&atoms)
+    }
+
+    fn atoms(&mut self, raw: &RawWord, state: &mut ShellState) -> Vec<WordAtom> {
+        let mut atoms = Vec::new();
+        self.atoms_of(&raw.parts, false, state, &mut atoms);
+        atoms
+    }
+
+    /// Expands parts; whatever runs in them is read on the way.
+    pub(super) fn atoms_of(
+        &mut self,
+        parts: &[WordPart],
+        quoted: bool,
+        state: &mut ShellState,
+        atoms: &mut Vec<WordAtom>,
+    ) {
+        for part in parts {
+            match part {
+                WordPart::Bare(text) => atoms.extend(text.chars().map(WordAtom::Bare)),
+                WordPart::Quoted(text) => {
+                    atoms.push(WordAtom::Mark);
+                    atoms.extend(text.chars().map(WordAtom::Exact));
+                }
+                WordPart::Double(inner) => {
+                    let before = atoms.len();
+                    self.atoms_of(inner, true, state, atoms);
+                    // "$@" of nothing is no word at all.
+                    let only_hole = inner.len() == 1
+                        && matches!(atoms.get(before..), Some([WordAtom::Hole { splits: true, .. }]));
+                    if !only_hole {
+                        atoms.insert(before, WordAtom::Mark);
+                    }
+                }
+                WordPart::Parameter(parameter) => self.parameter(parameter, quoted, state, atoms),
+                WordPart::Command(list) => {
+                    self.apart("substitution", list, state);
+                    atoms.push(WordAtom::Hole {
+                        why: "it is what a command prints".to_owned(),
+                        splits: !quoted,
+                    });
+                }
+                WordPart::Backquoted(text) => {
+                    self.text_apart("substitution", text, state);
+                    atoms.push(WordAtom::Hole {
+                        why: "it is what a command prints".to_owned(),
+                        splits: !quoted,
+                    });
+                }
+                WordPart::Process(list) => {
+                    state.settled = false;
+                    self.apart("process substitution", list, state);
+                    atoms.push(WordAtom::Hole { why: "it is a pipe to a command".to_owned(), splits: false });
+                }
+                WordPart::Arithmetic(inner) => {
+                    self.arithmetic(inner, state);
+                    atoms.push(WordAtom::Hole { why: "it is computed".to_owned(), splits: !quoted });
+                }
+                WordPart::Array(elements) => {
+                    for element in elements {
+                        self.fields(element, state);
+                    }
+                    atoms.push(WordAtom::Hole { why: "it is an array".to_owned(), splits: true });
+                }
+                WordPart::Opaque(why) => atoms.push(WordAtom::Hole { why: (*why).to_owned(), splits: false }),
+            }
+        }
+    }
+
+    /// Replaces `~` where it stands for a directory.
+    fn tilde(&mut self, atoms: Vec<WordAtom>, state: &ShellState, tildes: TildePosition) -> Vec<WordAtom> {
+        let is_value = tildes == TildePosition::Value;
+        if !atoms.contains(&WordAtom::Bare('~')) {
+            return atoms;
+        }
+        // `NAME=~` counts in any word, also of a command that is no assignment.
+        let equals = atoms.iter().position(|atom| *atom == WordAtom::Bare('='));
+        let name: Option<String> = equals.and_then(|equals| {
+            atoms
+                .get(..equals)?
+                .iter()
+                .map(|atom| if let WordAtom::Bare(c) = atom { Some(*c) } else { None })
+                .collect()
+        });
+        let after_name = equals.filter(|_| {
+            tildes == TildePosition::Word
+                && name.as_deref().is_some_and(|name| is_name(name.strip_suffix('+').unwrap_or(name)))
+        });
+        // `a[1]=~` counts too, where the subscript is one.
+        let subscripted = tildes == TildePosition::Word && atoms.contains(&WordAtom::Bare('['));
+        let mut expanded = Vec::new();
+        let mut rest = atoms.iter().enumerate().peekable();
+        while let Some((at, atom)) = rest.next() {
+            let before = at.checked_sub(1).and_then(|before| atoms.get(before));
+            let may = match before {
+                None => true,
+                Some(WordAtom::Bare('=')) => after_name == Some(at - 1),
+                Some(WordAtom::Bare(':')) => is_value || after_name.is_some_and(|equals| at > equals),
+                Some(_) => false,
+            };
+            if subscripted
+                && *atom == WordAtom::Bare('~')
+                && matches!(before, Some(WordAtom::Bare('=' | ':')))
+            {
+                expanded.push(WordAtom::Hole {
+                    why: "`~` after a subscript is not certain".to_owned(),
+                    splits: false,
+                });
+                continue;
+            }
+            if !may || *atom != WordAtom::Bare('~') {
+                expanded.push(atom.clone());
+                continue;
+            }
+            let mut login = String::new();
+            let mut plain = true;
+            let mut colon = false;
+            let assigns = is_value || after_name.is_some_and(|equals| at > equals);
+            for atom in atoms.get(at + 1..).unwrap_or_default() {
+                match atom {
+                    WordAtom::Bare('/') => break,
+                    WordAtom::Bare(':') if assigns => break,
+                    WordAtom::Bare(c) => {
+                        colon |= *c == ':';
+                        login.push(*c);
+                    }
+                    _ => {
+                        plain = false;
+                        break;
+                    }
+                }
+            }
+            if colon {
+                // Bash ends the name here or does not, by what follows.
+                expanded.push(WordAtom::Hole {
+                    why: "what `~` stands for before a colon is not certain".to_owned(),
+                    splits: false,
+                });
+                rest.by_ref().take(login.chars().count()).for_each(drop);
+                continue;
+            }
+            if !plain {
+                expanded.push(atom.clone());
+                continue;
+            }
+            for _ in 0..login.chars().count() {
+                rest.next();
+            }
+            let directory = match login.as_str() {
+                "" => state.home(self.scene),
+                "+" => match &state.place {
+                    ShellDirectory::At { logical, .. } if !state.is_set("PWD") => Some(logical.clone()),
+                    _ => None,
+                },
+                _ => None,
+            };
+            match directory {
+                Some(directory) => {
+                    expanded.push(WordAtom::Mark);
+                    expanded.extend(directory.chars().map(WordAtom::Exact));
+                }
+                None => expanded.push(WordAtom::Hole {
+                    why: format!("`~{login}` is a directory that is not known"),
+                    splits: false,
+                }),
+            }
+        }
+        expanded
+    }
+
+    /// Splits what is not quoted, and looks for files.
+    fn split(&mut self, atoms: &[WordAtom], state: &ShellState, fields: &mut Vec<ExpandedField>) {
+        // A dollar that begins nothing keeps bash from splitting the word it stands in.
+        let usual = state.splits_as_usual() && !atoms.contains(&WordAtom::Bare('$'));
+        let doubtful = |atom: &WordAtom| match atom {
+            WordAtom::Hole { splits, .. } => *splits,
+            WordAtom::Split(text) => !usual || text.contains(['*', '?', '[', '\\']),
+            _ => false,
+        };
+        if atoms.iter().any(|atom| doubtful(atom) || matches!(atom, WordAtom::Hole { .. })) {
+            let splits = atoms.iter().any(|atom| doubtful(atom) || matches!(atom, WordAtom::Split(_)));
+            let why = atoms.iter().find_map(|atom| {
+                if let WordAtom::Hole { why, .. } = atom { Some(why.clone()) } else { None }
+            });
+            let why = why.unwrap_or_else(|| "how its value is split is not certain".to_owned());
+            let pieces = if splits { Vec::new() } else { certain_pieces(atoms) };
+            let globs = atoms.iter().any(|atom| matches!(atom, WordAtom::Bare('*' | '?' | '[')));
+            let one = !splits && !globs;
+            fields.push(ExpandedField {
+                splits,
+                ..ExpandedField::new(Word::Unknown(UnknownWord { why, pieces, one }))
+            });
+            return;
+        }
+        let mut current: Vec<GlobChar> = Vec::new();
+        let mut present = false;
+        let mut ready: Vec<Vec<GlobChar>> = Vec::new();
+        for atom in atoms {
+            match atom {
+                WordAtom::Bare(c) => current.push(GlobChar { c: *c, quoted: false }),
+                WordAtom::Exact(c) => current.push(GlobChar { c: *c, quoted: true }),
+                WordAtom::Mark => present = true,
+                WordAtom::Split(text) => {
+                    for c in text.chars() {
+                        if matches!(c, ' ' | '\t' | '\n') {
+                            if present || !current.is_empty() {
+                                ready.push(std::mem::take(&mut current));
+                            }
+                            present = false;
+                        } else {
+                            current.push(GlobChar { c, quoted: true });
+                        }
+                    }
+                }
+                WordAtom::Hole { .. } => {}
+            }
+        }
+        if present || !current.is_empty() {
+            ready.push(current);
+        }
+        for word in ready {
+            if glob::is_glob(&word) {
+                let pattern = glob::unknown(&word);
+                let names = self.glob(&word, state).unwrap_or_else(|| vec![pattern.clone()]);
+                fields.extend(names.into_iter().map(|name| ExpandedField {
+                    pattern: Some(pattern.clone()),
+                    ..ExpandedField::new(name)
+                }));
+            } else {
+                let text = word.iter().map(|glyph| glyph.c).collect();
+                fields.push(ExpandedField::new(Word::Literal(text)));
+            }
+        }
+    }
+}
+
+fn unknown(why: &str) -> ExpandedField {
+    ExpandedField { splits: true, ..ExpandedField::new(Word::unknown(why)) }
+}
+
+/// Everything as one word.
+fn whole(atoms: &[WordAtom]) -> Word {
+    let why = atoms
+        .iter()
+        .find_map(|atom| if let WordAtom::Hole { why, .. } = atom { Some(why.clone()) } else { None });
+    if let Some(why) = why {
+        return Word::Unknown(UnknownWord { why, pieces: certain_pieces(atoms), one: true });
+    }
+    let mut text = String::new();
+    for atom in atoms {
+        match atom {
+            WordAtom::Bare(c) | WordAtom::Exact(c) => text.push(*c),
+            WordAtom::Split(value) => text.push_str(value),
+            WordAtom::Mark | WordAtom::Hole { .. } => {}
+        }
+    }
+    Word::Literal(text)
+}
+
+/// The stretches between holes, patterns taken out.
+fn certain_pieces(atoms: &[WordAtom]) -> Vec<String> {
+    let mut pieces = Vec::new();
+    let mut stretch: Vec<GlobChar> = Vec::new();
+    // A bracket that is not closed before a hole may be closed in it.
+    let has_bracket = atoms.contains(&WordAtom::Bare('['));
+    for atom in atoms {
+        match atom {
+            WordAtom::Bare(c) => stretch.push(GlobChar { c: *c, quoted: false }),
+            WordAtom::Exact(c) => stretch.push(GlobChar { c: *c, quoted: true }),
+            WordAtom::Split(text) => stretch.extend(text.chars().map(|c| GlobChar { c, quoted: true })),
+            WordAtom::Mark => {}
+            WordAtom::Hole { .. } => pieces.extend(glob::pieces(&std::mem::take(&mut stretch))),
+        }
+    }
+    pieces.extend(glob::pieces(&stretch));
+    if has_bracket { Vec::new() } else { pieces }
+}

@@ -1,0 +1,52 @@
+//! The sweep: where text cannot be parsed, whatever looks like a command in it.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::{COMMANDS_MAX, ScriptReader};
+use crate::commands::{SimpleCommand, WorkingDir};
+use crate::syntax::is_name;
+use crate::word::Word;
+
+/// Words that may stand in front of a command without being part of it.
+const LEADING: [&str; 14] =
+    ["!", "{", "}", "(", "if", "then", "elif", "else", "while", "until", "do", "time", "coproc", "["];
+
+impl ScriptReader<'_> {
+    /// Lists every stretch between operators as a command, quotes taken off: a net for denials, never a proof. A puzzle
+    /// must stand beside it. The span is the place of the whole in the text that was given.
+    pub(super) fn sweep(&mut self, text: &str, span: &Range<usize>) {
+        let mut seen = BTreeSet::new();
+        for quotes_divide in [false, true] {
+            let divides = |c: char| {
+                matches!(c, ';' | '|' | '&' | '(' | ')' | '\n' | '`' | '<' | '>')
+                    || (quotes_divide && matches!(c, '\'' | '"' | '{' | '}'))
+            };
+            for stretch in text.split(divides) {
+                let words: Vec<String> = stretch
+                    .split([' ', '\t', '\r', ','])
+                    .map(|word| word.replace(['\'', '"', '\\'], ""))
+                    .filter(|word| !word.is_empty())
+                    .skip_while(|word| {
+                        LEADING.contains(&word.as_str())
+                            || word.split_once('=').is_some_and(|(name, _)| is_name(name))
+                    })
+                    .collect();
+                if !words.is_empty() && seen.len() < 4 * COMMANDS_MAX && seen.insert(words.clone()) {
+                    self.within.possible(self.commands.len());
+                    self.commands.push(SimpleCommand {
+                        words: words.into_iter().map(Word::Literal).collect(),
+                        assignments: Vec::new(),
+                        redirections: Vec::new(),
+                        input: None,
+                        place: WorkingDir::Unknown("it was not parsed".to_owned()),
+                        span: span.clone(),
+                        within: vec!["unread"],
+                        is_function: false,
+                        is_filled: false,
+                    });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Parameters: `$x`, and what `${x…}` does to it.
+
+use super::ScriptReader;
+use super::atom::WordAtom;
+use super::state::{ShellState, VariableValue};
+use crate::syntax::tree::{ParameterExpansion, WordPart};
+
+impl ScriptReader<'_> {
+    pub(super) fn parameter(
+        &mut self,
+        parameter: &ParameterExpansion,
+        quoted: bool,
+        state: &mut ShellState,
+        atoms: &mut Vec<WordAtom>,
+    ) {
+        let all = parameter.name == "@"
+            || (parameter.name == "*" && !quoted)
+            || parameter.subscript.as_deref().is_some_and(|parts| is_text(parts, "@") || is_text(parts, "*"));
+        let splits = !quoted || all;
+        if parameter.plain && parameter.subscript.is_none() {
+            match state.value(&parameter.name, self.scene) {
+                VariableValue::Text(text) if quoted => atoms.extend(text.chars().map(WordAtom::Exact)),
+                VariableValue::Text(text) => atoms.push(WordAtom::Split(text)),
+                VariableValue::Number | VariableValue::Unknown => {
+                    let why = format!("`${}` is not known", parameter.name);
+                    atoms.push(WordAtom::Hole { why, splits });
+                }
+            }
+            return;
+        }
+        self.may_drop(state);
+        if let Some(subscript) = &parameter.subscript
+            && !all
+        {
+            self.arithmetic(subscript, state);
+        }
+        // Operands hold words of their own, and what runs in them runs.
+        let mut operand = Vec::new();
+        self.atoms_of(&parameter.operand, quoted, state, &mut operand);
+        let operator = parameter.operator.as_str();
+        if operator == ":" {
+            self.arithmetic(&parameter.operand, state);
+        }
+        let lists_names = all
+            || (operator == "!@" && parameter.operand.is_empty())
+            || (operator == "!" && is_text(&parameter.operand, "*"));
+        if operator.starts_with('!') && !lists_names {
+            self.puzzle_here("a variable's value is taken as the name of another, and evaluated");
+        } else if operator == "@"
+            && !["Q", "U", "u", "L", "E", "A", "K", "a", "k"].iter().any(|op| is_text(&parameter.operand, op))
+        {
+            self.puzzle_here("a variable's value is expanded as a prompt, which runs commands in it");
+        }
+        if operator.contains('=') || operator.starts_with('!') {
+            self.sets(&parameter.name);
+            state.set(&parameter.name, VariableValue::Unknown);
+        }
+        if parameter.name.is_empty() {
+            self.puzzle_here("an expansion is not of a form that is known");
+        }
+        let splits = splits || operand.iter().any(|atom| matches!(atom, WordAtom::Hole { splits: true, .. }));
+        atoms.push(WordAtom::Hole { why: format!("`${{{}…}}` is not known", parameter.name), splits });
+    }
+}
+
+fn is_text(parts: &[WordPart], want: &str) -> bool {
+    matches!(parts, [WordPart::Bare(text) | WordPart::Quoted(text)] if text == want)
+}

@@ -1,0 +1,106 @@
+//! Redirections: which files they lead to, and what a command reads from one that stands in the text.
+
+use super::ScriptReader;
+use super::expand::SingleWordMode;
+use super::state::{ShellState, VariableValue};
+use crate::commands::{Redirection, RedirectionAccess};
+use crate::syntax::tree::{RawWord, Redirect, RedirectOperator};
+use crate::word::Word;
+
+impl ScriptReader<'_> {
+    /// The files that redirections lead to, and what stands in for standard input.
+    pub(super) fn redirections(
+        &mut self,
+        redirects: &[Redirect],
+        state: &mut ShellState,
+    ) -> (Vec<Redirection>, Option<Word>) {
+        let mut redirections = Vec::new();
+        let mut input = None;
+        // Of several that are the input the last one wins. A file among them is not read here, so then it is not known.
+        let sole = !redirects.iter().any(Redirect::may_be_another_input);
+        for redirect in redirects {
+            if let Some(name) = &redirect.variable {
+                self.sets(name);
+                state.set(name, VariableValue::Unknown);
+            }
+            let access = match redirect.operator {
+                RedirectOperator::Read => RedirectionAccess::Read,
+                RedirectOperator::Write | RedirectOperator::Both => RedirectionAccess::Write,
+                RedirectOperator::ReadWrite => RedirectionAccess::ReadWrite,
+                RedirectOperator::HereString => {
+                    let text = match self.single(&redirect.target, state, SingleWordMode::Plain) {
+                        Word::Literal(text) => Word::Literal(text + "\n"),
+                        unknown => unknown,
+                    };
+                    input = redirect.as_input(text, sole).or(input);
+                    continue;
+                }
+                RedirectOperator::HereDocument { .. } => {
+                    let text = match redirect.body.get() {
+                        Some(body) => self.single(body, state, SingleWordMode::Plain),
+                        None => Word::unknown("a here-document has no end"),
+                    };
+                    input = redirect.as_input(text, sole).or(input);
+                    continue;
+                }
+                RedirectOperator::DuplicateInput | RedirectOperator::DuplicateOutput => {
+                    let target = self.target(&redirect.target, state);
+                    let is_descriptor = target.text().is_some_and(|text| {
+                        text.bytes().all(|b| b.is_ascii_digit() || b == b'-') && !text.is_empty()
+                    });
+                    if !is_descriptor && redirect.operator == RedirectOperator::DuplicateOutput {
+                        state.settled = false;
+                        redirections.push(Redirection { access: RedirectionAccess::Write, target });
+                    } else if target.text().is_none() {
+                        redirections.push(Redirection { access: RedirectionAccess::Read, target });
+                    }
+                    continue;
+                }
+            };
+            let target = self.target(&redirect.target, state);
+            if access != RedirectionAccess::Read && target.text() != Some("/dev/null") {
+                state.settled = false;
+            }
+            redirections.push(Redirection { access, target });
+        }
+        (redirections, input)
+    }
+
+    /// The file that a redirection leads to.
+    fn target(&mut self, raw: &RawWord, state: &mut ShellState) -> Word {
+        let mut fields = self.fields(raw, state);
+        match (fields.pop(), fields.is_empty()) {
+            (Some(field), true) => field.word,
+            _ => Word::unknown("a redirection leads to no file or to several"),
+        }
+    }
+}
+
+impl Redirect {
+    /// Whether the command may read from it something that does not stand in the text.
+    fn may_be_another_input(&self) -> bool {
+        match self.operator {
+            RedirectOperator::HereString | RedirectOperator::HereDocument { .. } => false,
+            RedirectOperator::Read | RedirectOperator::ReadWrite | RedirectOperator::DuplicateInput => {
+                self.is_of_input()
+            }
+            RedirectOperator::Write | RedirectOperator::Both | RedirectOperator::DuplicateOutput => {
+                !self.descriptor.is_empty() && self.is_of_input()
+            }
+        }
+    }
+
+    /// Whether it is about the descriptor that is read where none is named.
+    fn is_of_input(&self) -> bool {
+        self.variable.is_none() && self.descriptor.trim_start_matches('0').is_empty()
+    }
+
+    /// The text as what the command reads; none where it is for another descriptor.
+    fn as_input(&self, text: Word, sole: bool) -> Option<Word> {
+        match (self.is_of_input(), sole) {
+            (false, _) => None,
+            (true, true) => Some(text),
+            (true, false) => Some(Word::unknown("several redirections lead to the input")),
+        }
+    }
+}

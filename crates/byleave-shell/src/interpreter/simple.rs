@@ -1,0 +1,212 @@
+//! Simple commands: their words, their assignments, and what they leave behind.
+
+use super::ScriptReader;
+use super::expand::{ExpandedField, SingleWordMode};
+use super::operand::{ExpandedOperand, written_name};
+use super::state::{ShellState, VariableValue};
+use super::statements::ExitStates;
+use crate::commands::SimpleCommand;
+use crate::syntax::tree::{Assignment, CommandNode, RawWord, WordPart};
+use crate::word::Word;
+
+impl ScriptReader<'_> {
+    pub(super) fn simple(
+        &mut self,
+        node: &CommandNode,
+        assignments: &[Assignment],
+        words: &[RawWord],
+        mut state: ShellState,
+    ) -> ExitStates {
+        // A redirection of its own may take the place of the pipe.
+        let piped = self.piped.take().filter(|_| node.redirects.is_empty());
+        // Words are expanded before the assignments in front of them are made.
+        let mut operands = Vec::new();
+        let declares = matches!(words.first().map(|first| first.parts.as_slice()),
+            Some([WordPart::Bare(name)]) if matches!(name.as_str(), "export" | "declare" | "typeset" | "local" | "readonly"));
+        for raw in words {
+            // What is written as an assignment stays one word.
+            if declares && written_name(raw).is_some() {
+                let word = self.single(raw, &mut state, SingleWordMode::Plain);
+                operands.push(ExpandedOperand { field: ExpandedField::new(word), raw });
+                continue;
+            }
+            operands
+                .extend(self.fields(raw, &mut state).into_iter().map(|field| ExpandedOperand { field, raw }));
+        }
+        if !state.is_settled() {
+            operands.iter_mut().for_each(|operand| operand.field.unsettle());
+        }
+        let is_bare = operands.is_empty() && words.is_empty();
+        let mut scratch = state.clone();
+        let mut listed = Vec::new();
+        for assign in assignments {
+            let value = self.assignment(assign, &mut scratch);
+            listed.push((assign.name.clone(), value));
+        }
+        if is_bare {
+            state = scratch;
+        } else {
+            state.settled &= scratch.settled;
+            // Words that turn out to be none leave the assignments standing.
+            if operands.first().is_none_or(|first| first.field.splits) {
+                for assign in assignments {
+                    state.set(&assign.name, VariableValue::Unknown);
+                }
+            }
+        }
+        let (redirections, input) = self.redirections(&node.redirects, &mut state);
+        if is_bare && !node.redirects.is_empty() {
+            for assign in assignments {
+                state.set(&assign.name, VariableValue::Unknown);
+            }
+        }
+        // One that fails keeps a builtin from doing anything.
+        let redirected =
+            redirections.iter().any(|redirection| redirection.target.text() != Some("/dev/null"));
+        let name = operands.first().and_then(|first| first.field.word.text().map(str::to_owned));
+        let is_function = name.as_ref().is_some_and(|name| state.functions.contains(name));
+        let span = self.bytes(&node.span);
+        self.push(SimpleCommand {
+            words: operands.iter().map(|operand| operand.field.word.clone()).collect(),
+            assignments: listed,
+            redirections,
+            input: input.or(piped),
+            place: state.place(),
+            span,
+            within: self.within.kinds(),
+            is_function,
+            is_filled: false,
+        });
+        if operands.is_empty() {
+            return ExitStates::same(state);
+        }
+        let prefixed: Vec<&str> = assignments.iter().map(|assign| assign.name.as_str()).collect();
+        self.effects(name.as_deref(), &operands, &prefixed, redirected, state)
+    }
+
+    fn assignment(&mut self, assign: &Assignment, state: &mut ShellState) -> Word {
+        if state.is_odd(&assign.name) {
+            self.may_drop(state);
+        }
+        self.watch(&assign.name);
+        if let Some(subscript) = &assign.subscript {
+            self.arithmetic(subscript, state);
+        }
+        let is_array = matches!(assign.value.parts.as_slice(), [WordPart::Array(_)]);
+        if let [WordPart::Array(elements)] = assign.value.parts.as_slice() {
+            for element in elements {
+                let field = self.fields(element, state);
+                if element_has_subscript(element) {
+                    self.puzzle_here("an element of an array is set by a subscript, which is evaluated");
+                }
+                drop(field);
+            }
+        }
+        let numeric = matches!(assign.value.parts.as_slice(), [WordPart::Arithmetic(_)]);
+        let riddles = self.riddles.len();
+        let word = if is_array {
+            Word::unknown("it is an array")
+        } else {
+            self.single(&assign.value, state, SingleWordMode::Value)
+        };
+        let value = match &word {
+            _ if assign.append || assign.subscript.is_some() => VariableValue::Unknown,
+            Word::Literal(text) => VariableValue::Text(text.clone()),
+            Word::Unknown(_) if numeric && riddles == self.riddles.len() => VariableValue::Number,
+            Word::Unknown(_) => VariableValue::Unknown,
+        };
+        state.set(&assign.name, value);
+        if is_array || assign.subscript.is_some() {
+            state.make_odd(&assign.name);
+        }
+        word
+    }
+
+    /// What a command leaves behind in the shell.
+    fn effects(
+        &mut self,
+        name: Option<&str>,
+        operands: &[ExpandedOperand<'_>],
+        prefixed: &[&str],
+        redirected: bool,
+        mut state: ShellState,
+    ) -> ExitStates {
+        let Some(name) = name else {
+            state.forget("a command that is not known may have changed it");
+            return ExitStates::same(state);
+        };
+        if self.functions.contains(name) {
+            let functions = state.functions.clone();
+            state.forget("a function may have changed it");
+            state.functions = functions;
+            return ExitStates::same(state);
+        }
+        self.effects_of(name, operands, prefixed, redirected, state)
+    }
+
+    /// The same for what is no function.
+    fn effects_of(
+        &mut self,
+        name: &str,
+        operands: &[ExpandedOperand<'_>],
+        prefixed: &[&str],
+        redirected: bool,
+        mut state: ShellState,
+    ) -> ExitStates {
+        let rest = operands.get(1..).unwrap_or_default();
+        // What the prefixes set holds while the builtin runs.
+        let mut inner = state.clone();
+        for name in prefixed {
+            inner.set(name, VariableValue::Unknown);
+        }
+        match name {
+            "builtin" | "command" => {
+                let mut rest = rest;
+                while let Some((first, after)) = rest.split_first() {
+                    match first.field.word.text() {
+                        Some("-p" | "--") => rest = after,
+                        Some(option) if option.starts_with('-') => return ExitStates::same(state),
+                        _ => break,
+                    }
+                }
+                let next = rest.first().map(|operand| operand.field.word.text().map(str::to_owned));
+                match next {
+                    None => ExitStates::same(state),
+                    // Functions are passed over.
+                    Some(Some(next)) if next != "builtin" && next != "command" => {
+                        self.effects_of(&next, rest, prefixed, redirected, state)
+                    }
+                    Some(_) => {
+                        state.forget("a command that is not known may have changed it");
+                        ExitStates::same(state)
+                    }
+                }
+            }
+            "cd" | "pushd" | "popd" | "dirs" => {
+                self.directory(name, rest, redirected || !prefixed.is_empty(), state)
+            }
+            _ => {
+                let known = self.builtin(name, rest, redirected, &mut inner);
+                if redirected {
+                    inner = inner.join(&state);
+                }
+                if known && prefixed.is_empty() {
+                    return ExitStates::same(inner);
+                }
+                if known {
+                    // The prefixes are taken back, whatever the builtin did to them.
+                    for name in prefixed {
+                        inner.set(name, VariableValue::Unknown);
+                    }
+                    return ExitStates::same(inner);
+                }
+                state.settled = false;
+                ExitStates::same(state)
+            }
+        }
+    }
+}
+
+fn element_has_subscript(element: &RawWord) -> bool {
+    matches!(element.parts.first(), Some(WordPart::Bare(text)) if text.starts_with('['))
+}

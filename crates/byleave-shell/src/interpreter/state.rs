@@ -1,0 +1,263 @@
+//! What is certain at one point of the text.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::commands::WorkingDir;
+use crate::shell_env::ShellEnv;
+use crate::syntax::is_name;
+
+/// What is certain of a variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum VariableValue {
+    Text(String),
+    /// Some number in digits.
+    Number,
+    Unknown,
+}
+
+/// The directory: as the shell calls it, and as it really is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ShellDirectory {
+    At { logical: String, physical: String },
+    Unknown(String),
+}
+
+/// What is certain at one point of the text.
+#[derive(Clone, Debug)]
+pub(super) struct ShellState {
+    variables: BTreeMap<String, VariableValue>,
+    /// Variables of the environment are what the scene says.
+    inherits: bool,
+    /// Variables that something odd was done to: never certain again.
+    odd: BTreeSet<String>,
+    pub(super) place: ShellDirectory,
+    /// What `popd` goes back to; `None` where that is not certain.
+    pub(super) stack: Option<Vec<ShellDirectory>>,
+    /// No command so far can have changed files.
+    pub(super) settled: bool,
+    /// Nothing is ever forgotten: what was last known is taken to hold. For guesses, which prove nothing.
+    guesses: bool,
+    /// Functions that are certain to be defined.
+    pub(super) functions: BTreeSet<String>,
+}
+
+/// Variables that bash sets itself, or that mean something to it: never certain.
+fn is_special(name: &str) -> bool {
+    name.starts_with("BASH")
+        || name.starts_with("COMP")
+        || name.starts_with("READLINE")
+        || name.starts_with("EPOCH")
+        || matches!(
+            name,
+            "_" | "RANDOM"
+                | "SRANDOM"
+                | "SECONDS"
+                | "LINENO"
+                | "FUNCNAME"
+                | "GROUPS"
+                | "HISTCMD"
+                | "PIPESTATUS"
+                | "PPID"
+                | "DIRSTACK"
+                | "OPTARG"
+                | "OPTIND"
+                | "OPTERR"
+                | "REPLY"
+                | "SHLVL"
+                | "SHELLOPTS"
+                | "UID"
+                | "EUID"
+                | "HOSTNAME"
+                | "HOSTTYPE"
+                | "MACHTYPE"
+                | "OSTYPE"
+                | "COLUMNS"
+                | "LINES"
+                | "OLDPWD"
+                | "IFS"
+                | "MAPFILE"
+                | "COPROC"
+                | "SHELL"
+                | "TERM"
+                | "POSIXLY_CORRECT"
+        )
+}
+
+impl ShellState {
+    pub(super) fn new(scene: &dyn ShellEnv) -> Self {
+        let cwd = scene.cwd().to_owned();
+        Self {
+            variables: BTreeMap::new(),
+            inherits: true,
+            odd: BTreeSet::new(),
+            place: ShellDirectory::At { logical: cwd.clone(), physical: cwd },
+            stack: Some(Vec::new()),
+            settled: true,
+            guesses: false,
+            functions: BTreeSet::new(),
+        }
+    }
+
+    /// The same for a guess.
+    pub(super) fn guessing(scene: &dyn ShellEnv) -> Self {
+        Self { guesses: true, ..Self::new(scene) }
+    }
+
+    pub(super) fn guesses(&self) -> bool {
+        self.guesses
+    }
+
+    /// Whether files are as the scene says.
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled || self.guesses
+    }
+
+    pub(super) fn place(&self) -> WorkingDir {
+        match &self.place {
+            ShellDirectory::At { physical, .. } => WorkingDir::At(physical.clone()),
+            ShellDirectory::Unknown(why) => WorkingDir::Unknown(why.clone()),
+        }
+    }
+
+    pub(super) fn value(&self, name: &str, scene: &dyn ShellEnv) -> VariableValue {
+        if self.odd.contains(name) || is_special(name) || !is_name(name) {
+            return VariableValue::Unknown;
+        }
+        if name == "PWD" {
+            return match (&self.place, self.variables.contains_key("PWD")) {
+                (ShellDirectory::At { logical, .. }, false) => VariableValue::Text(logical.clone()),
+                _ => VariableValue::Unknown,
+            };
+        }
+        match self.variables.get(name) {
+            Some(value) => value.clone(),
+            None if !self.inherits => VariableValue::Unknown,
+            None => scene
+                .variable(name)
+                .or_else(|| if name == "HOME" { scene.home().map(str::to_owned) } else { None })
+                .map_or(VariableValue::Unknown, VariableValue::Text),
+        }
+    }
+
+    pub(super) fn home(&self, scene: &dyn ShellEnv) -> Option<String> {
+        let is_set = self.variables.contains_key("HOME") || self.odd.contains("HOME") || !self.inherits;
+        if !is_set && let Some(home) = scene.home() {
+            return Some(home.to_owned());
+        }
+        match self.value("HOME", scene) {
+            VariableValue::Text(home) => Some(home),
+            _ => None,
+        }
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: VariableValue) {
+        if self.guesses && value == VariableValue::Unknown && self.variables.contains_key(name) {
+            return;
+        }
+        self.variables.insert(name.to_owned(), value);
+    }
+
+    pub(super) fn is_set(&self, name: &str) -> bool {
+        self.variables.contains_key(name) || self.odd.contains(name)
+    }
+
+    /// Whether it may be read-only, or otherwise not take what it is given.
+    pub(super) fn is_odd(&self, name: &str) -> bool {
+        self.odd.contains(name) || !self.inherits
+    }
+
+    pub(super) fn make_odd(&mut self, name: &str) {
+        if !self.guesses {
+            self.odd.insert(name.to_owned());
+        }
+    }
+
+    /// Notes that nobody knows the directory any more.
+    pub(super) fn lose_place(&mut self, why: &str) {
+        if !self.guesses {
+            self.place = ShellDirectory::Unknown(why.to_owned());
+            self.stack = None;
+        }
+    }
+
+    /// Whether words are split at blanks and line ends, as they are unless someone changed that.
+    pub(super) fn splits_as_usual(&self) -> bool {
+        self.inherits && !self.is_set("IFS")
+    }
+
+    pub(super) fn forget_variables(&mut self) {
+        if self.guesses {
+            return;
+        }
+        self.variables.clear();
+        self.inherits = false;
+    }
+
+    /// After something that may have done anything to the shell.
+    pub(super) fn forget(&mut self, why: &str) {
+        if self.guesses {
+            return;
+        }
+        self.forget_variables();
+        self.lose_place(why);
+        self.settled = false;
+        self.functions.clear();
+    }
+
+    /// What is certain whichever of two ways was taken.
+    pub(super) fn join(mut self, other: &Self) -> Self {
+        if self.guesses {
+            return self.or_else(other);
+        }
+        let names: BTreeSet<String> = self.variables.keys().chain(other.variables.keys()).cloned().collect();
+        for name in names {
+            let (one, two) = (self.variables.get(&name), other.variables.get(&name));
+            if one != two {
+                let is_number = |value: Option<&VariableValue>| match value {
+                    Some(VariableValue::Number) => true,
+                    Some(VariableValue::Text(text)) => is_integer(text),
+                    _ => false,
+                };
+                let value = if is_number(one) && is_number(two) {
+                    VariableValue::Number
+                } else {
+                    VariableValue::Unknown
+                };
+                self.variables.insert(name, value);
+            }
+        }
+        self.inherits &= other.inherits;
+        self.odd.extend(other.odd.iter().cloned());
+        if self.place != other.place {
+            self.place = ShellDirectory::Unknown("it depends on what ran before".to_owned());
+        }
+        if self.stack != other.stack {
+            self.stack = None;
+        }
+        self.settled &= other.settled;
+        self.functions.retain(|name| other.functions.contains(name));
+        self
+    }
+
+    /// What is guessed whichever of two ways was taken: the first, and where that knows nothing, the other.
+    fn or_else(mut self, other: &Self) -> Self {
+        for (name, value) in &other.variables {
+            let own = self.variables.entry(name.clone()).or_insert(VariableValue::Unknown);
+            if *own == VariableValue::Unknown {
+                *own = value.clone();
+            }
+        }
+        if matches!(self.place, ShellDirectory::Unknown(_)) {
+            self.place = other.place.clone();
+        }
+        self.stack = self.stack.or_else(|| other.stack.clone());
+        self.functions.extend(other.functions.iter().cloned());
+        self
+    }
+}
+
+/// Whether a text is a whole number, and so the same in arithmetic.
+pub(super) fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    !digits.is_empty() && digits.len() < 19 && digits.bytes().all(|b| b.is_ascii_digit())
+}

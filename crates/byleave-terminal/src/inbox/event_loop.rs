@@ -1,0 +1,244 @@
+//! Puts the inbox on a terminal. What takes time is done on threads of its own: the screen always answers.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use byleave::approver::Reply;
+use byleave_core::id::QuestionId;
+use byleave_core::question_view::QuestionView;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::{Inbox, InboxAction, InboxItem};
+use crate::editor;
+use crate::prompt_settings::PromptSettings;
+use crate::question_backend::QuestionBackend;
+use crate::question_dialog::offered;
+use crate::stderr_hold;
+use crate::text::now;
+use crate::tty::{DrawMode, Tty, TtyEvent};
+
+/// How soon the screen looks for what is new.
+const LOOK_UP: Duration = Duration::from_millis(50);
+/// How often the book is looked at.
+const LOOK_OUT: Duration = Duration::from_millis(250);
+
+/// What stands behind an inbox. Called on threads of the inbox's own, and may block.
+pub trait InboxBackend: QuestionBackend {
+    /// A number that is another when the book has changed; cheap.
+    fn stamp(&self) -> u64;
+    /// The open questions.
+    fn open(&self) -> Result<Vec<InboxItem>, String>;
+    /// A question, read from the verified record.
+    fn sheet(&self, question: QuestionId) -> Result<QuestionView, String>;
+    /// Gives an answer, drives the call on, and says in words what came of it.
+    fn answer(&self, sheet: &QuestionView, reply: Reply) -> Result<String, String>;
+}
+
+/// Something that happened beside the screen.
+enum InboxEvent {
+    /// The open questions, and what an undo would take back.
+    Questions(Vec<InboxItem>, Option<String>),
+    Told(String),
+    Past(Vec<String>),
+    Aborted,
+    Nothing,
+}
+
+/// How the inbox was left.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is one, at the end")]
+pub enum InboxExit {
+    /// The person answered the one question that was to be answered.
+    Answered(QuestionView, Reply),
+    /// The person quit.
+    Quit,
+    /// The person aborted everything.
+    Aborted,
+    /// The terminal went away, or the program was told to end.
+    Gone,
+}
+
+/// Shows the inbox until the person leaves it, or `ends` says so.
+pub fn run(
+    path: &Path,
+    manner: &PromptSettings,
+    clerk: &Arc<dyn InboxBackend>,
+    ends: &AtomicBool,
+) -> io::Result<InboxExit> {
+    show(path, manner, clerk, ends, None)
+}
+
+/// Shows one question there, opened, until it is answered, put away or gone. Its answer is left to the caller.
+pub fn run_one(
+    path: &Path,
+    manner: &PromptSettings,
+    clerk: &Arc<dyn InboxBackend>,
+    ends: &AtomicBool,
+    question: QuestionId,
+) -> io::Result<InboxExit> {
+    show(path, manner, clerk, ends, Some(question))
+}
+
+fn show(
+    path: &Path,
+    manner: &PromptSettings,
+    clerk: &Arc<dyn InboxBackend>,
+    ends: &AtomicBool,
+    only: Option<QuestionId>,
+) -> io::Result<InboxExit> {
+    let _floor = stderr_hold::take();
+    let mut tty = Tty::open(path, DrawMode::Full)?;
+    let mut inbox = Inbox::new(manner.setting());
+    let (tell, news) = channel();
+    let watching = Arc::new(AtomicBool::new(true));
+    look_out(Arc::clone(clerk), tell.clone(), Arc::clone(&watching));
+    let mut shown = InboxScreen { tty: &mut tty, inbox: &mut inbox, manner, clerk, tell, news, only };
+    let read = only.map_or(Ok(()), |question| shown.read(&[question]));
+    let left = read.and_then(|()| shown.go(ends));
+    watching.store(false, Ordering::Relaxed);
+    left
+}
+
+/// Tells of the open questions whenever the book has changed.
+fn look_out(clerk: Arc<dyn InboxBackend>, tell: Sender<InboxEvent>, watching: Arc<AtomicBool>) {
+    thread::spawn(move || {
+        let mut stamp = None;
+        while watching.load(Ordering::Relaxed) {
+            let seen = clerk.stamp();
+            if stamp != Some(seen) {
+                stamp = Some(seen);
+                let news = match clerk.open() {
+                    Ok(items) => InboxEvent::Questions(items, clerk.last_change()),
+                    Err(why) => InboxEvent::Told(format!("the open questions cannot be read: {why}")),
+                };
+                if tell.send(news).is_err() {
+                    return;
+                }
+            }
+            thread::sleep(LOOK_OUT);
+        }
+    });
+}
+
+struct InboxScreen<'a> {
+    tty: &'a mut Tty,
+    inbox: &'a mut Inbox,
+    manner: &'a PromptSettings,
+    clerk: &'a Arc<dyn InboxBackend>,
+    tell: Sender<InboxEvent>,
+    news: Receiver<InboxEvent>,
+    /// Nothing but this question is answered.
+    only: Option<QuestionId>,
+}
+
+impl InboxScreen<'_> {
+    fn go(mut self, ends: &AtomicBool) -> io::Result<InboxExit> {
+        loop {
+            while let Ok(news) = self.news.try_recv() {
+                match news {
+                    InboxEvent::Questions(items, undo) => {
+                        self.inbox.questions(items);
+                        self.inbox.last_change(undo);
+                    }
+                    InboxEvent::Told(text) => self.inbox.tell(text),
+                    InboxEvent::Past(words) => self.inbox.past(words),
+                    InboxEvent::Nothing => {}
+                    InboxEvent::Aborted => return Ok(InboxExit::Aborted),
+                }
+            }
+            self.draw()?;
+            if ends.load(Ordering::Relaxed) {
+                return Ok(InboxExit::Gone);
+            }
+            let keys = match self.tty.keys(LOOK_UP)? {
+                TtyEvent::Keys(keys) => keys,
+                TtyEvent::End => return Ok(InboxExit::Gone),
+            };
+            for key in keys {
+                let act = self.inbox.key(self.tty.now(), &key);
+                match (act, self.only) {
+                    (InboxAction::Quit, _) => return Ok(InboxExit::Quit),
+                    (InboxAction::Answer(mut sheets, reply), Some(_)) => {
+                        return Ok(sheets
+                            .pop()
+                            .map_or(InboxExit::Quit, |sheet| InboxExit::Answered(sheet, reply)));
+                    }
+                    (act, _) => self.act(act)?,
+                }
+            }
+            if self.only.is_some() && !self.inbox.is_answering() {
+                return Ok(InboxExit::Quit);
+            }
+        }
+    }
+
+    fn draw(&mut self) -> io::Result<()> {
+        let (columns, rows) = self.tty.size();
+        let area = Rect::new(0, 0, columns, rows);
+        let mut buf = Buffer::empty(area);
+        let cursor = self.inbox.draw(area, &mut buf, self.tty.now(), now());
+        self.tty.draw(&buf, cursor)
+    }
+
+    fn act(&mut self, act: InboxAction) -> io::Result<()> {
+        match act {
+            InboxAction::Nothing | InboxAction::Quit => {}
+            InboxAction::Read(questions) => self.read(&questions)?,
+            InboxAction::Editor(text) => {
+                let edited = self.tty.lend(|| editor::edit(&self.manner.editor, &text))?;
+                self.inbox.edited(edited);
+            }
+            InboxAction::Consider(leave) => self.beside(move |clerk| InboxEvent::Past(clerk.past(&leave))),
+            InboxAction::Undo => self.beside(|clerk| InboxEvent::Told(clerk.undo())),
+            InboxAction::Answer(sheets, reply) => {
+                let is_abort = reply == Reply::Abort;
+                let tell = self.tell.clone();
+                self.beside(move |clerk| {
+                    for sheet in &sheets {
+                        let said = clerk.answer(sheet, reply.clone()).unwrap_or_else(|why| why);
+                        tell.send(InboxEvent::Told(said)).unwrap_or_default();
+                    }
+                    if is_abort { InboxEvent::Aborted } else { InboxEvent::Nothing }
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, questions: &[QuestionId]) -> io::Result<()> {
+        let mut sheets = Vec::new();
+        for question in questions {
+            match self.clerk.sheet(*question) {
+                Ok(sheet) => sheets.push(sheet),
+                Err(why) => {
+                    self.inbox.tell(why);
+                    return Ok(());
+                }
+            }
+        }
+        let offered = match sheets.as_slice() {
+            [sheet] => offered(sheet),
+            _ => Err("a leave is given for one call".to_owned()),
+        };
+        self.inbox.open(sheets, offered, now());
+        // What was typed until the question could be seen was not typed for it; but it says whether somebody is writing.
+        let ahead = self.tty.ahead()?;
+        self.inbox.ahead(self.tty.now(), &ahead);
+        self.draw()
+    }
+
+    /// Does something that takes time, and tells of it afterwards.
+    fn beside(&self, work: impl FnOnce(&dyn InboxBackend) -> InboxEvent + Send + 'static) {
+        let (clerk, tell) = (Arc::clone(self.clerk), self.tell.clone());
+        thread::spawn(move || {
+            // Whoever left does not hear it; the book has it.
+            tell.send(work(&*clerk)).unwrap_or_default();
+        });
+    }
+}

@@ -1,0 +1,303 @@
+//! The guard: which keys answer. Times go in as spans since any beginning; nothing here waits or looks at a clock.
+//!
+//! A letter chooses, and Enter right after it says so. For that to count:
+//!
+//! 1. the question has been on the screen for as long as its gravity wants ([`KeyGuard::drawn`]);
+//! 2. the letter stands alone: nothing else was typed since the last Enter or Escape;
+//! 3. where somebody was typing as the question came up, the keyboard was quiet for a while before the letter: longer than people
+//!    pause within what they write, once it is more than a slip;
+//! 4. nothing was pasted.
+//!
+//! Somebody who writes a sentence while a question comes up answers nothing: what they type is no line of one letter, begun after
+//! the question could be read. What was typed before it came up is told to the guard as well ([`KeyGuard::typed`] before
+//! [`KeyGuard::drawn`]): it says whether somebody is in the middle of a line, whose last letter would otherwise look like an answer.
+//! What is thrown away is counted, so that the screen can say so.
+
+use std::time::Duration;
+
+/// How long the keyboard must be quiet after something was typed that was not meant for the question.
+pub const QUIET: Duration = Duration::from_millis(1_000);
+
+/// The same where it was more than a slip. People who write pause for less than that, and go on.
+pub const QUIET_LONG: Duration = Duration::from_millis(6_000);
+
+/// So many keys are a slip, or an answer that came too soon and was typed again; more are somebody who writes something else.
+const SLIP: usize = 4;
+
+/// How long after a letter that only shows something the next must come: nobody writes a word at that pace.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// What a key came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyDecision {
+    /// It was thrown away.
+    Nothing,
+    /// It is the choice that an Enter would confirm.
+    Chosen(char),
+    /// The choice is confirmed.
+    Confirmed(char),
+}
+
+/// Which keys answer one question.
+#[derive(Clone, Debug)]
+pub struct KeyGuard {
+    dwell: Duration,
+    drawn: Option<Duration>,
+    /// The letter that stands alone since the last Enter or Escape.
+    chosen: Option<char>,
+    /// Something else was typed since then.
+    is_running: bool,
+    /// When something was last typed that was not meant for the question.
+    stray: Option<Duration>,
+    strays: usize,
+    /// When anything was last typed.
+    pressed: Option<Duration>,
+    /// When a letter was typed that only shows something.
+    showed: Option<Duration>,
+}
+
+impl KeyGuard {
+    /// For a question that must be on the screen for so long.
+    pub const fn new(dwell: Duration) -> Self {
+        Self {
+            dwell,
+            drawn: None,
+            chosen: None,
+            is_running: false,
+            stray: None,
+            strays: 0,
+            pressed: None,
+            showed: None,
+        }
+    }
+
+    /// The question is on the screen. Said again, it changes nothing.
+    pub fn drawn(&mut self, now: Duration) {
+        self.drawn.get_or_insert(now);
+    }
+
+    /// What was chosen, and awaits its Enter.
+    pub const fn chosen(&self) -> Option<char> {
+        self.chosen
+    }
+
+    /// How many keys were thrown away.
+    pub const fn strays(&self) -> usize {
+        self.strays
+    }
+
+    /// Whether something stands on the line that is no answer.
+    pub const fn is_running(&self) -> bool {
+        self.is_running
+    }
+
+    /// How long it takes until a key counts, if nothing is typed meanwhile.
+    pub fn waits(&self, now: Duration) -> Duration {
+        let Some(drawn) = self.drawn else { return Duration::MAX };
+        let dwell = (drawn + self.dwell).saturating_sub(now);
+        let quiet = if self.strays > SLIP { QUIET_LONG } else { QUIET };
+        let quiet = self.stray.map_or(Duration::ZERO, |stray| (stray + quiet).saturating_sub(now));
+        let pause = self.showed.map_or(Duration::ZERO, |showed| (showed + PAUSE).saturating_sub(now));
+        dwell.max(quiet).max(pause)
+    }
+
+    /// A letter was typed that answers nothing and shows something at once; returns whether it may.
+    pub fn shows(&mut self, now: Duration) -> bool {
+        if self.chosen.is_some() || self.is_running || self.waits(now) > Duration::ZERO {
+            self.typed(now, ' ', false);
+            return false;
+        }
+        self.showed = Some(now);
+        self.pressed = Some(now);
+        true
+    }
+
+    /// A key was pressed that scrolls, and that people write with as well.
+    pub fn scrolled(&mut self, now: Duration) {
+        self.pressed = Some(now);
+        if self.waits(now) > Duration::ZERO {
+            self.astray(now);
+        }
+    }
+
+    /// A character was typed; `answers` says whether it is one of those that choose.
+    pub fn typed(&mut self, now: Duration, c: char, answers: bool) -> KeyDecision {
+        self.pressed = Some(now);
+        let alone = self.chosen.is_none() && !self.is_running;
+        if self.waits(now) > Duration::ZERO || !alone || !answers {
+            self.astray(now);
+            self.chosen = None;
+            self.is_running = true;
+            return KeyDecision::Nothing;
+        }
+        self.chosen = Some(c);
+        KeyDecision::Chosen(c)
+    }
+
+    /// Enter was pressed.
+    pub fn enter(&mut self, now: Duration) -> KeyDecision {
+        self.pressed = Some(now);
+        self.is_running = false;
+        match self.chosen.take() {
+            Some(c) => KeyDecision::Confirmed(c),
+            None => {
+                // The end of a line that was not meant for us, or an Enter out of nowhere.
+                self.astray(now);
+                KeyDecision::Nothing
+            }
+        }
+    }
+
+    /// Escape was pressed: the line is empty again.
+    pub fn clear(&mut self) {
+        self.chosen = None;
+        self.is_running = false;
+    }
+
+    /// Backspace was pressed: takes a choice back. Without one, somebody corrects what they write elsewhere, and goes on with it.
+    pub fn erased(&mut self, now: Duration) {
+        self.pressed = Some(now);
+        if self.chosen.take().is_none() {
+            self.astray(now);
+            self.is_running = true;
+        }
+    }
+
+    /// Something was typed into a field of the question.
+    pub const fn wrote_at(&mut self, now: Duration) {
+        self.pressed = Some(now);
+    }
+
+    /// How long ago something was last typed here: for the guard of the next question, where this one was not answered.
+    pub fn wrote(&self, now: Duration) -> Option<Duration> {
+        self.pressed.map(|pressed| now.saturating_sub(pressed))
+    }
+
+    /// Somebody wrote something so long ago that was not meant for this question: more than a slip, whatever it was.
+    pub fn amid(&mut self, now: Duration, ago: Duration) {
+        if ago < QUIET_LONG {
+            self.stray = Some(now.saturating_sub(ago));
+            self.strays = self.strays.max(SLIP + 1);
+        }
+    }
+
+    /// Something was pasted: it answers nothing, and takes a choice back.
+    pub fn pasted(&mut self, now: Duration) {
+        self.pressed = Some(now);
+        self.astray(now);
+        self.clear();
+    }
+
+    fn astray(&mut self, now: Duration) {
+        self.stray = Some(now);
+        self.strays = self.strays.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn ready() -> KeyGuard {
+        let mut guard = KeyGuard::new(ms(500));
+        guard.drawn(ms(1_000));
+        guard
+    }
+
+    #[test]
+    fn a_letter_and_enter_answer_once_the_question_could_be_read() {
+        let mut guard = ready();
+        assert_eq!(guard.typed(ms(1_600), 'y', true), KeyDecision::Chosen('y'));
+        assert_eq!(guard.enter(ms(1_700)), KeyDecision::Confirmed('y'));
+        // Neither alone does.
+        let mut guard = ready();
+        assert_eq!(guard.enter(ms(1_600)), KeyDecision::Nothing);
+        assert_eq!(guard.typed(ms(2_700), 'y', true), KeyDecision::Chosen('y'));
+        assert_eq!(guard.typed(ms(2_800), 'e', true), KeyDecision::Nothing);
+        assert_eq!(guard.enter(ms(2_900)), KeyDecision::Nothing);
+    }
+
+    #[test]
+    fn what_is_typed_too_soon_spoils_its_whole_line_and_wants_quiet() {
+        let mut guard = ready();
+        assert_eq!(guard.typed(ms(1_400), 'y', true), KeyDecision::Nothing);
+        assert_eq!(guard.enter(ms(1_900)), KeyDecision::Nothing);
+        // The line ended late, so there was no quiet before this.
+        assert_eq!(guard.typed(ms(2_100), 'y', true), KeyDecision::Nothing);
+        assert_eq!(guard.enter(ms(2_200)), KeyDecision::Nothing);
+        assert_eq!(guard.typed(ms(3_300), 'y', true), KeyDecision::Chosen('y'));
+        assert_eq!(guard.enter(ms(3_400)), KeyDecision::Confirmed('y'));
+    }
+
+    #[test]
+    fn a_sentence_is_no_answer_however_slowly_it_is_typed() {
+        let mut guard = ready();
+        let mut now = ms(5_000);
+        for c in "yay it works".chars() {
+            now += ms(3_000);
+            guard.typed(now, c, "ynaelud".contains(c));
+        }
+        assert_eq!(guard.enter(now + ms(3_000)), KeyDecision::Nothing);
+    }
+
+    #[test]
+    fn what_is_pasted_takes_a_choice_back() {
+        let mut guard = ready();
+        assert_eq!(guard.typed(ms(2_000), 'y', true), KeyDecision::Chosen('y'));
+        guard.pasted(ms(2_100));
+        assert_eq!(guard.enter(ms(2_200)), KeyDecision::Nothing);
+    }
+
+    #[test]
+    fn the_end_of_a_word_that_was_begun_before_is_no_answer() {
+        let mut guard = KeyGuard::new(ms(500));
+        for c in "ma".chars() {
+            guard.typed(ms(900), c, false);
+        }
+        guard.drawn(ms(1_000));
+        assert_eq!(guard.typed(ms(6_000), 'y', true), KeyDecision::Nothing);
+        assert_eq!(guard.enter(ms(6_100)), KeyDecision::Nothing);
+    }
+
+    #[test]
+    fn a_mistake_that_is_corrected_is_no_empty_line() {
+        let mut guard = ready();
+        assert_eq!(guard.typed(ms(2_000), 'x', false), KeyDecision::Nothing);
+        guard.erased(ms(2_100));
+        assert_eq!(guard.typed(ms(5_000), 'y', true), KeyDecision::Nothing);
+        assert_eq!(guard.enter(ms(5_100)), KeyDecision::Nothing);
+        // A choice that is taken back leaves one.
+        let mut guard = ready();
+        assert_eq!(guard.typed(ms(2_000), 'y', true), KeyDecision::Chosen('y'));
+        guard.erased(ms(2_100));
+        assert_eq!(guard.typed(ms(2_200), 'n', true), KeyDecision::Chosen('n'));
+    }
+
+    #[test]
+    fn who_writes_much_must_be_quiet_for_longer_also_at_the_next_question() {
+        let mut guard = ready();
+        for c in "hello".chars() {
+            guard.typed(ms(2_000), c, false);
+        }
+        guard.enter(ms(2_000));
+        assert_eq!(guard.waits(ms(4_000)), ms(4_000));
+        let mut next = KeyGuard::new(ms(0));
+        next.amid(ms(10_000), guard.wrote(ms(4_000)).unwrap());
+        next.drawn(ms(10_000));
+        assert_eq!(next.waits(ms(10_000)), ms(4_000));
+        // A slip costs a second.
+        let mut slip = ready();
+        slip.typed(ms(2_000), 'x', false);
+        assert_eq!(slip.waits(ms(2_000)), QUIET);
+    }
+
+    #[test]
+    fn before_it_is_drawn_nothing_counts() {
+        let mut guard = KeyGuard::new(ms(0));
+        assert_eq!(guard.typed(ms(9_000), 'y', true), KeyDecision::Nothing);
+    }
+}

@@ -1,0 +1,491 @@
+//! One question, or several that get one answer: keys and times go in, a drawing and an answer come out.
+//!
+//! Pure: it reads no terminal and no clock. A yes comes out only when the end of the question was on the screen, the guard heard it,
+//! and the words were typed where it cannot be taken back.
+
+mod draw;
+mod edit;
+mod partial;
+mod standing_approval;
+
+use std::time::Duration;
+
+use byleave::approver::{Reply, RiskLevel};
+use byleave_core::approval_scopes::ApprovalScope;
+use byleave_core::call::Millis;
+use byleave_core::question::QuestionKind;
+use byleave_core::question_view::{QuestionView, RehearsalView};
+use byleave_core::render::{LineRole, RenderLine, Rendering, render};
+use byleave_core::standing_approval::StandingApproval;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+
+use crate::key_guard::{KeyDecision, KeyGuard};
+use crate::keys::KeyPress;
+use crate::palette::Palette;
+use crate::scroll_view::QuestionPager;
+use crate::text_input::TextField;
+
+pub use edit::ValueEditor;
+pub use partial::ChangeSelection;
+pub use standing_approval::StandingApprovalForm;
+pub(crate) use standing_approval::offered;
+
+/// What a key came to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DialogEvent {
+    /// Nothing that concerns anyone else.
+    Stay,
+    /// The answer.
+    Reply(Reply),
+    /// The person wants to change this text in an editor of their own; [`QuestionDialog::edited`] takes it back.
+    Editor(String),
+    /// The person considers this leave; [`QuestionDialog::past`] takes what it would have covered.
+    Consider(StandingApproval),
+    /// The person wants to take back what was changed last.
+    Undo,
+    /// The person leaves the question as it is.
+    Back,
+}
+
+/// What a dialogue is told when it begins.
+#[derive(Clone, Debug)]
+pub struct DialogSettings {
+    /// How things are coloured.
+    pub palette: Palette,
+    /// How long a question must be looked at, in percent of what is usual; never less.
+    pub dwell_percent: u32,
+    /// The person can go away from the question and leave it open.
+    pub can_go_back: bool,
+    /// What an undo would take back, in words, where there is something.
+    pub undo: Option<String>,
+    /// What time it is, for leaves that end.
+    pub now: Millis,
+}
+
+/// One question, or several that get one answer.
+pub struct QuestionDialog {
+    sheets: Vec<QuestionView>,
+    setting: DialogSettings,
+    gravity: RiskLevel,
+    is_complete: bool,
+    view: QuestionPager,
+    guard: KeyGuard,
+    stage: DialogMode,
+    /// Something to say about the last key.
+    said: Option<String>,
+    /// What stands below the question did not fit when it was last drawn.
+    is_foot_cut: bool,
+    offered: Result<Vec<ApprovalScope>, String>,
+}
+
+/// What the person is doing.
+enum DialogMode {
+    /// Reads, and chooses.
+    Reading,
+    /// Says no, and what to do instead.
+    Feedback(TextField),
+    /// Types the words that a yes needs.
+    Words(TextField),
+    /// Changes the arguments, or the result.
+    Edit(ValueEditor),
+    /// Considers a leave.
+    Leave(StandingApprovalForm),
+    /// Chooses what to keep.
+    Parts(ChangeSelection),
+    /// Names words to be masked in a result.
+    Mask(TextField),
+}
+
+/// A letter that can be chosen, and what it means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DialogChoice {
+    /// The letter.
+    pub key: char,
+    /// What it is called.
+    pub name: &'static str,
+    /// What it will do.
+    pub meaning: String,
+    /// Why it cannot be chosen, where it cannot.
+    pub off: Option<&'static str>,
+}
+
+impl QuestionDialog {
+    /// About one question or several; several are shown one after the other, whole.
+    ///
+    /// What leaves could be given is worked out by whoever holds the dialogue.
+    pub fn new(
+        sheets: Vec<QuestionView>,
+        offered: Result<Vec<ApprovalScope>, String>,
+        setting: DialogSettings,
+    ) -> Self {
+        let rendering = together(&sheets);
+        let gravity = sheets.iter().map(RiskLevel::of).max().unwrap_or(RiskLevel::Final);
+        Self {
+            guard: KeyGuard::new(gravity.dwell() * setting.dwell_percent.max(100) / 100),
+            view: QuestionPager::new(&rendering),
+            is_complete: rendering.complete && !sheets.is_empty(),
+            gravity,
+            sheets,
+            setting,
+            stage: DialogMode::Reading,
+            said: None,
+            is_foot_cut: false,
+            offered,
+        }
+    }
+
+    /// The sheets that it is about.
+    pub fn sheets(&self) -> &[QuestionView] {
+        &self.sheets
+    }
+
+    /// Whether the person is typing into a field rather than reading.
+    pub const fn is_typing(&self) -> bool {
+        !matches!(self.stage, DialogMode::Reading)
+    }
+
+    /// Until when the question can be answered.
+    pub fn expires_at(&self) -> Millis {
+        self.sheets.iter().map(|sheet| sheet.question.expires_at).min().unwrap_or(0)
+    }
+
+    /// How many rows it would like to have.
+    pub fn height(&mut self, columns: u16) -> usize {
+        self.view.rows(columns).saturating_add(self.foot_rows(columns)).saturating_add(1)
+    }
+
+    /// Draws it, with so much time left; returns where the cursor is.
+    pub fn draw(
+        &mut self,
+        area: Rect,
+        buf: &mut Buffer,
+        now: Duration,
+        left: Option<Duration>,
+    ) -> Option<Position> {
+        let cursor = draw::draw(self, area, buf, now, left);
+        self.guard.drawn(now);
+        cursor
+    }
+
+    /// Keys that were pressed before it was on the screen: no answers, but they say whether somebody is in the middle of a line.
+    pub fn ahead(&mut self, now: Duration, keys: &[KeyPress]) {
+        for key in keys {
+            match key {
+                KeyPress::Char(c) => drop(self.guard.typed(now, *c, false)),
+                KeyPress::Enter => drop(self.guard.enter(now)),
+                KeyPress::Escape => self.guard.clear(),
+                KeyPress::Backspace => self.guard.erased(now),
+                KeyPress::Paste(_) => self.guard.pasted(now),
+                _ => continue,
+            }
+            self.guard.amid(now, Duration::ZERO);
+        }
+    }
+
+    /// How long ago something was typed here, for [`QuestionDialog::amid`] of the next question, where this one was not answered.
+    pub fn wrote(&self, now: Duration) -> Option<Duration> {
+        self.guard.wrote(now)
+    }
+
+    /// Somebody typed something at the question before, which was not answered, so long ago.
+    pub fn amid(&mut self, now: Duration, ago: Duration) {
+        self.guard.amid(now, ago);
+    }
+
+    /// Takes a key.
+    pub fn key(&mut self, now: Duration, key: &KeyPress) -> DialogEvent {
+        self.said = None;
+        if self.is_typing() {
+            self.guard.wrote_at(now);
+        }
+        match &mut self.stage {
+            DialogMode::Reading => self.read(now, key),
+            DialogMode::Feedback(field) => match key {
+                KeyPress::Enter => {
+                    let text = field.text().trim().to_owned();
+                    DialogEvent::Reply(Reply::No { feedback: (!text.is_empty()).then_some(text) })
+                }
+                _ => self.typed(key),
+            },
+            DialogMode::Words(field) => match key {
+                KeyPress::Paste(_) => self.say("type it: what is pasted is no answer"),
+                KeyPress::Enter if Some(field.text().as_str()) == self.words() => self.yes(),
+                KeyPress::Enter => {
+                    self.stage = DialogMode::Reading;
+                    self.say("those were not the words: nothing was answered")
+                }
+                _ => self.typed(key),
+            },
+            DialogMode::Mask(field) => match key {
+                KeyPress::Enter => {
+                    let words = field.text();
+                    self.masked(&words)
+                }
+                _ => self.typed(key),
+            },
+            DialogMode::Edit(edit) => match edit.key(key) {
+                edit::ValueEditorEvent::Nothing => DialogEvent::Stay,
+                edit::ValueEditorEvent::Back => self.back(),
+                edit::ValueEditorEvent::Editor(text) => DialogEvent::Editor(text),
+                edit::ValueEditorEvent::Value(value) => DialogEvent::Reply(Reply::Edit { value, note: None }),
+            },
+            // A leave is given only as it is shown.
+            DialogMode::Leave(_) if *key == KeyPress::Enter && self.is_foot_cut => {
+                self.say("the window is too small to show what the leave covers: make it larger")
+            }
+            DialogMode::Leave(form) => match form.key(key) {
+                standing_approval::ApprovalFormEvent::Nothing => DialogEvent::Stay,
+                standing_approval::ApprovalFormEvent::Back => self.back(),
+                standing_approval::ApprovalFormEvent::Other(leave) => DialogEvent::Consider(leave),
+                standing_approval::ApprovalFormEvent::Given(leave) => DialogEvent::Reply(Reply::Leave(leave)),
+            },
+            DialogMode::Parts(parts) => match parts.key(key) {
+                partial::ChangeSelectionEvent::Nothing => DialogEvent::Stay,
+                partial::ChangeSelectionEvent::Back => self.back(),
+                partial::ChangeSelectionEvent::Chosen(paths) => {
+                    DialogEvent::Reply(Reply::Part { paths, note: None })
+                }
+            },
+        }
+    }
+
+    /// The text that came out of the person's editor, or why none did.
+    pub fn edited(&mut self, text: Result<String, String>) {
+        match (&mut self.stage, text) {
+            (DialogMode::Edit(edit), Ok(text)) => edit.replace(&text),
+            (_, Err(why)) => self.said = Some(why),
+            (_, Ok(_)) => {}
+        }
+    }
+
+    /// What the leave that is considered would have covered.
+    pub fn past(&mut self, words: Vec<String>) {
+        if let DialogMode::Leave(form) = &mut self.stage {
+            form.past(words);
+        }
+    }
+
+    /// Something to be told beside the keys.
+    pub fn tell(&mut self, text: impl Into<String>) {
+        self.said = Some(text.into());
+    }
+
+    /// What can be chosen, and what not, and why.
+    pub fn choices(&self) -> Vec<DialogChoice> {
+        let unseen = "scroll to the end first";
+        let approving = if !self.is_complete {
+            Some("it cannot be shown in full")
+        } else if self.view.is_cut() {
+            Some("the window is too narrow to show it")
+        } else if !self.view.has_reached_end() {
+            Some(unseen)
+        } else {
+            None
+        };
+        let choice =
+            |key, name, meaning: &str, off| DialogChoice { key, name, meaning: meaning.to_owned(), off };
+        let one = self.only();
+        let kind = one.map(|sheet| sheet.question.kind);
+        if kind == Some(QuestionKind::Release) {
+            return vec![
+                choice('y', "release", "the model sees the result as it is", approving),
+                choice('r', "redact", "the model sees it with secrets and words of yours masked", approving),
+                choice('e', "edit", "the model sees what you make of it", None),
+                choice('n', "withhold", "the model does not see it", None),
+                choice('a', "abort", "stops everything", None),
+            ];
+        }
+        let yes = match self.stands() {
+            true => "makes exactly this final; it can be undone",
+            false => "lets it run",
+        };
+        let mut choices =
+            vec![choice('y', "yes", yes, approving), choice('n', "no", "it does not run", None)];
+        if let Some(sheet) = one {
+            choices.push(choice('e', "edit", "other arguments, judged again", None));
+            let changes = |seen: &RehearsalView| match seen {
+                RehearsalView::Ran { rehearsal, .. } => {
+                    rehearsal.stands() && rehearsal.changes.list.len() > 1
+                }
+                RehearsalView::Not { .. } => false,
+            };
+            if sheet.seen.as_ref().is_some_and(changes) {
+                choices.push(choice('p', "part", "keeps some of the changes", approving));
+            }
+            let off = match (&self.offered, kind) {
+                (_, Some(QuestionKind::Checkpoint)) => Some("no leave passes a checkpoint"),
+                (Err(_), _) => Some("no leave can be given for this"),
+                (Ok(offers), _) if offers.is_empty() => Some("no leave can be given for this"),
+                (Ok(_), _) => approving,
+            };
+            choices.push(choice('l', "leave", "yes, and no longer asked within bounds that you choose", off));
+        }
+        if let Some(undo) = &self.setting.undo {
+            let meaning = format!("takes back {undo}; this stays open");
+            choices.push(choice('u', "undo", &meaning, None));
+        }
+        choices.push(choice('a', "abort", "stops everything", None));
+        choices
+    }
+
+    fn only(&self) -> Option<&QuestionView> {
+        match self.sheets.as_slice() {
+            [sheet] => Some(sheet),
+            _ => None,
+        }
+    }
+
+    fn stands(&self) -> bool {
+        let stands = |sheet: &QuestionView| matches!(&sheet.seen, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.stands());
+        !self.sheets.is_empty() && self.sheets.iter().all(stands)
+    }
+
+    /// The words that a yes needs, where a key is not enough.
+    fn words(&self) -> Option<&'static str> {
+        self.sheets.iter().find_map(|sheet| RiskLevel::of(sheet).words(sheet.question.kind))
+    }
+
+    fn read(&mut self, now: Duration, key: &KeyPress) -> DialogEvent {
+        match key {
+            KeyPress::Paste(_) => {
+                self.guard.pasted(now);
+                return self.say("what is pasted is no answer: press a key");
+            }
+            KeyPress::Escape => {
+                let was_choosing = self.guard.chosen().is_some() || self.guard.is_running();
+                self.guard.clear();
+                if !was_choosing && self.setting.can_go_back {
+                    return DialogEvent::Back;
+                }
+            }
+            KeyPress::Backspace => self.guard.erased(now),
+            KeyPress::Char(' ') if self.guard.chosen().is_none() && !self.guard.is_running() => {
+                self.guard.scrolled(now);
+                self.view.key(key);
+            }
+            KeyPress::Char('d') if self.guard.shows(now) => self.view.toggle_details(),
+            KeyPress::Char(c) => {
+                let choice = self.choices().into_iter().find(|choice| choice.key == *c);
+                let heard = self.guard.typed(now, *c, choice.is_some());
+                if let (KeyDecision::Chosen(_), Some(off)) = (heard, choice.and_then(|choice| choice.off)) {
+                    self.guard.clear();
+                    return match (*c, &self.offered) {
+                        ('l', Err(why)) => self.say(why.clone()),
+                        _ => self.say(off),
+                    };
+                }
+            }
+            KeyPress::Enter => {
+                if let KeyDecision::Confirmed(c) = self.guard.enter(now) {
+                    return self.chosen(c);
+                }
+            }
+            _ => {
+                self.view.key(key);
+            }
+        }
+        DialogEvent::Stay
+    }
+
+    /// A choice was confirmed; it may have been switched off since.
+    fn chosen(&mut self, c: char) -> DialogEvent {
+        let Some(choice) = self.choices().into_iter().find(|choice| choice.key == c) else {
+            return DialogEvent::Stay;
+        };
+        if let Some(off) = choice.off {
+            return self.say(off);
+        }
+        let is_release = self.only().is_some_and(|sheet| sheet.question.kind == QuestionKind::Release);
+        match c {
+            'y' if self.words().is_some() => self.stage = DialogMode::Words(TextField::line()),
+            'y' => return self.yes(),
+            'n' => self.stage = DialogMode::Feedback(TextField::line()),
+            'r' if is_release => self.stage = DialogMode::Mask(TextField::line()),
+            'a' => return DialogEvent::Reply(Reply::Abort),
+            'u' => return DialogEvent::Undo,
+            'e' => {
+                if let Some(edit) = self.only().map(ValueEditor::of) {
+                    self.stage = DialogMode::Edit(edit);
+                }
+            }
+            'p' => {
+                if let Some(parts) = self.only().and_then(ChangeSelection::of) {
+                    self.stage = DialogMode::Parts(parts);
+                }
+            }
+            'l' => {
+                let form = match (self.only(), &self.offered) {
+                    (Some(sheet), Ok(offers)) => {
+                        StandingApprovalForm::new(sheet, offers.clone(), self.setting.now)
+                    }
+                    _ => None,
+                };
+                if let Some(form) = form {
+                    let leave = form.leave();
+                    self.stage = DialogMode::Leave(form);
+                    return DialogEvent::Consider(leave);
+                }
+            }
+            _ => {}
+        }
+        DialogEvent::Stay
+    }
+
+    fn yes(&self) -> DialogEvent {
+        // The one place where a yes is made: whatever led here, it must be possible to have seen everything.
+        if !self.is_complete || !self.view.has_reached_end() {
+            return DialogEvent::Stay;
+        }
+        DialogEvent::Reply(Reply::Yes { note: None })
+    }
+
+    /// The result with what must not be seen masked, as an edit.
+    fn masked(&mut self, words: &str) -> DialogEvent {
+        let Some(output) = self.only().and_then(|sheet| sheet.output.clone()) else {
+            return DialogEvent::Stay;
+        };
+        match edit::masked(&output, words) {
+            Ok(value) => DialogEvent::Reply(Reply::Edit { value, note: None }),
+            Err(why) => self.say(why),
+        }
+    }
+
+    fn typed(&mut self, key: &KeyPress) -> DialogEvent {
+        if *key == KeyPress::Escape {
+            return self.back();
+        }
+        if let DialogMode::Feedback(field) | DialogMode::Words(field) | DialogMode::Mask(field) =
+            &mut self.stage
+        {
+            field.key(key);
+        }
+        DialogEvent::Stay
+    }
+
+    fn back(&mut self) -> DialogEvent {
+        self.stage = DialogMode::Reading;
+        DialogEvent::Stay
+    }
+
+    fn say(&mut self, text: impl Into<String>) -> DialogEvent {
+        self.said = Some(text.into());
+        DialogEvent::Stay
+    }
+}
+
+/// Several questions on one page, each whole and each behind a line that counts them.
+fn together(sheets: &[QuestionView]) -> Rendering {
+    if let [sheet] = sheets {
+        return render(sheet);
+    }
+    let mut all = Rendering { lines: Vec::new(), complete: true };
+    for (sheet, place) in sheets.iter().zip(1..) {
+        let one = render(sheet);
+        let text = format!("═══ {place} of {} ═══", sheets.len());
+        all.lines.push(RenderLine { role: LineRole::Title, text, gutter: 0 });
+        all.lines.extend(one.lines);
+        all.complete &= one.complete;
+    }
+    all
+}

@@ -1,0 +1,297 @@
+//! Draws a dialogue: a bar with who asks and how long is left, the question, and below it what can be done.
+
+use std::time::Duration;
+
+use byleave::approver::RiskLevel;
+use byleave_core::escape::{EscapeLevel, visible};
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr as _;
+
+use super::{ChangeSelection, DialogChoice, DialogMode, QuestionDialog, StandingApprovalForm};
+use crate::palette::Palette;
+use crate::text::{broken, clock};
+
+/// The fewest rows of the question that are worth showing.
+const BODY_MIN: u16 = 3;
+
+/// What stands below the question: lines, and perhaps a field.
+struct DialogFooter {
+    lines: Vec<Line<'static>>,
+    field_rows: u16,
+}
+
+impl QuestionDialog {
+    /// How many rows the part below the question takes.
+    pub(super) fn foot_rows(&self, columns: u16) -> usize {
+        let foot = self.foot(columns, Duration::MAX);
+        foot.lines.len() + usize::from(foot.field_rows)
+    }
+
+    fn foot(&self, columns: u16, now: Duration) -> DialogFooter {
+        let palette = self.setting.palette;
+        let mut lines = Vec::new();
+        let field = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX);
+        let wide = usize::from(columns);
+        let mut field_rows = 0;
+        match &self.stage {
+            DialogMode::Reading => {
+                lines.push(self.standing(now));
+                lines.extend(self.keys(wide, now));
+            }
+            DialogMode::Feedback(text) => {
+                lines.extend(wrapped(
+                    "No. What should be done instead? Enter sends it, also empty; Esc goes back",
+                    wide,
+                    palette.careful(),
+                ));
+                field_rows = field(text.height(wide)).min(4);
+            }
+            DialogMode::Words(_) => {
+                let words = self.words().unwrap_or_default();
+                let text = format!(
+                    "This cannot be taken back. To let it happen, type “{words}” and Enter; Esc goes back"
+                );
+                lines.extend(wrapped(&text, wide, palette.grave()));
+                field_rows = 1;
+            }
+            DialogMode::Mask(text) => {
+                let text_above = "What looks like a secret is masked. Words to be masked besides, with spaces between them; Enter sends it; Esc goes back";
+                lines.extend(wrapped(text_above, wide, palette.careful()));
+                field_rows = field(text.height(wide)).min(4);
+            }
+            DialogMode::Edit(edit) => {
+                let keys = "Ctrl-D has it like this, judged again; Ctrl-O opens your editor; Esc goes back";
+                lines.extend(wrapped(keys, wide, palette.key()));
+                if let Some(wrong) = &edit.wrong {
+                    lines.extend(wrapped(&visible(wrong, EscapeLevel::Text), wide, palette.grave()));
+                }
+                field_rows = field(edit.field.height(wide)).max(3);
+            }
+            DialogMode::Leave(form) => lines.extend(leave(form, wide, palette)),
+            DialogMode::Parts(parts) => lines.extend(kept(parts, palette)),
+        }
+        if let Some(said) = &self.said {
+            let said = wrapped(&visible(said, EscapeLevel::Text), wide, palette.careful());
+            // Where there is much below it, what is said must not be what is cut off.
+            let place = if matches!(self.stage, DialogMode::Leave(_) | DialogMode::Parts(_)) {
+                0
+            } else {
+                lines.len()
+            };
+            lines.splice(place..place, said);
+        }
+        DialogFooter { lines, field_rows }
+    }
+
+    /// How much of the question is not on the screen.
+    fn standing(&self, now: Duration) -> Line<'static> {
+        let palette = self.setting.palette;
+        let (above, below) = (self.view.above(), self.view.below());
+        let text = match (above, below) {
+            (0, 0) => "── all of it is on the screen".to_owned(),
+            (above, 0) => format!("── the end; {} above", rows(above)),
+            (_, below) => format!("── ▼ {} below: Space, arrows, End", rows(below)),
+        };
+        let style = if below > 0 { palette.careful() } else { palette.faint() };
+        let mut spans = vec![Span::styled(text, style)];
+        let waits = self.guard.waits(now);
+        if now != Duration::MAX && waits > Duration::ZERO {
+            let why = if self.guard.strays() > 0 { "somebody is typing" } else { "look first" };
+            spans.push(Span::styled(format!("  ⏳ {why}"), palette.careful()));
+        } else if self.guard.is_running() {
+            spans.push(Span::styled("  that is no answer: Esc clears it".to_owned(), palette.careful()));
+        }
+        Line::from(spans)
+    }
+
+    fn keys(&self, columns: usize, now: Duration) -> Vec<Line<'static>> {
+        let palette = self.setting.palette;
+        let choices = self.choices();
+        if let Some(choice) = self.guard.chosen().and_then(|c| choices.iter().find(|choice| choice.key == c))
+        {
+            let meaning = visible(&choice.meaning, EscapeLevel::Text);
+            let text = format!("{}: {meaning}. Enter says so, Esc does not", choice.name);
+            return wrapped(&text, columns, palette.key());
+        }
+        let ready = now == Duration::MAX || self.guard.waits(now) == Duration::ZERO;
+        let mut spans: Vec<Vec<Span<'static>>> =
+            choices.iter().map(|choice| key(choice, ready, palette)).collect();
+        spans.push(vec![Span::styled("d", palette.key()), Span::raw(" details".to_owned())]);
+        if self.setting.can_go_back {
+            spans.push(vec![Span::styled("Esc", palette.key()), Span::raw(" back".to_owned())]);
+        }
+        flow(spans, columns)
+    }
+}
+
+/// Draws the dialogue; returns where the cursor is.
+pub(super) fn draw(
+    dialogue: &mut QuestionDialog,
+    area: Rect,
+    buf: &mut Buffer,
+    now: Duration,
+    left: Option<Duration>,
+) -> Option<Position> {
+    let palette = dialogue.setting.palette;
+    head(dialogue, Rect { height: area.height.min(1), ..area }, buf, left);
+    let room = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+    // How much is below is known only once the question has its room, and how much room that is depends on what is said below it.
+    let (body, _) = split(&dialogue.foot(area.width, now), room);
+    dialogue.view.measure(body);
+    let foot = dialogue.foot(area.width, now);
+    let (body, below) = split(&foot, room);
+    dialogue.view.draw(body, buf, palette);
+    let lines = u16::try_from(foot.lines.len()).unwrap_or(u16::MAX);
+    let line_rows = lines.min(below.height.saturating_sub(foot.field_rows.min(1)));
+    dialogue.is_foot_cut = line_rows < lines;
+    for (line, y) in foot.lines.iter().take(usize::from(line_rows)).zip(below.y..) {
+        buf.set_line(below.x, y, line, below.width);
+    }
+    let field = Rect { y: below.y + line_rows, height: below.height - line_rows, ..below };
+    match &mut dialogue.stage {
+        DialogMode::Feedback(text) | DialogMode::Words(text) | DialogMode::Mask(text) => {
+            text.draw(field, buf, Style::new())
+        }
+        DialogMode::Edit(edit) => edit.field.draw(field, buf, Style::new()),
+        DialogMode::Reading | DialogMode::Leave(_) | DialogMode::Parts(_) => None,
+    }
+}
+
+/// The room for the question, and the room for what stands below it.
+fn split(foot: &DialogFooter, room: Rect) -> (Rect, Rect) {
+    let lines = u16::try_from(foot.lines.len()).unwrap_or(u16::MAX);
+    let wanted = lines.saturating_add(foot.field_rows);
+    let rows = wanted.min(room.height.saturating_sub(BODY_MIN)).max(room.height.min(2));
+    let body = Rect { height: room.height - rows, ..room };
+    (body, Rect { y: body.y + body.height, height: rows, ..room })
+}
+
+/// Who asks, and how long they wait.
+fn head(dialogue: &QuestionDialog, area: Rect, buf: &mut Buffer, left: Option<Duration>) {
+    let palette = dialogue.setting.palette;
+    if area.height == 0 {
+        return;
+    }
+    let who = match dialogue.sheets() {
+        [sheet] => {
+            let agent = visible(sheet.agent.as_str(), EscapeLevel::Name);
+            let session = visible(sheet.session.as_str(), EscapeLevel::Name);
+            format!(
+                " Byleave: {agent} asks, session {session}, in {}",
+                visible(&sheet.cwd, EscapeLevel::Name)
+            )
+        }
+        several => format!(" Byleave: {} questions, one answer", several.len()),
+    };
+    let time = left.map(|left| format!(" {} left ", clock(left))).unwrap_or_default();
+    let style = match left {
+        Some(left) if left < Duration::from_secs(30) => palette.bar().patch(palette.grave()),
+        _ => Style::new(),
+    };
+    let bar = match dialogue.gravity {
+        RiskLevel::Final => palette.bar().patch(palette.grave()),
+        RiskLevel::Grave => palette.bar().patch(palette.careful()),
+        RiskLevel::Ordinary => palette.bar(),
+    };
+    buf.set_style(area, bar);
+    let room = usize::from(area.width).saturating_sub(time.width() + 1);
+    buf.set_stringn(area.x, area.y, who, room, bar);
+    let x = area.x + area.width.saturating_sub(u16::try_from(time.width()).unwrap_or(area.width));
+    buf.set_stringn(x, area.y, &time, time.width(), style);
+}
+
+/// The leave being considered: its rows, the rule, and what it would have covered.
+fn leave(form: &StandingApprovalForm, columns: usize, palette: Palette) -> Vec<Line<'static>> {
+    let mut lines = wrapped(
+        "A leave: yes, and in future without asking. Enter gives it; ↑↓ and ←→ choose; Esc goes back",
+        columns,
+        palette.key(),
+    );
+    for (place, (label, value, at, count)) in form.rows().into_iter().enumerate() {
+        let style =
+            if place == form.row { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+        let (left, right) = (if at > 0 { "◂" } else { " " }, if at + 1 < count { "▸" } else { " " });
+        // What it covers was made visible where it was put in words.
+        let text = format!("{label:>10} {left} {value} {right}");
+        lines.extend(wrapped(&text, columns, style));
+    }
+    for text in form.leave().rule(form.now()).lines() {
+        lines.extend(wrapped(&format!("  {}", visible(text, EscapeLevel::Text)), columns, palette.faint()));
+    }
+    match &form.past {
+        None => lines.push(Line::styled("  looking up past calls …", palette.faint())),
+        Some(words) => {
+            for text in words {
+                lines.extend(wrapped(
+                    &format!("  {}", visible(text, EscapeLevel::Text)),
+                    columns,
+                    Style::new(),
+                ));
+            }
+        }
+    }
+    lines
+}
+
+fn kept(parts: &ChangeSelection, palette: Palette) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::styled(
+        "Space marks what is applied; Enter applies it and drops the rest; Esc goes back",
+        palette.key(),
+    )];
+    let from = parts.at.saturating_sub(4);
+    for (place, (shown, _, is_applied)) in parts.rows.iter().enumerate().skip(from).take(9) {
+        let mark = if *is_applied { "[x]" } else { "[ ]" };
+        let style =
+            if place == parts.at { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+        lines.push(Line::styled(format!("{mark} {shown}"), style));
+    }
+    lines
+}
+
+fn key(choice: &DialogChoice, ready: bool, palette: Palette) -> Vec<Span<'static>> {
+    let off = choice.off.is_some() || !ready;
+    let (letter, word) = if off { (palette.faint(), palette.faint()) } else { (palette.key(), Style::new()) };
+    vec![Span::styled(choice.key.to_string(), letter), Span::styled(format!(" {}", choice.name), word)]
+}
+
+/// Pieces side by side, on as many lines as they take.
+fn flow(pieces: Vec<Vec<Span<'static>>>, columns: usize) -> Vec<Line<'static>> {
+    let mut lines = vec![Vec::new()];
+    let mut used = 0;
+    for piece in pieces {
+        let wide: usize = piece.iter().map(Span::width).sum();
+        if used > 0 && used + 2 + wide > columns {
+            lines.push(Vec::new());
+            used = 0;
+        }
+        if let Some(line) = lines.last_mut() {
+            if used > 0 {
+                line.push(Span::raw("  "));
+                used += 2;
+            }
+            line.extend(piece);
+        }
+        used += wide;
+    }
+    lines.into_iter().map(Line::from).collect()
+}
+
+/// A text of ours on as many lines as it takes.
+fn wrapped(text: &str, columns: usize, style: Style) -> Vec<Line<'static>> {
+    // What goes on keeps its distance from the edge, and a little more.
+    let (body, deep) = (text.trim_start(), text.len() - text.trim_start().len());
+    let hanging = if deep == 0 { 0 } else { deep + 2 };
+    let lines = broken(body, columns.saturating_sub(hanging.max(deep)));
+    let indented = |(place, line): (usize, String)| {
+        let indent = if place == 0 { deep } else { hanging };
+        Line::styled(format!("{:indent$}{line}", ""), style)
+    };
+    lines.into_iter().enumerate().map(indented).collect()
+}
+
+fn rows(count: usize) -> String {
+    if count == 1 { "1 line".to_owned() } else { format!("{count} lines") }
+}

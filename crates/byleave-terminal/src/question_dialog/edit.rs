@@ -1,0 +1,80 @@
+//! Edit: the arguments, or a held result, as text that a person changes. What comes out is judged like a new call.
+
+use byleave::redact::redacted;
+use byleave_core::escape::spelled;
+use byleave_core::outcome::Output;
+use byleave_core::question::QuestionKind;
+use byleave_core::question_view::QuestionView;
+use serde_json::Value;
+
+use crate::keys::KeyPress;
+use crate::text_input::TextField;
+
+/// A value being changed.
+pub struct ValueEditor {
+    pub(super) field: TextField,
+    pub(super) wrong: Option<String>,
+}
+
+/// What a key came to.
+pub(super) enum ValueEditorEvent {
+    Nothing,
+    Back,
+    Editor(String),
+    Value(Value),
+}
+
+impl ValueEditor {
+    /// The arguments of a call, or its held result, to be changed.
+    pub fn of(sheet: &QuestionView) -> Self {
+        let value = match (sheet.question.kind, &sheet.output) {
+            (QuestionKind::Release, Some(output)) => serde_json::to_value(output).unwrap_or_default(),
+            _ => sheet.arguments.clone(),
+        };
+        // What cannot be seen is spelled as a code point: nobody edits around something invisible.
+        Self { field: TextField::long(&spelled(&format!("{value:#}"))), wrong: None }
+    }
+
+    pub(super) fn key(&mut self, key: &KeyPress) -> ValueEditorEvent {
+        match key {
+            KeyPress::Escape => return ValueEditorEvent::Back,
+            KeyPress::Control('o') => return ValueEditorEvent::Editor(self.field.text()),
+            KeyPress::Control('d') => return self.done(),
+            key => {
+                self.field.key(key);
+                self.wrong = None;
+            }
+        }
+        ValueEditorEvent::Nothing
+    }
+
+    pub(super) fn replace(&mut self, text: &str) {
+        self.field = TextField::long(text.trim_end());
+        self.wrong = None;
+    }
+
+    fn done(&mut self) -> ValueEditorEvent {
+        match serde_json::from_str::<Value>(&self.field.text()) {
+            Ok(value) if value.is_object() => return ValueEditorEvent::Value(value),
+            Ok(_) => self.wrong = Some("that is no JSON object: it begins with { and ends with }".into()),
+            Err(error) => {
+                self.field.go(error.line(), error.column());
+                self.wrong = Some(format!("that is no JSON: {error}"));
+            }
+        }
+        ValueEditorEvent::Nothing
+    }
+}
+
+/// A result with secrets and these words masked.
+pub(super) fn masked(output: &Output, words: &str) -> Result<Value, String> {
+    let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+    let redacted = redacted(output, &words);
+    if let Some(missing) = redacted.missing.first() {
+        return Err(format!("`{missing}` is not in the result: nothing was answered"));
+    }
+    if redacted.masked == 0 {
+        return Err("nothing in it looks like a secret: name the words to be masked, or edit it".into());
+    }
+    serde_json::to_value(&redacted.output).map_err(|error| error.to_string())
+}

@@ -1,0 +1,60 @@
+//! Parts: which of the changes are applied. Nothing is marked to begin with.
+
+use byleave_core::escape::{EscapeLevel, visible};
+use byleave_core::question_view::{QuestionView, RehearsalView};
+
+use crate::keys::KeyPress;
+
+/// The changes, and which of them are applied.
+pub struct ChangeSelection {
+    /// What is done, the path, and whether it is applied.
+    pub(super) rows: Vec<(String, String, bool)>,
+    pub(super) at: usize,
+}
+
+/// What a key came to.
+pub(super) enum ChangeSelectionEvent {
+    Nothing,
+    Back,
+    Chosen(Vec<String>),
+}
+
+impl ChangeSelection {
+    /// The changes of a rehearsal that stands.
+    pub fn of(sheet: &QuestionView) -> Option<Self> {
+        let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.seen else { return None };
+        let changes = rehearsal.changes.list.iter();
+        let rows = changes
+            .map(|change| {
+                let shown = format!("{}  {}", change.what().verb(), visible(&change.path, EscapeLevel::Name));
+                (shown, change.path.clone(), false)
+            })
+            .collect();
+        Some(Self { rows, at: 0 })
+    }
+
+    pub(super) fn key(&mut self, key: &KeyPress) -> ChangeSelectionEvent {
+        match key {
+            KeyPress::Escape => return ChangeSelectionEvent::Back,
+            KeyPress::Up => self.at = self.at.saturating_sub(1),
+            KeyPress::Down => self.at = (self.at + 1).min(self.rows.len().saturating_sub(1)),
+            KeyPress::Home => self.at = 0,
+            KeyPress::End => self.at = self.rows.len().saturating_sub(1),
+            KeyPress::Char(' ') => {
+                if let Some((_, _, applied)) = self.rows.get_mut(self.at) {
+                    *applied = !*applied;
+                }
+                self.at = (self.at + 1).min(self.rows.len().saturating_sub(1));
+            }
+            KeyPress::Enter => {
+                let applied = self.rows.iter().filter(|(_, _, applied)| *applied);
+                let paths: Vec<String> = applied.map(|(_, path, _)| path.clone()).collect();
+                if !paths.is_empty() {
+                    return ChangeSelectionEvent::Chosen(paths);
+                }
+            }
+            _ => {}
+        }
+        ChangeSelectionEvent::Nothing
+    }
+}

@@ -1,0 +1,132 @@
+//! A leave being considered: scope, time, count, session. Shown as the rule it would write, with the past calls it would have covered.
+
+use byleave::clock::fresh_id;
+use byleave_core::approval_scopes::{ApprovalScope, offers};
+use byleave_core::call::Millis;
+use byleave_core::id::StandingApprovalId;
+use byleave_core::question_view::QuestionView;
+use byleave_core::standing_approval::StandingApproval;
+
+use crate::keys::KeyPress;
+
+const MINUTE: Millis = 60_000;
+const HOUR: Millis = 60 * MINUTE;
+
+/// How long a leave may last, the shortest first.
+const TIMES: [(&str, Option<Millis>); 5] = [
+    ("15 minutes", Some(15 * MINUTE)),
+    ("an hour", Some(HOUR)),
+    ("8 hours", Some(8 * HOUR)),
+    ("7 days", Some(7 * 24 * HOUR)),
+    ("until it is revoked", None),
+];
+/// How often a leave may be used, the fewest first.
+const COUNTS: [(&str, Option<u32>); 5] = [
+    ("once", Some(1)),
+    ("5 times", Some(5)),
+    ("20 times", Some(20)),
+    ("100 times", Some(100)),
+    ("any number of times", None),
+];
+
+/// A leave being considered.
+pub struct StandingApprovalForm {
+    offers: Vec<ApprovalScope>,
+    template: StandingApproval,
+    now: Millis,
+    pub(super) row: usize,
+    chosen: [usize; 4],
+    /// What it would have covered; `None` while nobody knows yet.
+    pub(super) past: Option<Vec<String>>,
+}
+
+/// What a key came to.
+pub(super) enum ApprovalFormEvent {
+    Nothing,
+    Back,
+    /// Another leave is considered now.
+    Other(StandingApproval),
+    Given(StandingApproval),
+}
+
+impl StandingApprovalForm {
+    /// A form that begins with the narrowest: the first scope, an hour, this session.
+    pub fn new(sheet: &QuestionView, offers: Vec<ApprovalScope>, now: Millis) -> Option<Self> {
+        let first = offers.first()?;
+        let template = StandingApproval {
+            id: StandingApprovalId::new(fresh_id()),
+            tool: sheet.terms.tool.clone(),
+            scope: first.scope.clone(),
+            session: Some(sheet.session.clone()),
+            until: None,
+            uses_max: None,
+        };
+        Some(Self { offers, template, now, row: 0, chosen: [0, 1, 4, 0], past: None })
+    }
+
+    /// The leave as it is now.
+    pub fn leave(&self) -> StandingApproval {
+        let [scope, time, count, session] = self.chosen;
+        let scope = self.offers.get(scope).map(|offer| offer.scope.clone()).unwrap_or_default();
+        let lasts = TIMES.get(time).and_then(|(_, lasts)| *lasts);
+        StandingApproval {
+            scope,
+            until: lasts.map(|lasts| self.now.saturating_add(lasts)),
+            uses_max: COUNTS.get(count).and_then(|(_, uses)| *uses),
+            session: self.template.session.clone().filter(|_| session == 0),
+            ..self.template.clone()
+        }
+    }
+
+    /// What time it was when the form was opened.
+    pub(super) const fn now(&self) -> Millis {
+        self.now
+    }
+
+    /// Label, present choice and how many there are, row by row.
+    pub(super) fn rows(&self) -> [(&'static str, String, usize, usize); 4] {
+        let [scope, time, count, session] = self.chosen;
+        let lasts = TIMES.get(time).map_or("", |(name, _)| *name).to_owned();
+        let uses = COUNTS.get(count).map_or("", |(name, _)| *name).to_owned();
+        let words = self.offers.get(scope).map(|offer| offer.words.clone()).unwrap_or_default();
+        let sessions = ["in this session", "in every session"];
+        [
+            ("covers", words, scope, self.offers.len()),
+            ("for", lasts, time, TIMES.len()),
+            ("how often", uses, count, COUNTS.len()),
+            ("where", sessions.get(session).copied().unwrap_or_default().to_owned(), session, sessions.len()),
+        ]
+    }
+
+    pub(super) fn past(&mut self, words: Vec<String>) {
+        self.past = Some(words);
+    }
+
+    pub(super) fn key(&mut self, key: &KeyPress) -> ApprovalFormEvent {
+        let lengths = [self.offers.len(), TIMES.len(), COUNTS.len(), 2];
+        match key {
+            KeyPress::Escape => return ApprovalFormEvent::Back,
+            KeyPress::Enter => return ApprovalFormEvent::Given(self.leave()),
+            KeyPress::Up | KeyPress::BackTab => self.row = self.row.saturating_sub(1),
+            KeyPress::Down | KeyPress::Tab => self.row = (self.row + 1).min(lengths.len() - 1),
+            KeyPress::Left | KeyPress::Right => {
+                if let (Some(at), Some(length)) = (self.chosen.get_mut(self.row), lengths.get(self.row)) {
+                    let next =
+                        if *key == KeyPress::Left { at.saturating_sub(1) } else { (*at + 1).min(length - 1) };
+                    if next != *at {
+                        *at = next;
+                        self.past = None;
+                        return ApprovalFormEvent::Other(self.leave());
+                    }
+                }
+            }
+            _ => {}
+        }
+        ApprovalFormEvent::Nothing
+    }
+}
+
+/// The leaves that can be given, or why none can.
+pub(crate) fn offered(sheet: &QuestionView) -> Result<Vec<ApprovalScope>, String> {
+    offers(sheet).map_err(|why| why.to_string())
+}

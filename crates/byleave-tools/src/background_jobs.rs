@@ -1,0 +1,338 @@
+//! Jobs: commands that go on running when the call that started them is over.
+//!
+//! A job is held in this process and belongs to the session that started it; to every other it is not there. It is confined like any
+//! command, works on the real files, and must never outlive its session, its time, or the last handle on the table.
+
+mod tools;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use byleave::core::id::{SessionId, TenantId};
+use byleave::tool::{RunContext, ToolContext};
+use byleave_sandbox::confinement::Confinement;
+use byleave_sandbox::launch::{CommandStatus, LaunchError, RunningCommand, Stopper};
+use byleave_sandbox::limits::LimitKind;
+use byleave_sandbox::report;
+use byleave_sandbox::tripwire::PlantedFile;
+use tokio::sync::watch;
+
+pub use tools::{bash_kill, bash_output};
+
+use crate::execution_env::{ExecutionEnv, NetworkAccess};
+use crate::head_tail_buffer::HeadTailBuffer;
+use crate::rehearsal_result;
+use crate::run_command::{self, OutputStreams};
+
+/// A session: its name says nothing without its tenant's.
+type SessionKey = (TenantId, SessionId);
+
+/// How many jobs that have ended a session can still ask about.
+const ENDED_MAX: usize = 16;
+
+/// How much is said of what it planted, at once.
+const SAID_MAX: usize = 20;
+
+/// How much jobs may use up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobLimits {
+    /// How many of a session run at once.
+    pub at_once: usize,
+    /// How long one runs.
+    pub time: Duration,
+    /// Bytes that are kept of what one prints, until somebody asks: the beginning and the end.
+    pub output_bytes_max: usize,
+}
+
+impl Default for JobLimits {
+    fn default() -> Self {
+        Self { at_once: 8, time: Duration::from_secs(8 * 3_600), output_bytes_max: 1 << 20 }
+    }
+}
+
+/// A handle on the jobs of a process. When the last one is dropped, they all end.
+#[derive(Clone, Debug)]
+pub struct Jobs(Option<Arc<JobTable>>);
+
+#[derive(Debug)]
+struct JobTable {
+    limits: JobLimits,
+    jobs: Mutex<BTreeMap<SessionKey, Vec<Arc<Job>>>>,
+    /// Held while one is started, so that they are counted right.
+    starting: Mutex<()>,
+    started: AtomicU64,
+}
+
+/// A command that runs in the background, or has.
+#[derive(Debug)]
+struct Job {
+    id: String,
+    began: Instant,
+    /// How it is confined, and since when by the clock of files.
+    confined: (Confinement, (i64, i64)),
+    stopper: Stopper,
+    killed: AtomicBool,
+    state: Mutex<JobState>,
+    changed: watch::Sender<()>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct JobState {
+    /// What was printed since somebody asked.
+    unread: HeadTailBuffer,
+    /// What is to be said besides, since somebody asked.
+    said: Vec<String>,
+    bytes: u64,
+    end: Option<JobEnd>,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug)]
+struct JobEnd {
+    status: Option<CommandStatus>,
+    how: String,
+    /// What else is to be said of it.
+    lines: Vec<String>,
+    after: Duration,
+}
+
+impl Jobs {
+    /// A table of jobs.
+    pub fn new(limits: JobLimits) -> Self {
+        let (jobs, starting, started) = Default::default();
+        Self(Some(Arc::new(JobTable { limits, jobs, starting, started })))
+    }
+
+    /// No jobs: for a process that ends with its call.
+    pub const fn none() -> Self {
+        Self(None)
+    }
+
+    /// Ends every job of a session, with everything that they started. Blocks until they are gone.
+    pub fn end_session(&self, tenant: &TenantId, session: &SessionId) {
+        let Some(table) = &self.0 else { return };
+        // One that is just being started is waited for, and ended with the others.
+        let turn = locked(&table.starting);
+        let whose = (tenant.clone(), session.clone());
+        let jobs = locked(&table.jobs).remove(&whose).unwrap_or_default();
+        end(&jobs);
+        drop(turn);
+    }
+
+    /// Says why there can be no jobs here, if so.
+    pub(crate) fn can_be_had(&self) -> Result<(), String> {
+        self.table().map(drop)
+    }
+
+    /// Starts a command as a job: its id. Its time is what the table allows, or this if it is less.
+    pub(crate) fn start(
+        &self,
+        workplace: &ExecutionEnv,
+        mut confinement: Confinement,
+        text: &str,
+        time: Option<Duration>,
+        run: &RunContext,
+    ) -> Result<String, String> {
+        let table = self.table()?;
+        let _turn = locked(&table.starting);
+        let (session, limits) = (&whose(&run.site), &table.limits);
+        let at_work = table.of(session).iter().filter(|job| job.is_running()).count();
+        if at_work >= limits.at_once {
+            return Err(format!(
+                "{at_work} jobs of this session run already, and no more may; end one with `bash_kill`, or wait for one with `bash_output`: {}",
+                table.list(session)
+            ));
+        }
+        let time = time.map_or(limits.time, |time| time.min(limits.time));
+        (confinement.limits.wall, confinement.limits.cpu) = (time, confinement.limits.cpu.max(time));
+        let since = rehearsal_result::just_now();
+        let mut running = run_command::started(
+            workplace,
+            &confinement,
+            (text, OutputStreams::Together),
+            NetworkAccess::Granted,
+            run,
+        )?;
+        let id = table.started.fetch_add(1, Ordering::Relaxed) + 1;
+        let stopper = running.stopper().map_err(run_command::words)?;
+        let job = Arc::new(Job::new(
+            format!("job-{id}"),
+            stopper,
+            limits.output_bytes_max,
+            (confinement.clone(), since),
+        ));
+        running.pass_on(job.ear());
+        running.tell_planted(job.planted());
+        let attended = Arc::clone(&job);
+        let thread = std::thread::Builder::new().name("byleave-job".into());
+        let thread = thread.spawn(move || attended.wait(running, &confinement));
+        let thread = thread.map_err(|error| format!("it was not started: {error}; try again later"))?;
+        *locked(&job.thread) = Some(thread);
+        let id = job.id.clone();
+        table.add(session, job);
+        Ok(id)
+    }
+
+    fn table(&self) -> Result<&JobTable, String> {
+        self.0.as_deref().ok_or_else(|| {
+            "there are no background jobs here, because this process ends with the call; run the command without `background`, with a `timeout_ms` that is long enough".into()
+        })
+    }
+
+    fn find(&self, site: &ToolContext, id: &str) -> Result<Arc<Job>, String> {
+        let session = &whose(site);
+        let table = self.table()?;
+        table.of(session).into_iter().find(|job| job.id == id).ok_or_else(|| {
+            let id = id.escape_debug();
+            format!("no such job: `{id}`; this session has {}", table.list(session))
+        })
+    }
+}
+
+fn whose(site: &ToolContext) -> SessionKey {
+    (site.tenant.clone(), site.session.clone())
+}
+
+impl JobTable {
+    fn of(&self, session: &SessionKey) -> Vec<Arc<Job>> {
+        locked(&self.jobs).get(session).cloned().unwrap_or_default()
+    }
+
+    fn add(&self, session: &SessionKey, job: Arc<Job>) {
+        let mut jobs = locked(&self.jobs);
+        let jobs = jobs.entry(session.clone()).or_default();
+        let ended = jobs.iter().filter(|job| !job.is_running()).count();
+        let mut over = ended.saturating_sub(ENDED_MAX);
+        // The oldest go first.
+        jobs.retain(|job| {
+            let goes = over > 0 && !job.is_running();
+            over -= usize::from(goes);
+            !goes
+        });
+        jobs.push(job);
+    }
+
+    /// The jobs of a session, in a line.
+    fn list(&self, session: &SessionKey) -> String {
+        let jobs = self.of(session);
+        if jobs.is_empty() {
+            return "none; `bash` starts one with `background: true`".into();
+        }
+        let word = |job: &Arc<Job>| if job.is_running() { "runs" } else { "has ended" };
+        let told: Vec<String> = jobs.iter().map(|job| format!("`{}` ({})", job.id, word(job))).collect();
+        told.join(", ")
+    }
+}
+
+impl Drop for JobTable {
+    fn drop(&mut self) {
+        let jobs = std::mem::take(&mut *locked(&self.jobs));
+        end(&jobs.into_values().flatten().collect::<Vec<_>>());
+    }
+}
+
+/// Ends jobs, all at once, and waits until nothing of them is left.
+fn end(jobs: &[Arc<Job>]) {
+    jobs.iter().for_each(|job| job.kill());
+    for job in jobs {
+        let thread = locked(&job.thread).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!(job = job.id, "waiting for the end of a job broke");
+        }
+    }
+}
+
+impl Job {
+    fn new(
+        id: String,
+        stopper: Stopper,
+        output_bytes_max: usize,
+        confined: (Confinement, (i64, i64)),
+    ) -> Self {
+        let state =
+            JobState { unread: HeadTailBuffer::new(output_bytes_max), said: Vec::new(), bytes: 0, end: None };
+        Self {
+            id,
+            began: Instant::now(),
+            confined,
+            stopper,
+            killed: AtomicBool::new(false),
+            state: Mutex::new(state),
+            changed: watch::Sender::new(()),
+            thread: Mutex::new(None),
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        locked(&self.state).end.is_none()
+    }
+
+    /// Kills it with everything that it started. That it has ended already is no error.
+    fn kill(&self) {
+        if self.is_running() {
+            self.killed.store(true, Ordering::Relaxed);
+        }
+        if let Err(error) = self.stopper.stop() {
+            tracing::error!(%error, job = self.id, "a job could not be stopped");
+        }
+    }
+
+    fn ear(self: &Arc<Self>) -> impl FnMut(&[u8]) + Send + Sync + 'static {
+        let job = Arc::clone(self);
+        move |bytes| {
+            let mut state = locked(&job.state);
+            state.bytes += bytes.len() as u64;
+            state.unread.add(bytes);
+            drop(state);
+            job.changed.send_replace(());
+        }
+    }
+
+    /// Says what it plants, when that is put out of action.
+    fn planted(self: &Arc<Self>) -> impl FnMut(&[PlantedFile]) + Send + Sync + 'static {
+        let job = Arc::clone(self);
+        move |planted| {
+            let mut state = locked(&job.state);
+            state.said.extend(planted.iter().map(report::planted));
+            // There may be one for every file: what is said is for reading.
+            state.said.truncate(SAID_MAX);
+            drop(state);
+            job.changed.send_replace(());
+        }
+    }
+
+    /// Waits for its end, and writes it down.
+    fn wait(&self, running: RunningCommand, confinement: &Confinement) {
+        let end = match running.finish() {
+            Ok(outcome) => {
+                let how = match outcome.ended_by {
+                    Some(LimitKind::Wall) => "its time was over".into(),
+                    _ if self.killed.load(Ordering::Relaxed) => "it was killed".into(),
+                    _ => outcome.status.to_string(),
+                };
+                let lines = report::told(confinement, &outcome);
+                JobEnd { status: Some(outcome.status), how, lines, after: self.began.elapsed() }
+            }
+            Err(error @ LaunchError::Tripwire(_)) => {
+                let how = format!("it was ended: {error}");
+                JobEnd { status: None, how, lines: Vec::new(), after: self.began.elapsed() }
+            }
+            Err(error) => JobEnd {
+                status: None,
+                how: error.to_string(),
+                lines: Vec::new(),
+                after: self.began.elapsed(),
+            },
+        };
+        locked(&self.state).end = Some(end);
+        self.changed.send_replace(());
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

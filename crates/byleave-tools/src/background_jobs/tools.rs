@@ -1,0 +1,162 @@
+//! `bash_output` and `bash_kill`: what a session asks about its jobs, and how it ends one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use byleave::core::manifest::PermissionClass;
+use byleave::core::outcome::Output;
+use byleave::tool::{RunContext, Tool};
+use byleave::typed_tool::TypedTool;
+use byleave_sandbox::launch::CommandStatus;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Job, Jobs, locked};
+use crate::gate_lines::say;
+use crate::rehearsal_result;
+use crate::run_command::shown;
+
+/// How long `bash_output` waits at most.
+const WAIT_MS_MAX: u64 = 60_000;
+/// How long a job that was killed may take to be gone.
+const GONE: Duration = Duration::from_secs(10);
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct JobOutputArguments {
+    /// The id of the job, as `bash` told it
+    job: String,
+    /// Wait so many milliseconds for something new to be printed, or for the end: none if not given
+    #[serde(default)]
+    #[schemars(range(max = 60_000))]
+    wait_ms: u64,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct JobKillArguments {
+    /// The id of the job, as `bash` told it
+    job: String,
+}
+
+/// The tool that tells what a background job has printed since it was last asked, and whether it still runs.
+pub fn bash_output(jobs: &Jobs) -> impl Tool {
+    let jobs = jobs.clone();
+    let tell = move |asked: JobOutputArguments, run: RunContext| {
+        let jobs = jobs.clone();
+        async move {
+            let job = jobs.find(&run.site, &asked.job)?;
+            let wait = Duration::from_millis(asked.wait_ms.min(WAIT_MS_MAX));
+            tokio::select! {
+                biased;
+                () = run.cancel.cancelled() => return Err("it was called off while it waited; ask again".to_owned()),
+                waited = tokio::time::timeout(wait, job.until(Job::has_news)) => drop(waited),
+            }
+            job.told().await
+        }
+    };
+    TypedTool::new(
+        "bash_output",
+        "Tells what a background job has printed since it was last asked, and whether it still runs.",
+        tell,
+    )
+    .class(PermissionClass::Readonly)
+    .hint("output and status of a background job")
+    .audit_operation("read")
+    .read_only()
+    .concurrency_safe()
+    .not_sensitive()
+    .timeout(Duration::from_millis(WAIT_MS_MAX + 30_000))
+}
+
+/// The tool that ends a background job of the session.
+///
+/// Of a class that nobody is asked about: all that it can end is what the session itself has started.
+pub fn bash_kill(jobs: &Jobs) -> impl Tool {
+    let jobs = jobs.clone();
+    let kill = move |killed: JobKillArguments, run: RunContext| {
+        let jobs = jobs.clone();
+        async move {
+            let job = jobs.find(&run.site, &killed.job)?;
+            job.kill();
+            match tokio::time::timeout(GONE, job.until(|job| !job.is_running())).await {
+                Ok(()) => job.told().await,
+                Err(_) => Err(format!(
+                    "job `{}` was killed and is not gone yet; ask `bash_output` whether it still runs",
+                    job.id
+                )),
+            }
+        }
+    };
+    TypedTool::new("bash_kill", "Ends a background job, with everything that it started.", kill)
+        .class(PermissionClass::Readonly)
+        .hint("end stop kill a background job")
+        .audit_operation("execute")
+        .concurrency_safe()
+        .repeatable()
+        .not_sensitive()
+}
+
+impl Job {
+    fn has_news(&self) -> bool {
+        let state = locked(&self.state);
+        state.end.is_some() || !state.unread.is_empty() || !state.said.is_empty()
+    }
+
+    /// Waits until it is so.
+    async fn until(&self, is_so: impl Fn(&Self) -> bool) {
+        let mut changed = self.changed.subscribe();
+        // The sender is the job's own: it is there as long as the job is.
+        while !is_so(self) && changed.changed().await.is_ok() {}
+    }
+
+    /// What is new, unless it may be of something that must not be seen: what comes while a job runs, nothing hides from it.
+    async fn told(self: Arc<Self>) -> Result<Output, String> {
+        let tell = move || {
+            let news = self.news();
+            let (confinement, since) = &self.confined;
+            if rehearsal_result::came_into_sight(confinement, *since).is_empty() {
+                return Ok(news);
+            }
+            self.kill();
+            Err(format!(
+                "what job `{}` printed is not shown, and it was ended: a file that must not be seen was made or changed while it ran; \
+                 start it again with `bash`, so that it does not see that file",
+                self.id
+            ))
+        };
+        tokio::task::spawn_blocking(tell).await.unwrap_or_else(|error| Err(format!("it broke: {error}")))
+    }
+
+    /// What is new, and how it stands.
+    fn news(&self) -> Output {
+        let mut state = locked(&self.state);
+        let (end, bytes) = (state.end.clone(), state.bytes);
+        let unread = state.unread.take(end.is_some());
+        let said = std::mem::take(&mut state.said);
+        drop(state);
+        let truncated = unread.lost().bytes > 0;
+        let mut text = shown(unread);
+        said.iter().for_each(|line| say(&mut text, line));
+        let (id, seconds) = (&self.id, self.began.elapsed().as_secs());
+        let Some(end) = end else {
+            say(&mut text, &format!("job `{id}` still runs, for {seconds} s; {bytes} bytes printed in all"));
+            let data = json!({ "job": id, "running": true });
+            return Output { truncated, ..Output::text(text).with_data(data) };
+        };
+        end.lines.iter().for_each(|line| say(&mut text, line));
+        let after = end.after.as_millis();
+        say(
+            &mut text,
+            &format!("job `{id}` has ended after {after} ms: {}; {bytes} bytes printed in all", end.how),
+        );
+        let (exit_status, signal) = match end.status {
+            Some(CommandStatus::Exited(code)) => (Some(code), None),
+            Some(CommandStatus::Signalled(signal)) => (None, Some(signal)),
+            Some(CommandStatus::NotStarted(_)) | None => (None, None),
+        };
+        let data = json!({ "job": id, "running": false, "exit_status": exit_status, "signal": signal });
+        Output { truncated, ..Output::text(text).with_data(data) }
+    }
+}

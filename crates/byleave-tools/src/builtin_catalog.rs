@@ -1,0 +1,68 @@
+//! The built-in tools, all of them in one catalog (G4).
+
+use std::sync::Arc;
+
+use byleave::catalog::{Catalog, RegisterError};
+use byleave::ledger::Ledger;
+use byleave::tool_search::tool_search;
+
+use crate::apply_patch::apply_patch;
+use crate::delete_file::delete_file;
+use crate::edit::{edit, multi_edit};
+use crate::glob::glob;
+use crate::grep::grep;
+use crate::list_dir::{list_dir, list_files};
+use crate::read_file::read_file;
+use crate::read_output::read_output;
+use crate::write_file::write_file;
+use crate::{
+    Bash, ExecutionEnv, Fetcher, Jobs, Undo, bash_kill, bash_output, diagnostics, todo_read, todo_write,
+    web_fetch,
+};
+
+/// Which of the tools are offered.
+#[derive(Clone, Default)]
+pub struct BuiltinToolOptions {
+    /// `delete_file` is among them.
+    pub allow_delete: bool,
+    /// What outputs are kept in: with one, `read_output` is among them. The gate must be given the same, and told of it by
+    /// [`GateSettings::rest`](byleave::settings::GateSettings::rest).
+    pub ledger: Option<Arc<dyn Ledger>>,
+    /// What holds background jobs: with it, `bash` can leave something running, and `bash_output` and `bash_kill` are among them. They
+    /// end with the process that holds them.
+    pub jobs: Option<Jobs>,
+}
+
+/// A catalog of the built-in tools, and of `tool_search`, which finds them.
+pub fn catalog(workplace: &ExecutionEnv, offer: &BuiltinToolOptions) -> Result<Catalog, RegisterError> {
+    let catalog = Catalog::new();
+    let jobs = offer.jobs.clone().unwrap_or_else(Jobs::none);
+    catalog.register(Bash::new(workplace.clone()).with_jobs(jobs.clone()))?;
+    if offer.jobs.is_some() {
+        catalog.register(bash_output(&jobs))?;
+        catalog.register(bash_kill(&jobs))?;
+    }
+    catalog.register(read_file(workplace))?;
+    catalog.register(list_dir(workplace))?;
+    catalog.register(list_files(workplace))?;
+    catalog.register(glob(workplace))?;
+    catalog.register(grep(workplace))?;
+    catalog.register(write_file(workplace))?;
+    catalog.register(edit(workplace))?;
+    catalog.register(multi_edit(workplace))?;
+    catalog.register(apply_patch(workplace))?;
+    if offer.allow_delete {
+        catalog.register(delete_file(workplace))?;
+    }
+    catalog.register(web_fetch(Fetcher::new()))?;
+    let todos = workplace.kept_in.join("todos");
+    catalog.register(todo_write(todos.clone()))?;
+    catalog.register(todo_read(todos))?;
+    catalog.register(diagnostics(workplace.clone()))?;
+    catalog.register(Undo::new(workplace.clone()))?;
+    if let Some(ledger) = &offer.ledger {
+        catalog.register(read_output(Arc::clone(ledger)))?;
+    }
+    catalog.register(tool_search(&catalog))?;
+    Ok(catalog)
+}

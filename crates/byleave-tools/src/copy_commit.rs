@@ -1,0 +1,123 @@
+//! Commits: how a change on a copy becomes one of the files, or is dropped, for every tool that works on copies.
+
+use std::sync::Arc;
+
+use byleave::boxed::BoxFuture;
+use byleave::core::file_change::FileChanges;
+use byleave::core::id::CallId;
+use byleave::core::outcome::Output;
+use byleave::core::rehearsal::Rehearsal;
+use byleave::tool::RunContext;
+use byleave_copy::{CopyState, Error, WorkspaceCopy};
+use serde_json::{Value, json};
+
+use crate::execution_env::ExecutionEnv;
+
+/// Whether the copy of a call is still there, as it was listed: what has changed underneath since is for the commit to tell.
+pub(crate) fn is_kept(
+    workplace: &Arc<ExecutionEnv>,
+    call: CallId,
+    seen: &Rehearsal,
+) -> BoxFuture<'static, bool> {
+    let (workplace, digest) = (Arc::clone(workplace), seen.changes.digest());
+    Box::pin(async move {
+        let same = move || {
+            let Ok(store) = workplace.store() else { return false };
+            store.state(call.uuid()).is_ok_and(|state| state == CopyState::Open)
+                && store.changes(call.uuid()).is_ok_and(|listed| listed.digest() == digest)
+        };
+        tokio::task::spawn_blocking(same).await.unwrap_or(false)
+    })
+}
+
+/// Drops the copy of a call, if there is one.
+pub(crate) fn drop_copy(workplace: &Arc<ExecutionEnv>, call: CallId) -> BoxFuture<'static, ()> {
+    let workplace = Arc::clone(workplace);
+    Box::pin(async move {
+        let dropped = tokio::task::spawn_blocking(move || {
+            match workplace.store().and_then(|store| store.reopen(call.uuid())) {
+                Ok(copy) => discard(copy),
+                Err(Error::Missing(_)) => {}
+                Err(fault) => tracing::warn!(%fault, "a copy could not be dropped"),
+            }
+        });
+        if let Err(error) = dropped.await {
+            tracing::error!(%error, "dropping a copy broke");
+        }
+    })
+}
+
+/// Commits what was seen, or finishes a commit that was begun.
+pub(crate) fn finish(
+    workplace: &ExecutionEnv,
+    seen: Rehearsal,
+    only: Option<&[String]>,
+    run: &RunContext,
+) -> Result<Output, String> {
+    let words = |fault: Error| fault.to_string();
+    let (store, id) = (workplace.store().map_err(words)?, run.call.uuid());
+    if store.state(id).map_err(words)? == CopyState::Interrupted {
+        store.recover().map_err(words)?;
+    }
+    let chosen = match only {
+        None => seen.changes.clone(),
+        Some(paths) => seen.changes.only(paths),
+    };
+    let mut output = seen.output;
+    match store.state(id).map_err(words)? {
+        // By an earlier attempt, which did not come to say so.
+        CopyState::Committed | CopyState::Undone { .. } | CopyState::Dropped { .. } => {}
+        CopyState::Open => {
+            if store.changes(id).map_err(words)?.digest() != seen.changes.digest() {
+                return Err("nothing was changed: the copy is not as it was seen".into());
+            }
+            let copy = store.reopen(id).map_err(words)?;
+            committed(&copy, &chosen)?;
+        }
+        CopyState::Interrupted => {
+            return Err("the commit was interrupted, and can neither be finished nor taken back: `byleave undo` says why".into());
+        }
+        // There was nothing to commit, and the copy was let go.
+        CopyState::Missing if chosen.is_empty() => {}
+        CopyState::Missing => return Err("nothing was changed: the copy is gone".into()),
+    }
+    if only.is_some() {
+        let (kept, all) = (chosen.list.len(), seen.changes.list.len());
+        output.text.push_str(&format!(
+            "\n[byleave] a person kept {kept} of {all} changes; the others were dropped\n"
+        ));
+    }
+    output.undo = undo_of(run, &chosen);
+    Ok(output)
+}
+
+/// How a call is taken back, if it changed anything.
+pub(crate) fn undo_of(run: &RunContext, committed: &FileChanges) -> Option<Value> {
+    (!committed.is_empty()).then(|| json!({ "call": run.call, "paths": committed.list.len() }))
+}
+
+/// Commits, and says in words why not.
+pub(crate) fn committed(copy: &WorkspaceCopy, changes: &FileChanges) -> Result<(), String> {
+    if changes.is_empty() {
+        return copy.release().map_err(|fault| fault.to_string());
+    }
+    match copy.commit(changes) {
+        Ok(_) => Ok(()),
+        Err(Error::Conflicts(conflicts)) => {
+            let mut why =
+                "nothing was changed, because the files are not as they were when it began:".to_owned();
+            for conflict in &conflicts {
+                why.push_str(&format!("\n  `{}`: {}", conflict.path.escape_debug(), conflict.why));
+            }
+            Err(why)
+        }
+        Err(fault) => Err(fault.to_string()),
+    }
+}
+
+/// Drops a copy. What cannot be dropped now goes when its time is over.
+pub(crate) fn discard(copy: WorkspaceCopy) {
+    if let Err(fault) = copy.discard() {
+        tracing::warn!(%fault, "a copy could not be dropped");
+    }
+}

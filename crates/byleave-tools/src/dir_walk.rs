@@ -1,0 +1,278 @@
+//! The walk: what lies beneath a directory, by handles. Every directory is opened relative to the one it was found in, and every
+//! file relative to its own, without following links: a step that is swapped for a link leads nowhere, and there is no moment
+//! between looking and opening that could be used.
+//!
+//! It leaves out what rules hide, as if it were not there, and counts it. It must never open a path by its text.
+
+mod dir_entry;
+mod display_name;
+mod ignore_rules;
+mod options;
+#[cfg(test)]
+mod tests;
+mod worker_pool;
+
+use std::collections::VecDeque;
+use std::ffi::{CStr, OsStr};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use rustix::fs::{AtFlags, FileType, statat};
+use rustix::io::Errno;
+use tokio_util::sync::CancellationToken;
+
+use crate::workspace_files::Files;
+pub(crate) use dir_entry::WalkEntry;
+use dir_entry::{OpenDirectory, is_hidden, join, open_directory, read_names};
+pub(crate) use display_name::display_name;
+use ignore_rules::{IgnoreMarkers, IgnoreMatch, IgnoreStack};
+use options::DEPTH_MAX;
+pub(crate) use options::{ENTRIES_MAX, WalkOptions};
+pub(crate) use worker_pool::WalkSummary;
+use worker_pool::{TaskDoneGuard, TaskQueue, WalkTask, WorkerPool};
+
+/// How many threads look, at most.
+const THREADS_MAX: usize = 12;
+/// How much is done before others are called in: a small directory is looked through faster than a thread is started.
+const ALONE: usize = 8;
+/// How many files are looked at in one go, so that a large directory is shared.
+const BATCH: usize = 64;
+
+/// What is done with what is found; one for each thread.
+pub(crate) trait WalkVisitor: Send {
+    /// Something was found. The order is nobody's to rely on.
+    fn visit(&mut self, found: &WalkEntry<'_>);
+}
+
+/// Looks at everything beneath a directory that the plan lets be read. Returns whoever visited.
+pub(crate) fn walk<V: WalkVisitor>(
+    files: &Files,
+    path: &str,
+    options: &WalkOptions,
+    cancel: &CancellationToken,
+    visitor: impl Fn() -> V + Sync,
+) -> Result<(Vec<V>, WalkSummary), String> {
+    let handle = files.directory(path)?;
+    let (above, inside) = files.above(path);
+    let workspace = path.strip_suffix(inside.to_str().unwrap_or_default()).unwrap_or(path);
+    let level = ignore_rules::above(&above, &inside, workspace.trim_end_matches('/'), files);
+    let inside = inside.as_os_str().as_bytes().to_vec();
+    let crew = WorkerPool {
+        files,
+        options,
+        cancel,
+        begins: if inside.is_empty() { 0 } else { inside.len() + 1 },
+        queue: Mutex::new(TaskQueue { left: VecDeque::new(), busy: 0 }),
+        more: Condvar::new(),
+        entries: AtomicU64::new(0),
+        kept: AtomicU64::new(0),
+        skipped: AtomicU64::new(0),
+        unread: AtomicU64::new(0),
+        is_cut: AtomicBool::new(false),
+        is_deeper: AtomicBool::new(false),
+    };
+    let absolute = path.trim_end_matches('/').to_owned();
+    let start = WalkRoot { handle, path: inside, absolute, level };
+    let mut first = visitor();
+    let mut worker = WalkWorker::new(&crew);
+    worker.look(start, 0, &mut first);
+    // Alone as long as little is known to be there.
+    for _ in 0..ALONE {
+        let Some(work) = crew.lock().take() else { break };
+        worker.work(work, &mut first);
+        crew.done();
+    }
+    let others = if crew.lock().left.is_empty() { 0 } else { threads().saturating_sub(1) };
+    let mut visitors = std::thread::scope(|scope| {
+        let others: Vec<_> = (0..others)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut visits = visitor();
+                    WalkWorker::new(&crew).until_done(&mut visits);
+                    visits
+                })
+            })
+            .collect();
+        worker.until_done(&mut first);
+        // One that broke has lost what it found, so that there is no result.
+        others.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Result<Vec<V>, _>>()
+    })
+    .map_err(|_| "it broke while it looked".to_owned())?;
+    if cancel.is_cancelled() {
+        return Err("it was called off".into());
+    }
+    visitors.push(first);
+    Ok((visitors, crew.told()))
+}
+
+/// How many threads look.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
+}
+
+struct WalkRoot {
+    handle: OwnedFd,
+    path: Vec<u8>,
+    absolute: String,
+    level: Arc<IgnoreStack>,
+}
+
+/// One who looks, with room that is used again and again.
+struct WalkWorker<'a> {
+    crew: &'a WorkerPool<'a>,
+    names: Vec<(Box<CStr>, FileType)>,
+    path: Vec<u8>,
+    room: Vec<u8>,
+}
+
+impl<'a> WalkWorker<'a> {
+    fn new(crew: &'a WorkerPool<'a>) -> Self {
+        Self { crew, names: Vec::new(), path: Vec::new(), room: Vec::with_capacity(32_768) }
+    }
+
+    fn until_done(&mut self, visits: &mut impl WalkVisitor) {
+        while let Some(work) = self.crew.next() {
+            // Also when a visitor breaks: the others would wait for ever.
+            let _done = TaskDoneGuard(self.crew);
+            self.work(work, visits);
+        }
+    }
+
+    fn work(&mut self, work: WalkTask, visits: &mut impl WalkVisitor) {
+        match work {
+            WalkTask::Visit(directory, names) => self.visit(&directory, names.iter(), visits),
+            WalkTask::Enter(above, name) => {
+                let handle = match open_directory(&above.handle, &name) {
+                    Ok(handle) => handle,
+                    // It is gone, or something else by now: so it is not there.
+                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return,
+                    Err(_) => {
+                        self.crew.unread.fetch_add(1, Ordering::Relaxed);
+                        return;
+                    }
+                };
+                let mut path = Vec::new();
+                join(&mut path, &above.path, name.to_bytes());
+                let absolute = format!("{}/{}", above.absolute, name.to_string_lossy());
+                let start = WalkRoot { handle, path, absolute, level: Arc::clone(&above.level) };
+                drop(name);
+                self.look(start, above.depth + 1, visits);
+            }
+        }
+    }
+
+    /// Reads a directory; what is in it is visited, and those in it are entered later.
+    fn look(&mut self, start: WalkRoot, depth: usize, visits: &mut impl WalkVisitor) {
+        let WalkRoot { handle, path, absolute, level } = start;
+        let (mut seen, options) = (IgnoreMarkers::default(), self.crew.options);
+        let mut found = std::mem::take(&mut self.names);
+        found.clear();
+        let read = read_names(&handle, &mut self.room, |name, kind| {
+            if !options.all {
+                seen.name(name.to_bytes());
+            }
+            found.push((name.into(), kind));
+        });
+        if read.is_err() {
+            self.crew.unread.fetch_add(1, Ordering::Relaxed);
+        }
+        let before = self.crew.entries.fetch_add(found.len() as u64, Ordering::Relaxed);
+        if before + found.len() as u64 > options.entries_max {
+            self.crew.is_cut.store(true, Ordering::Relaxed);
+            found.truncate(usize::try_from(options.entries_max.saturating_sub(before)).unwrap_or(usize::MAX));
+        }
+        let level = IgnoreStack::beneath(&level, &handle, seen, (&path, &absolute), self.crew.files);
+        let is_near = self.crew.files.sieve().is_near(&absolute);
+        let directory = Arc::new(OpenDirectory { handle, path, absolute, level, depth, is_near });
+        found.retain_mut(|(name, kind)| self.is_wanted(&directory, name, kind));
+        let may_enter = depth + 1 < options.depth.min(DEPTH_MAX);
+        if !may_enter && options.depth >= DEPTH_MAX && found.iter().any(|(_, kind)| kind.is_dir()) {
+            self.crew.is_deeper.store(true, Ordering::Relaxed);
+        }
+        // Nobody looks for anything in `.git`, and it is large.
+        let enter =
+            found.iter().filter(|(name, kind)| may_enter && kind.is_dir() && name.to_bytes() != b".git");
+        let enter = enter.map(|(name, _)| WalkTask::Enter(Arc::clone(&directory), name.clone()));
+        let mut work: Vec<WalkTask> = enter.collect();
+        while found.len() > BATCH {
+            let rest = found.split_off(found.len() - BATCH);
+            work.push(WalkTask::Visit(Arc::clone(&directory), rest));
+        }
+        if !work.is_empty() {
+            self.crew.push(work.into_iter());
+        }
+        self.visit(&directory, found.iter(), visits);
+        self.names = found;
+    }
+
+    fn visit<'n>(
+        &mut self,
+        directory: &OpenDirectory,
+        names: impl Iterator<Item = &'n (Box<CStr>, FileType)>,
+        visits: &mut impl WalkVisitor,
+    ) {
+        if self.crew.cancel.is_cancelled() {
+            return;
+        }
+        let base = directory.path.get(self.crew.begins..).unwrap_or_default();
+        for (name, kind) in names {
+            join(&mut self.path, base, name.to_bytes());
+            let found = WalkEntry { directory, name, kind: *kind, path: &self.path, files: self.crew.files };
+            visits.visit(&found);
+        }
+    }
+
+    /// Whether something that was found is to be visited or entered.
+    fn is_wanted(&mut self, directory: &OpenDirectory, name: &CStr, kind: &mut FileType) -> bool {
+        let options = self.crew.options;
+        let bytes = name.to_bytes();
+        if options.steps.get(directory.depth).is_some_and(|step| step != bytes) {
+            return false;
+        }
+        if *kind == FileType::Unknown {
+            match statat(&directory.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => *kind = FileType::from_raw_mode(stat.st_mode),
+                Err(_) => return false,
+            }
+        }
+        join(&mut self.path, &directory.path, bytes);
+        match says(options, &directory.level, &self.path, self.crew.begins, kind.is_dir()) {
+            IgnoreMatch::Ignored => {
+                self.crew.skipped.fetch_add(1, Ordering::Relaxed);
+                return false;
+            }
+            IgnoreMatch::Nothing if bytes.starts_with(b".") && !options.all && !options.dotted => {
+                self.crew.skipped.fetch_add(1, Ordering::Relaxed);
+                return false;
+            }
+            IgnoreMatch::Nothing | IgnoreMatch::Wanted => {}
+        }
+        let is_hidden = is_hidden(self.crew.files, (&directory.absolute, directory.is_near), name);
+        if is_hidden {
+            self.crew.kept.fetch_add(1, Ordering::Relaxed);
+        }
+        !is_hidden
+    }
+}
+
+/// What globs, ignore files and types say of a path, in ripgrep's order.
+fn says(options: &WalkOptions, level: &IgnoreStack, path: &[u8], begins: usize, is_dir: bool) -> IgnoreMatch {
+    let beneath = || Path::new(OsStr::from_bytes(path.get(begins..).unwrap_or_default()));
+    if !options.globs.is_empty() {
+        let said = IgnoreMatch::of(&options.globs.matched(beneath(), is_dir));
+        if said != IgnoreMatch::Nothing {
+            return said;
+        }
+    }
+    let said = if options.all { IgnoreMatch::Nothing } else { level.says(path, is_dir) };
+    if said == IgnoreMatch::Ignored || options.types.is_empty() {
+        return said;
+    }
+    match IgnoreMatch::of(&options.types.matched(beneath(), is_dir)) {
+        IgnoreMatch::Nothing => said,
+        by_type => by_type,
+    }
+}

@@ -1,0 +1,119 @@
+//! What a walk finds: known by the handle of the directory that it is in, and by its name there.
+
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, openat, statat};
+use rustix::io::Errno;
+
+use super::ignore_rules::IgnoreStack;
+use crate::workspace_files::Files;
+
+/// Something that was found.
+pub(crate) struct WalkEntry<'a> {
+    pub(super) directory: &'a OpenDirectory,
+    pub(super) name: &'a CStr,
+    /// What it was when it was found.
+    pub(crate) kind: FileType,
+    /// Its path, beneath the directory that the walk began in.
+    pub(crate) path: &'a [u8],
+    pub(super) files: &'a Files,
+}
+
+impl WalkEntry<'_> {
+    /// Opens it, whatever it is by now but a link. Never waits for the other end of a pipe.
+    pub(crate) fn open(&self) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        openat(&self.directory.handle, self.name, flags, Mode::empty())
+    }
+
+    /// Looks at it, or at the link that it is.
+    pub(crate) fn stat(&self) -> Result<Stat, Errno> {
+        statat(&self.directory.handle, self.name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// Whether it is another name of a file that must not be seen.
+    pub(crate) fn is_veiled(&self, stat: &Stat) -> bool {
+        self.files.is_veiled(stat)
+    }
+
+    /// Where a link leads, by its text.
+    pub(crate) fn target(&self) -> Option<Vec<u8>> {
+        let target = rustix::fs::readlinkat(&self.directory.handle, self.name, Vec::new()).ok()?;
+        Some(target.into_bytes())
+    }
+
+    /// How many entries a directory has, but for those that rules hide.
+    pub(crate) fn count(&self) -> Option<usize> {
+        let handle = open_directory(&self.directory.handle, self.name).ok()?;
+        let absolute = format!("{}/{}", self.directory.absolute, self.name.to_string_lossy());
+        let is_near = self.files.sieve().is_near(&absolute);
+        let mut count = 0;
+        names(&handle, |name, _| {
+            count += usize::from(!is_hidden(self.files, (&absolute, is_near), name));
+        })
+        .ok()?;
+        Some(count)
+    }
+
+    /// Whether its path is text, so that rules can speak of it for certain.
+    pub(crate) const fn is_text(&self) -> bool {
+        std::str::from_utf8(self.path).is_ok()
+    }
+}
+
+/// A directory that is open, as long as something in it is still to be looked at.
+pub(super) struct OpenDirectory {
+    pub(super) handle: OwnedFd,
+    /// Beneath the workspace, for ignore files; beneath the start where that lies elsewhere.
+    pub(super) path: Vec<u8>,
+    /// As rules know it.
+    pub(super) absolute: String,
+    pub(super) level: Arc<IgnoreStack>,
+    pub(super) depth: usize,
+    pub(super) is_near: bool,
+}
+
+/// Whether a name in a directory must not be seen. The rules are asked only where the sieve does not spare it, by what it said of
+/// the directory and by the name.
+pub(super) fn is_hidden(files: &Files, (directory, is_near): (&str, bool), name: &CStr) -> bool {
+    (is_near || files.sieve().may_mean(name.to_bytes()))
+        && files.is_hidden(&format!("{directory}/{}", name.to_string_lossy()))
+}
+
+pub(super) fn join(path: &mut Vec<u8>, directory: &[u8], name: &[u8]) {
+    path.clear();
+    path.extend_from_slice(directory);
+    if !directory.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+}
+
+pub(super) fn open_directory(above: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(above, name, flags, Mode::empty())
+}
+
+pub(super) fn names(directory: &OwnedFd, take: impl FnMut(&CStr, FileType)) -> Result<(), Errno> {
+    read_names(directory, &mut Vec::with_capacity(8_192), take)
+}
+
+pub(super) fn read_names(
+    directory: &OwnedFd,
+    room: &mut Vec<u8>,
+    mut take: impl FnMut(&CStr, FileType),
+) -> Result<(), Errno> {
+    room.clear();
+    let room: &mut [MaybeUninit<u8>] = room.spare_capacity_mut();
+    let mut entries = RawDir::new(directory, room);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            take(entry.file_name(), entry.file_type());
+        }
+    }
+    Ok(())
+}

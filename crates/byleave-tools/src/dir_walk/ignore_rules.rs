@@ -1,0 +1,215 @@
+//! What ignore files say: `.gitignore` and `.git/info/exclude` in a git repository, `.ignore` everywhere, with ripgrep's precedence.
+//!
+//! They are read by handle, as the files of the directory that they lie in. Not honoured: a person's global excludes, `.rgignore`,
+//! ignore files that are links, and the excludes of a repository whose `.git` is no directory.
+
+use std::ffi::{CStr, OsStr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use byleave_copy::patterns::{self, PatternBudget};
+use byleave_files::LinkPolicy;
+use ignore::Match;
+use ignore::gitignore::Gitignore;
+use rustix::fs::{Mode, OFlags, fstat, openat};
+
+use crate::workspace_files::Files;
+
+/// What is among the names of a directory that decides what is ignored in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct IgnoreMarkers {
+    ignore: bool,
+    gitignore: bool,
+    git: bool,
+}
+
+impl IgnoreMarkers {
+    /// Takes note of a name.
+    pub(super) fn name(&mut self, name: &[u8]) {
+        match name {
+            b".ignore" => self.ignore = true,
+            b".gitignore" => self.gitignore = true,
+            b".git" | b".jj" => self.git = true,
+            _ => {}
+        }
+    }
+
+    const fn nothing(self) -> bool {
+        !self.ignore && !self.gitignore && !self.git
+    }
+}
+
+/// What the ignore files of one directory say, and those above it.
+#[derive(Default)]
+pub(crate) struct IgnoreStack {
+    above: Option<Arc<IgnoreStack>>,
+    /// How many bytes of a path name this directory, with the slash behind it.
+    skip: usize,
+    ignore: Option<Gitignore>,
+    gitignore: Option<Gitignore>,
+    exclude: Option<Gitignore>,
+    is_repository: bool,
+    is_in_repository: bool,
+    /// How much may still be compiled beneath it: every directory on the way down takes of it.
+    budget: PatternBudget,
+}
+
+/// What is said of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IgnoreMatch {
+    Nothing,
+    Ignored,
+    /// Expressly not: then it is shown even when its name begins with a dot.
+    Wanted,
+}
+
+impl IgnoreMatch {
+    pub(super) fn of<T>(matched: &Match<T>) -> Self {
+        match matched {
+            Match::None => Self::Nothing,
+            Match::Ignore(_) => Self::Ignored,
+            Match::Whitelist(_) => Self::Wanted,
+        }
+    }
+
+    fn or(self, other: impl FnOnce() -> Self) -> Self {
+        if self == Self::Nothing { other() } else { self }
+    }
+}
+
+impl IgnoreStack {
+    /// The level of a directory in which these names were seen. `path` is that of the directory, without a slash at its end;
+    /// `absolute` the same as rules know it.
+    pub(super) fn beneath(
+        above: &Arc<Self>,
+        directory: impl AsFd,
+        seen: IgnoreMarkers,
+        (path, absolute): (&[u8], &str),
+        files: &Files,
+    ) -> Arc<Self> {
+        if seen.nothing() {
+            return Arc::clone(above);
+        }
+        let directory = directory.as_fd();
+        let mut budget = above.budget.clone();
+        // Paths are given relative to the directory already.
+        let mut compiled = |text: Option<String>| {
+            let patterns = patterns::compile(Path::new("."), &text?, &mut budget);
+            if patterns.is_none() {
+                tracing::debug!(
+                    directory = absolute,
+                    "an ignore file has too many patterns, and counts for nothing"
+                );
+            }
+            patterns.filter(|patterns| !patterns.is_empty())
+        };
+        let text_of = |is_there: bool, name: &CStr| {
+            let shown = format!("{absolute}/{}", name.to_string_lossy());
+            if is_there { text(directory, name, &shown, files) } else { None }
+        };
+        let is_in_repository = above.is_in_repository || seen.git;
+        let ignore = compiled(text_of(seen.ignore, c".ignore"));
+        // Without a repository around it nobody reads it, as with ripgrep; one that is found further up counts as well.
+        let gitignore = compiled(text_of(seen.gitignore, c".gitignore"));
+        let exclude = compiled(if seen.git { excludes(directory, absolute, files) } else { None });
+        Arc::new(Self {
+            skip: if path.is_empty() { 0 } else { path.len() + 1 },
+            ignore,
+            gitignore,
+            exclude,
+            budget,
+            is_repository: seen.git,
+            is_in_repository,
+            above: Some(Arc::clone(above)),
+        })
+    }
+
+    /// What is said of a path beneath.
+    pub(super) fn says(&self, path: &[u8], is_dir: bool) -> IgnoreMatch {
+        let (mut ignore, mut gitignore, mut exclude) =
+            (IgnoreMatch::Nothing, IgnoreMatch::Nothing, IgnoreMatch::Nothing);
+        let mut is_beyond = !self.is_in_repository;
+        let mut level = Some(self);
+        while let Some(here) = level {
+            let rest = path.get(here.skip..).unwrap_or_default();
+            let ask = |patterns: &Option<Gitignore>| match patterns {
+                Some(patterns) => {
+                    IgnoreMatch::of(&patterns.matched(Path::new(OsStr::from_bytes(rest)), is_dir))
+                }
+                None => IgnoreMatch::Nothing,
+            };
+            ignore = ignore.or(|| ask(&here.ignore));
+            if !is_beyond {
+                gitignore = gitignore.or(|| ask(&here.gitignore));
+                exclude = exclude.or(|| ask(&here.exclude));
+            }
+            // What lies above a repository says nothing about what is in it.
+            is_beyond = is_beyond || here.is_repository;
+            level = here.above.as_deref();
+        }
+        ignore.or(|| gitignore).or(|| exclude)
+    }
+}
+
+/// The levels of directories that are open, each in the one before it, of which the last lies at this path.
+pub(super) fn above(
+    directories: &[OwnedFd],
+    inside: &Path,
+    workspace: &str,
+    files: &Files,
+) -> Arc<IgnoreStack> {
+    let mut level = Arc::new(IgnoreStack::default());
+    let mut path = Vec::new();
+    let mut absolute = workspace.to_owned();
+    let mut steps = inside.iter();
+    for directory in directories {
+        let mut seen = IgnoreMarkers::default();
+        for name in [c".ignore", c".gitignore", c".git", c".jj"] {
+            let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+            if rustix::fs::statat(directory, name, flags).is_ok() {
+                seen.name(name.to_bytes());
+            }
+        }
+        level = IgnoreStack::beneath(&level, directory, seen, (&path, &absolute), files);
+        let Some(step) = steps.next() else { break };
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(step.as_bytes());
+        absolute = format!("{absolute}/{}", step.to_string_lossy());
+    }
+    level
+}
+
+fn excludes(directory: impl AsFd, absolute: &str, files: &Files) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let git = openat(directory, c".git", flags, Mode::empty()).ok()?;
+    let info = openat(git, c"info", flags, Mode::empty()).ok()?;
+    text(info, c"exclude", &format!("{absolute}/.git/info/exclude"), files)
+}
+
+/// What is in an ignore file, as far as it is text. One that must not be read is not there.
+fn text(directory: impl AsFd, name: &CStr, absolute: &str, files: &Files) -> Option<String> {
+    if files.is_hidden(absolute) {
+        return None;
+    }
+    let opened =
+        byleave_files::open_at(directory, Path::new(OsStr::from_bytes(name.to_bytes())), LinkPolicy::Never)
+            .ok()?;
+    if files.is_veiled(&fstat(&opened.file).ok()?) {
+        return None;
+    }
+    let bytes = opened.read(patterns::FILE_BYTES_MAX).ok()?;
+    Some(match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            // The lines in front of the first that is not text, as ripgrep does.
+            let valid = error.utf8_error().valid_up_to();
+            let text =
+                String::from_utf8_lossy(error.as_bytes().get(..valid).unwrap_or_default()).into_owned();
+            text.rsplit_once('\n').map(|(whole, _)| whole.to_owned()).unwrap_or_default()
+        }
+    })
+}

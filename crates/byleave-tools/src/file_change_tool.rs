@@ -1,0 +1,283 @@
+//! Tools that change files: what each wants to be there is put on a copy, shown where somebody is asked, and committed as a whole.
+//! So every one of them is atomic, can be rehearsed and can be taken back, and none of them opens a file for writing.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use byleave::boxed::BoxFuture;
+use byleave::core::effect::Effect;
+use byleave::core::file_change::{FileChange, FileChanges, FileNodeKind};
+use byleave::core::id::CallId;
+use byleave::core::manifest::Manifest;
+use byleave::core::outcome::{ExecutionStatus, Output};
+use byleave::core::rehearsal::Rehearsal;
+use byleave::tool::{Rehearsable, RehearseError, RunContext, Tool};
+use byleave_copy::{CopyMethod, CopySettings, CopyStore, Error, WorkspaceCopy};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::blocking::{apart, rehearsed_apart};
+use crate::copy_commit::{committed, discard, drop_copy, finish, is_kept, undo_of};
+use crate::execution_env::ExecutionEnv;
+use crate::file_edit::{PlannedEdit, PlannedFile, Precondition};
+use crate::read_permission::may_be_read;
+use crate::run_by_git::run_by_git;
+use crate::workspace_files::Files;
+
+/// Works out what is to be there. Must not change anything.
+pub(crate) type EditPlanner<T> = fn(&T, &Files, &RunContext) -> Result<PlannedEdit, String>;
+
+/// A tool that changes files.
+pub(crate) struct FileChangeTool<T> {
+    manifest: Manifest,
+    workplace: Arc<ExecutionEnv>,
+    reviser: EditPlanner<T>,
+}
+
+impl<T> FileChangeTool<T> {
+    /// A tool that does what is worked out.
+    pub(crate) fn new(manifest: Manifest, workplace: &ExecutionEnv, reviser: EditPlanner<T>) -> Self {
+        Self { manifest, workplace: Arc::new(workplace.clone()), reviser }
+    }
+}
+
+impl<T: DeserializeOwned + 'static> Tool for FileChangeTool<T> {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn rehearser(&self) -> Option<&dyn Rehearsable> {
+        Some(self)
+    }
+
+    fn execute(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Output> {
+        let (workplace, reviser) = (Arc::clone(&self.workplace), self.reviser);
+        Box::pin(apart(move || {
+            let revision = revised(&workplace, reviser, arguments, &run)?;
+            if revision.puts.is_empty() {
+                return Ok(revision.output);
+            }
+            let (copy, changes) =
+                on_a_copy(&workplace, &revision, &run).map_err(|unready| unready.to_string())?;
+            let done = match run.cancel.is_cancelled() {
+                true => Err("it was called off, and nothing was changed; call again".into()),
+                false => none_is_run_by_git(&copy, &changes).and_then(|()| committed(&copy, &changes)),
+            };
+            if done.is_err() {
+                discard(copy);
+            }
+            done.map(|()| Output { undo: undo_of(&run, &changes), ..revision.output })
+        }))
+    }
+}
+
+/// Refuses what nobody was asked about and git would run later.
+fn none_is_run_by_git(copy: &WorkspaceCopy, changes: &FileChanges) -> Result<(), String> {
+    match run_by_git(copy, changes).map_err(|fault| format!("nothing was changed: {fault}"))?.first() {
+        None => Ok(()),
+        Some(path) => Err(format!(
+            "nothing was changed: git would run what `{}` says; leave it to a person",
+            path.escape_debug()
+        )),
+    }
+}
+
+impl<T: DeserializeOwned + 'static> Rehearsable for FileChangeTool<T> {
+    fn rehearse(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Result<Rehearsal, RehearseError>> {
+        let (workplace, reviser) = (Arc::clone(&self.workplace), self.reviser);
+        let manifest = self.manifest.clone();
+        Box::pin(rehearsed_apart(move || rehearsed(&workplace, reviser, arguments, &run, &manifest)))
+    }
+
+    fn is_kept<'a>(&'a self, call: CallId, seen: &'a Rehearsal) -> BoxFuture<'a, bool> {
+        // Of nothing there is no copy to keep.
+        if seen.changes.is_empty() {
+            return Box::pin(async { true });
+        }
+        is_kept(&self.workplace, call, seen)
+    }
+
+    fn commit(&self, seen: Rehearsal, only: Option<Vec<String>>, run: RunContext) -> BoxFuture<'_, Output> {
+        let workplace = Arc::clone(&self.workplace);
+        Box::pin(apart(move || finish(&workplace, seen, only.as_deref(), &run)))
+    }
+
+    fn discard(&self, call: CallId) -> BoxFuture<'_, ()> {
+        drop_copy(&self.workplace, call)
+    }
+}
+
+fn revised<T: DeserializeOwned>(
+    workplace: &ExecutionEnv,
+    reviser: EditPlanner<T>,
+    arguments: Value,
+    run: &RunContext,
+) -> Result<PlannedEdit, String> {
+    let arguments =
+        serde_json::from_value(arguments).map_err(|error| format!("cannot read the arguments: {error}"))?;
+    let files = Files::of(workplace, run)?;
+    let revision = reviser(&arguments, &files, run)?;
+    for put in &revision.puts {
+        let length = put.content.as_ref().map_or(0, Vec::len) as u64;
+        if length > files.bytes_max() {
+            let (path, most) = (files.shown(&put.path), files.bytes_max());
+            return Err(format!(
+                "`{path}` would have {length} bytes, more than the {most} that a file may have; write it in parts"
+            ));
+        }
+    }
+    Ok(revision)
+}
+
+fn rehearsed<T: DeserializeOwned>(
+    workplace: &ExecutionEnv,
+    reviser: EditPlanner<T>,
+    arguments: Value,
+    run: &RunContext,
+    manifest: &Manifest,
+) -> Result<Rehearsal, RehearseError> {
+    let seen = match revised(workplace, reviser, arguments, run) {
+        Ok(revision) if revision.puts.is_empty() => Ok((revision.output, FileChanges::default())),
+        Ok(revision) => match on_a_copy(workplace, &revision, run) {
+            Ok((copy, changes)) => Ok((revision.output, shown(&copy, changes))),
+            Err(RehearseError::Elsewhere) => return Err(RehearseError::Elsewhere),
+            Err(RehearseError::Not(why)) => Err(why),
+        },
+        Err(why) => Err(why),
+    };
+    let (status, (output, changes)) = match seen {
+        Ok(seen) => (ExecutionStatus::Done, seen),
+        // How it fails tells what is there, and that is not for the agent before somebody said so.
+        Err(why) if !may_all_be_read(manifest, run) => {
+            return Err(RehearseError::Not(format!("it would fail: {why}")));
+        }
+        // That it fails is what it comes to: nobody need be asked whether it may.
+        Err(why) => (ExecutionStatus::Failed, (Output::failure(why), FileChanges::default())),
+    };
+    let (wanted, weaker) = (Vec::new(), Vec::new());
+    Ok(Rehearsal { changes, scratch: 0, wanted, left_running: 0, weaker, status, output })
+}
+
+/// Whether everything that the plan changes may be read as well, without anybody being asked.
+fn may_all_be_read(manifest: &Manifest, run: &RunContext) -> bool {
+    run.plan.effects.iter().all(|effect| match effect {
+        Effect::Write { path } | Effect::Delete { path } => may_be_read(path, manifest, run),
+        // What else there is was judged as it is.
+        _ => true,
+    })
+}
+
+/// With how the texts differ. That is for people: without it there is still everything to judge.
+fn shown(copy: &WorkspaceCopy, mut changes: FileChanges) -> FileChanges {
+    if let Err(fault) = copy.show(&mut changes) {
+        tracing::warn!(%fault, "the differences of a revision cannot be shown");
+    }
+    changes
+}
+
+/// Puts a revision on a copy, and holds what is then different against what was meant to be.
+fn on_a_copy(
+    workplace: &ExecutionEnv,
+    revision: &PlannedEdit,
+    run: &RunContext,
+) -> Result<(WorkspaceCopy, FileChanges), RehearseError> {
+    let not = |fault: Error| match fault {
+        Error::Busy(_) => RehearseError::Elsewhere,
+        other => RehearseError::Not(format!("nothing was changed: {other}")),
+    };
+    if let Some(put) = revision.puts.iter().find(|put| !is_granted(put, run)) {
+        return Err(RehearseError::Not(format!(
+            "nothing was changed: `{}` was not granted",
+            put.path.escape_debug()
+        )));
+    }
+    let roots = roots(workplace, revision, run).map_err(RehearseError::Not)?;
+    let copy = store(workplace)
+        .and_then(|store| store.copy(run.call.uuid(), &roots, CopyMethod::Overlay))
+        .map_err(not)?;
+    let put = || -> Result<FileChanges, Error> {
+        for put in &revision.puts {
+            match &put.content {
+                Some(content) => copy.put(Path::new(&put.path), content, put.mode)?,
+                None => copy.take(Path::new(&put.path))?,
+            }
+        }
+        copy.changes()
+    };
+    let checked = put().map_err(not).and_then(|changes| match unmeant(&changes, revision) {
+        None => Ok(changes),
+        Some(path) => Err(RehearseError::Not(format!(
+            "nothing was changed: `{}` changed while it was worked on; read it again, then try again",
+            path.escape_debug()
+        ))),
+    });
+    match checked {
+        Ok(changes) => Ok((copy, changes)),
+        Err(why) => {
+            discard(copy);
+            Err(why)
+        }
+    }
+}
+
+/// A store in which nothing is scratch: what is written by name is meant.
+fn store(workplace: &ExecutionEnv) -> Result<CopyStore, Error> {
+    CopyStore::open(&workplace.kept_in, CopySettings { scratch: Vec::new(), ..workplace.keeping.clone() })
+}
+
+fn is_granted(put: &PlannedFile, run: &RunContext) -> bool {
+    run.plan.effects.iter().any(|effect| match effect {
+        Effect::Write { path } => put.content.is_some() && *path == put.path,
+        Effect::Delete { path } => put.content.is_none() && *path == put.path,
+        _ => false,
+    })
+}
+
+/// The directories that the copy is of: the workspace, and elsewhere those that the files lie in.
+fn roots(workplace: &ExecutionEnv, revision: &PlannedEdit, run: &RunContext) -> Result<Vec<PathBuf>, String> {
+    let (_, workspace) = workplace.places(run)?;
+    let mut roots = BTreeSet::new();
+    for put in &revision.puts {
+        let path = Path::new(&put.path);
+        if path.starts_with(&workspace) {
+            roots.insert(workspace.clone());
+            continue;
+        }
+        let there = path.ancestors().skip(1).find(|above| above.is_dir());
+        let there =
+            there.ok_or_else(|| format!("nothing was changed: `{}` has no directory to lie in", put.path))?;
+        roots.insert(there.to_path_buf());
+    }
+    // One that lies in another comes with it.
+    let nested = |root: &PathBuf| roots.iter().any(|other| other != root && root.starts_with(other));
+    Ok(roots.iter().filter(|root| !nested(root)).cloned().collect())
+}
+
+/// A path whose change is not the one that was meant, because what it rests on is not there any more.
+fn unmeant<'a>(changes: &'a FileChanges, revision: &'a PlannedEdit) -> Option<&'a str> {
+    let put = |path: &str| revision.puts.iter().find(|put| put.path == path);
+    let listed = |path: &str| changes.list.iter().find(|change| change.path == path);
+    let is_new_directory = |change: &FileChange| {
+        change.before.is_none()
+            && change.after.as_ref().is_some_and(|node| node.kind == FileNodeKind::Directory)
+    };
+    let extra = changes.list.iter().find(|change| put(&change.path).is_none() && !is_new_directory(change));
+    if let Some(extra) = extra {
+        return Some(&extra.path);
+    }
+    let missing =
+        revision.puts.iter().find(|put| listed(&put.path).is_none_or(|change| !rests_on(change, put.from)));
+    missing.map(|put| put.path.as_str())
+}
+
+fn rests_on(change: &FileChange, from: Precondition) -> bool {
+    match (from, &change.before) {
+        (Precondition::Anything, _) | (Precondition::Nothing, None) => true,
+        (Precondition::File { size, modified }, Some(node)) => {
+            let is_size = matches!(node.kind, FileNodeKind::File { size: is, .. } if is == size);
+            is_size && node.modified == modified
+        }
+        (Precondition::Nothing, Some(_)) | (Precondition::File { .. }, None) => false,
+    }
+}

@@ -1,0 +1,90 @@
+//! What the bytes of a file are, as far as their beginning tells. For messages: nothing is decided by it.
+
+use std::fmt;
+
+use rustix::fs::FileType;
+
+/// What a file is, by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileKind {
+    /// Something with a name.
+    Known {
+        /// In words.
+        name: &'static str,
+        /// What a model can do with it.
+        todo: &'static str,
+    },
+    /// Text in another encoding, most likely.
+    OtherText,
+    /// No text.
+    Binary,
+}
+
+const IMAGE: &str = "look at it with a tool for images, or learn its size and kind with `file` in bash";
+const PACKED: &str = "list what is in it with bash";
+const WIDE: &str = "convert it with `iconv -f UTF-16 -t UTF-8` in bash";
+const OBJECT: &str = "look at it with `file`, `strings` or `objdump` in bash";
+
+/// How files begin, what they are, and what to do with them.
+const BEGINNINGS: [(&[u8], &str, &str); 16] = [
+    (b"\x89PNG\r\n\x1a\n", "an image (PNG)", IMAGE),
+    (b"\xff\xd8\xff", "an image (JPEG)", IMAGE),
+    (b"GIF8", "an image (GIF)", IMAGE),
+    (b"BM", "an image (BMP)", IMAGE),
+    (b"II*\0", "an image (TIFF)", IMAGE),
+    (b"MM\0*", "an image (TIFF)", IMAGE),
+    (b"%PDF-", "a PDF document", "convert it with `pdftotext` in bash"),
+    (b"PK\x03\x04", "a zip archive", PACKED),
+    (b"\x1f\x8b", "compressed (gzip)", PACKED),
+    (b"\x28\xb5\x2f\xfd", "compressed (zstd)", PACKED),
+    (b"\xfd7zXZ\0", "compressed (xz)", PACKED),
+    (b"BZh", "compressed (bzip2)", PACKED),
+    (b"\x7fELF", "a program (ELF)", OBJECT),
+    (b"SQLite format 3\0", "a database (SQLite)", "look at it with `sqlite3` in bash"),
+    (b"\xff\xfe", "text in UTF-16", WIDE),
+    (b"\xfe\xff", "text in UTF-16", WIDE),
+];
+
+/// What these bytes are.
+pub(crate) fn of_bytes(bytes: &[u8]) -> FileKind {
+    if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
+        return FileKind::Known { name: "an image (WebP)", todo: IMAGE };
+    }
+    if let Some((_, name, todo)) = BEGINNINGS.iter().find(|(start, ..)| bytes.starts_with(start)) {
+        return FileKind::Known { name, todo };
+    }
+    if bytes.iter().take(8_192).any(|byte| *byte == 0) { FileKind::Binary } else { FileKind::OtherText }
+}
+
+/// What something is that is neither a file nor a directory nor a link.
+pub(crate) fn of_type(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        _ => "something else",
+    }
+}
+
+impl FileKind {
+    /// What a model can do with it.
+    pub(crate) const fn what_to_do(self) -> &'static str {
+        match self {
+            Self::Known { todo, .. } => todo,
+            Self::OtherText => {
+                "convert it with `iconv -f LATIN1 -t UTF-8` in bash, or whichever encoding it has"
+            }
+            Self::Binary => OBJECT,
+        }
+    }
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Known { name, .. } => name,
+            Self::OtherText => "text in another encoding",
+            Self::Binary => "binary",
+        })
+    }
+}

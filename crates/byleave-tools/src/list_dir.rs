@@ -1,0 +1,308 @@
+//! `list_dir` and `list_files`: what is in a directory, and which files are beneath it.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use byleave::core::manifest::{ArgumentRole, PermissionClass};
+use byleave::core::outcome::Output;
+use byleave::tool::{RunContext, Tool};
+use byleave::typed_tool::TypedTool;
+use rustix::fs::FileType;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::blocking::apart;
+use crate::dir_walk::{WalkEntry, WalkOptions, WalkVisitor, display_name, walk};
+use crate::execution_env::ExecutionEnv;
+use crate::file_type;
+use crate::gate_lines::say;
+use crate::glob::{CompiledGlob, wanted};
+use crate::search_root::{self, judged, tell_left_out};
+use crate::top_n::TopN;
+use crate::workspace_files::Files;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListDir {
+    /// The directory; where the call is made, unless this is given
+    #[serde(default)]
+    path: Option<String>,
+    /// How many directories deep to list; 1 unless this is given
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 100))]
+    recursive: Option<usize>,
+    /// Whether to list what is hidden or ignored as well
+    #[serde(default)]
+    all: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListFiles {
+    /// The directory; where the call is made, unless this is given
+    #[serde(default)]
+    path: Option<String>,
+    /// Which files, such as `*.rs` or `src/**/*.ts`; all unless this is given
+    #[serde(default)]
+    pattern: Option<String>,
+    /// Whether to list what is hidden or ignored as well
+    #[serde(default)]
+    all: bool,
+    /// How many files to show; 1000 unless this is given
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 100_000))]
+    max: Option<usize>,
+}
+
+/// `list_dir` for a workplace.
+pub fn list_dir(workplace: &ExecutionEnv) -> impl Tool + use<> {
+    let workplace = workplace.clone();
+    let body = move |args: ListDir, run: RunContext| {
+        let workplace = workplace.clone();
+        apart(move || entries(&args, &Files::of(&workplace, &run)?, &run))
+    };
+    let about = "Lists a directory: files with their sizes in bytes, directories with how many entries they have, links with \
+                 where they lead.";
+    TypedTool::new("list_dir", about, body)
+        .class(PermissionClass::Readonly)
+        .role("/path", ArgumentRole::ReadPath)
+        .plan_by(|args, site| search_root::plan(args.path.as_deref(), site))
+        .aliases(["ls"])
+        .hint("list the entries of a directory")
+        .audit_operation("read")
+        .read_only()
+        .concurrency_safe()
+        .repeatable()
+        .not_sensitive()
+}
+
+/// `list_files` for a workplace.
+pub fn list_files(workplace: &ExecutionEnv) -> impl Tool + use<> {
+    let workplace = workplace.clone();
+    let body = move |args: ListFiles, run: RunContext| {
+        let workplace = workplace.clone();
+        apart(move || beneath(&args, &Files::of(&workplace, &run)?, &run))
+    };
+    let about = "Lists all files beneath a directory, sorted by path, each with its size in bytes. What ignore files name is left \
+                 out, and so is what begins with a dot.";
+    TypedTool::new("list_files", about, body)
+        .class(PermissionClass::Readonly)
+        .role("/path", ArgumentRole::ReadPath)
+        .plan_by(|args, site| search_root::plan(args.path.as_deref(), site))
+        .hint("list all files beneath a directory")
+        .audit_operation("read")
+        .read_only()
+        .concurrency_safe()
+        .repeatable()
+        .not_sensitive()
+}
+
+/// What there is to say of an entry.
+enum EntryKind {
+    File(u64),
+    /// How many entries it has, where it is not listed itself.
+    Directory(Option<usize>),
+    Link(Option<Vec<u8>>),
+    Other(&'static str),
+}
+
+struct ListEntry {
+    path: Vec<u8>,
+    what: EntryKind,
+}
+
+impl Ord for ListEntry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.path.cmp(&other.path)
+    }
+}
+
+impl PartialOrd for ListEntry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for ListEntry {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
+}
+
+impl Eq for ListEntry {}
+
+/// One thread's entries.
+struct EntryCollector {
+    wanted: Option<Arc<CompiledGlob>>,
+    /// Only files.
+    files_only: bool,
+    /// How deep directories are that are not listed themselves.
+    depth: usize,
+    first: TopN<ListEntry>,
+    count: usize,
+    directories: usize,
+    bytes: u64,
+    veiled: u64,
+}
+
+impl EntryCollector {
+    const fn new(max: usize, depth: usize, files_only: bool, wanted: Option<Arc<CompiledGlob>>) -> Self {
+        Self {
+            wanted,
+            files_only,
+            depth,
+            first: TopN::new(max, |_| 1),
+            count: 0,
+            directories: 0,
+            bytes: 0,
+            veiled: 0,
+        }
+    }
+}
+
+impl WalkVisitor for EntryCollector {
+    fn visit(&mut self, found: &WalkEntry<'_>) {
+        if self.files_only && found.kind != FileType::RegularFile
+            || self.wanted.as_ref().is_some_and(|wanted| !wanted.fits(found.path))
+        {
+            return;
+        }
+        let what = match found.kind {
+            FileType::RegularFile => {
+                // It may be gone by now, or something else.
+                let Ok(stat) = found.stat() else { return };
+                // Another name of what must not be seen: how long it is says something of it.
+                if found.is_veiled(&stat) {
+                    self.veiled += 1;
+                    return;
+                }
+                let size = u64::try_from(stat.st_size).unwrap_or_default();
+                self.bytes += size;
+                EntryKind::File(size)
+            }
+            FileType::Directory => {
+                self.directories += 1;
+                let is_last = found.path.iter().filter(|byte| **byte == b'/').count() + 1 == self.depth;
+                EntryKind::Directory(if is_last { found.count() } else { None })
+            }
+            FileType::Symlink => EntryKind::Link(found.target()),
+            other => EntryKind::Other(file_type::of_type(other)),
+        };
+        self.count += 1;
+        self.first.push(ListEntry { path: found.path.to_vec(), what });
+    }
+}
+
+/// Everything that was found, put together.
+struct ListResult {
+    first: Vec<ListEntry>,
+    count: usize,
+    directories: usize,
+    bytes: u64,
+    veiled: u64,
+}
+
+impl ListResult {
+    fn of(visitors: Vec<EntryCollector>) -> Self {
+        let count = visitors.iter().map(|entries| entries.count).sum();
+        let directories = visitors.iter().map(|entries| entries.directories).sum();
+        let bytes = visitors.iter().map(|entries| entries.bytes).sum();
+        let veiled = visitors.iter().map(|entries| entries.veiled).sum();
+        let first = TopN::of_all(visitors.into_iter().map(|entries| entries.first));
+        Self { first, count, directories, bytes, veiled }
+    }
+
+    /// One line each, behind what stands in front of each.
+    fn to_text(&self, front: &str) -> String {
+        let front = display_name(front.as_bytes());
+        let mut text = String::new();
+        for ListEntry { path, what } in &self.first {
+            text.push_str(&front);
+            text.push_str(&display_name(path));
+            match what {
+                EntryKind::File(size) => text.push_str(&format!("\t{size}")),
+                EntryKind::Directory(None) => text.push('/'),
+                EntryKind::Directory(Some(1)) => text.push_str("/\t1 entry"),
+                EntryKind::Directory(Some(count)) => text.push_str(&format!("/\t{count} entries")),
+                EntryKind::Link(Some(target)) => {
+                    text.push_str(" -> ");
+                    text.push_str(&display_name(target));
+                }
+                EntryKind::Link(None) => text.push_str(" -> ?"),
+                EntryKind::Other(what) => text.push_str(&format!("\t{what}")),
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+fn entries(args: &ListDir, files: &Files, run: &RunContext) -> Result<Output, String> {
+    let path = judged(run)?;
+    let depth = args.recursive.unwrap_or(1).max(1);
+    let options = WalkOptions { all: args.all, depth, ..WalkOptions::default() };
+    let (visitors, mut told) = walk(files, path, &options, &run.cancel, || {
+        EntryCollector::new(search_root::MAX, depth, false, None)
+    })?;
+    let all = ListResult::of(visitors);
+    told.kept += all.veiled;
+    let mut text = all.to_text("");
+    let (count, directories, bytes) = (all.count, all.directories, all.bytes);
+    let others = count - directories;
+    say(
+        &mut text,
+        &format!(
+            "`{}`: {directories} directories, {others} files and others, {bytes} bytes",
+            files.shown(path)
+        ),
+    );
+    if all.first.len() < count {
+        let shown = all.first.len();
+        say(
+            &mut text,
+            &format!("{shown} of {count} entries are shown; list fewer levels, or find them with glob"),
+        );
+    }
+    if told.skipped > 0 {
+        let skipped = told.skipped;
+        say(
+            &mut text,
+            &format!("{skipped} that are hidden by name or ignored are not listed; all = true lists them"),
+        );
+    }
+    tell_left_out(&mut text, &told);
+    let data = json!({ "path": path, "entries": count, "directories": directories, "bytes": bytes });
+    Ok(Output { truncated: all.first.len() < count, ..Output::text(text).with_data(data) })
+}
+
+fn beneath(args: &ListFiles, files: &Files, run: &RunContext) -> Result<Output, String> {
+    let wanted = args.pattern.as_deref().map(wanted).transpose()?.map(Arc::new);
+    let path = judged(run)?;
+    let max = args.max.unwrap_or(search_root::MAX);
+    let steps = wanted.as_ref().map(|wanted| wanted.steps.clone()).unwrap_or_default();
+    let dotted = wanted.as_ref().is_some_and(|wanted| wanted.dotted);
+    let options = WalkOptions { all: args.all, dotted, steps, ..WalkOptions::default() };
+    let (visitors, mut told) = walk(files, path, &options, &run.cancel, || {
+        EntryCollector::new(max, usize::MAX, true, wanted.clone())
+    })?;
+    let all = ListResult::of(visitors);
+    told.kept += all.veiled;
+    let mut text = all.to_text(&files.in_front(path));
+    let (count, bytes) = (all.count, all.bytes);
+    let shown = all.first.len();
+    match count {
+        0 if args.all => say(&mut text, "there are no such files; list_dir shows what is there"),
+        0 => say(&mut text, "there are no such files; all = true lists what is hidden or ignored as well"),
+        _ => say(&mut text, &format!("{count} files, {bytes} bytes")),
+    }
+    if shown < count {
+        say(
+            &mut text,
+            &format!("{shown} of them are shown; narrow with `path` or `pattern`, or raise `max`"),
+        );
+    }
+    tell_left_out(&mut text, &told);
+    let data = json!({ "path": path, "files": count, "bytes": bytes, "shown": shown });
+    Ok(Output { truncated: shown < count, ..Output::text(text).with_data(data) })
+}

@@ -1,0 +1,223 @@
+//! Near matches: what stands in a text where a string was looked for and not found, and how it differs. Pure.
+//!
+//! Only for words: what is found here is never replaced.
+
+use std::fmt::Write as _;
+
+use strsim::sorensen_dice;
+
+/// So many lines are looked through.
+const LOOKED_MAX: usize = 200_000;
+/// So many places are shown.
+const SHOWN_MAX: usize = 3;
+/// So much of a line is shown.
+const LINE_CHARS_MAX: usize = 160;
+/// So many lines of a place are shown.
+const LINES_MAX: usize = 12;
+/// A line that shares less than this of its pairs of letters is not alike.
+const ALIKE_MIN: f64 = 0.55;
+/// Longer lines are compared by their beginning.
+const COMPARED_CHARS_MAX: usize = 400;
+
+/// Gives a line the form in which it is compared.
+type LineNormalizer = fn(&str) -> String;
+
+/// Why a string was not found, where something near it stands, and what to do. It is called by what the model knows it as.
+pub(crate) fn told(text: &str, old: &str, called: &str) -> String {
+    if let Some(why) = misspelt(text, old, called) {
+        return why;
+    }
+    let lines: Vec<&str> = text.split_inclusive('\n').take(LOOKED_MAX).collect();
+    let wanted: Vec<&str> = old.split_inclusive('\n').collect();
+    let ways: [(&str, LineNormalizer); 2] = [
+        ("but for blanks (indentation, tabs, blanks at line ends)", squeezed),
+        ("but for blanks and for upper and lower case", |line| squeezed(line).to_lowercase()),
+    ];
+    for (differs, form) in ways {
+        let found = alike_in_form(&lines, &wanted, form);
+        if !found.is_empty() {
+            let mut why = format!("{called} does not stand there exactly; {differs} it stands");
+            show(&mut why, &lines, &found, wanted.len());
+            why.push_str(
+                "\ncopy it from there, exactly (in this message \\t is a tab, \\r a carriage return)",
+            );
+            return why;
+        }
+    }
+    let found = most_alike(&lines, &wanted);
+    if found.is_empty() {
+        return format!(
+            "{called} does not stand there, nor anything like it; read the file again with read_file, or find it with grep"
+        );
+    }
+    let mut why = format!("{called} does not stand there; the lines most like it are");
+    show(&mut why, &lines, &found, 1);
+    why.push_str("\nread the file there with read_file, and copy what is to be replaced exactly");
+    why
+}
+
+/// Ways of writing a string that are not what is in a file, known by that they would be found if written otherwise.
+fn misspelt(text: &str, old: &str, called: &str) -> Option<String> {
+    let line_of = |wanted: &str, text: &str| {
+        let at = text.find(wanted)?;
+        Some(text.get(..at)?.matches('\n').count() + 1)
+    };
+    if let Some(line) = line_of(&old.replace('\n', "\r\n").replace("\r\r\n", "\r\n"), text) {
+        return Some(format!(
+            "{called} does not stand there exactly: the lines of the file end in CRLF (\\r\\n) and those that were given in LF; \
+             with CRLF it stands at line {line}; write \\r\\n in what is old and in what is new"
+        ));
+    }
+    if old.contains('\r')
+        && let Some(line) = line_of(&old.replace("\r\n", "\n"), text)
+    {
+        return Some(format!(
+            "{called} does not stand there exactly: the lines of the file end in LF (\\n) and those that were given in CRLF; \
+             with LF it stands at line {line}; write \\n in what is old and in what is new"
+        ));
+    }
+    let unescaped = old.replace("\\n", "\n").replace("\\t", "\t").replace("\\\"", "\"");
+    if unescaped != old
+        && let Some(line) = line_of(&unescaped, text)
+    {
+        return Some(format!(
+            "{called} has a backslash and a letter where the file has a line end, a tab or a quote: it is escaped once too often; \
+             escaped once it stands at line {line}"
+        ));
+    }
+    let unnumbered = without_numbers(old)?;
+    let line = line_of(&unnumbered, text)?;
+    Some(format!(
+        "{called} has the line numbers that read_file shows, which are not in the file; without them it stands at line {line}"
+    ))
+}
+
+/// Without the numbers that `read_file` puts in front of lines, where every line has one.
+fn without_numbers(old: &str) -> Option<String> {
+    let mut bare = String::with_capacity(old.len());
+    for line in old.split_inclusive('\n') {
+        let (number, rest) = line.split_once('\t')?;
+        number.trim_start().parse::<usize>().ok()?;
+        bare.push_str(rest);
+    }
+    Some(bare)
+}
+
+/// A line with every run of blanks as one, and none at its ends.
+fn squeezed(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Where the lines stand in another form, from 0: the first of them may begin within a line, and the last end within one.
+fn alike_in_form(lines: &[&str], wanted: &[&str], form: LineNormalizer) -> Vec<usize> {
+    let wanted: Vec<String> = wanted.iter().map(|line| form(line)).collect();
+    let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Vec::new() };
+    // Nothing but blanks stands nearly everywhere.
+    if wanted.iter().all(String::is_empty) {
+        return Vec::new();
+    }
+    let lines: Vec<String> = lines.iter().map(|line| form(line)).collect();
+    let is_here = |window: &[String]| match window {
+        [one] => one.contains(first.as_str()),
+        [start, middle @ .., end] => {
+            start.ends_with(first.as_str())
+                && end.starts_with(last.as_str())
+                && wanted.get(1..wanted.len() - 1) == Some(middle)
+        }
+        [] => false,
+    };
+    let found = lines.windows(wanted.len()).enumerate().filter(|(_, window)| is_here(window));
+    found.map(|(at, _)| at).take(SHOWN_MAX).collect()
+}
+
+/// The lines that are most like the longest of those that were wanted, the best first.
+fn most_alike(lines: &[&str], wanted: &[&str]) -> Vec<usize> {
+    let Some(wanted) =
+        wanted.iter().map(|line| line.trim()).max_by_key(|line| line.len()).filter(|line| line.len() > 1)
+    else {
+        return Vec::new();
+    };
+    let alike = |line: &str| {
+        let line = line.trim();
+        // What is twice as long shares too little by its length alone.
+        let (long, short) = (line.len().max(wanted.len()), line.len().min(wanted.len()));
+        if short.saturating_mul(3) < long { 0.0 } else { sorensen_dice(beginning(line), beginning(wanted)) }
+    };
+    let mut found: Vec<(usize, f64)> = lines.iter().map(|line| alike(line)).enumerate().collect();
+    found.retain(|(_, alike)| *alike >= ALIKE_MIN);
+    found.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    found.into_iter().map(|(at, _)| at).take(SHOWN_MAX).collect()
+}
+
+fn beginning(line: &str) -> &str {
+    line.char_indices().nth(COMPARED_CHARS_MAX).and_then(|(end, _)| line.get(..end)).unwrap_or(line)
+}
+
+fn show(why: &mut String, lines: &[&str], found: &[usize], height: usize) {
+    for at in found {
+        for (number, line) in lines.iter().enumerate().skip(*at).take(height.min(LINES_MAX)) {
+            // Writing to a text does not fail.
+            write!(why, "\n  {:>5} │ {}", number + 1, visible(line)).unwrap_or_default();
+        }
+        if height > LINES_MAX {
+            why.push_str("\n        │ …");
+        }
+    }
+}
+
+/// A line as it is, with what cannot be seen made visible; of a long one, the beginning.
+fn visible(line: &str) -> String {
+    let line = line.strip_suffix('\n').unwrap_or(line);
+    let mut shown: String = line.chars().take(LINE_CHARS_MAX).flat_map(escaped).collect();
+    if line.chars().nth(LINE_CHARS_MAX).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+fn escaped(letter: char) -> impl Iterator<Item = char> {
+    // Quotes and backslashes stay, so that the line can be copied.
+    let plain = matches!(letter, '"' | '\'' | '\\');
+    let (own, other) = if plain { (Some(letter), None) } else { (None, Some(letter.escape_debug())) };
+    own.into_iter().chain(other.into_iter().flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // req: B3
+    #[test]
+    fn what_is_near_is_told_with_its_lines() {
+        let code = "fn main() {\n\tlet a = 1;\n    call(a,  b);\n}\n\nfn other() {\n    call(a, c);\n}\n";
+        for (text, old, wanted) in [
+            (
+                code,
+                "    let a = 1;\n",
+                &["but for blanks", "    2 │ \\tlet a = 1;", "copy it from there"][..],
+            ),
+            (code, "main() {\nlet a = 1;\n  call(a, b)", &["but for blanks", "1 │ fn main", "3 │ "]),
+            (code, "LET A", &["upper and lower case", "2 │"]),
+            (code, "    call(a, d);", &["most like it", "7 │     call(a, c);", "read_file"]),
+            (code, "zzzzzzzzzzzzzzzzzzz", &["nor anything like it", "grep"]),
+            ("a\r\nb\r\nc\r\n", "a\nb\n", &["CRLF", "stands at line 1", "write \\r\\n"]),
+            ("x\na\nb\n", "a\r\nb\r\n", &["end in LF", "stands at line 2"]),
+            ("x\na\n\tb\n", "a\\n\\tb", &["escaped once too often", "line 2"]),
+            (code, "     2\t\tlet a = 1;\n     3\t    call(a,  b);\n", &["line numbers", "line 2"]),
+            ("", "a", &["nor anything like it"]),
+            ("a\n\n\nb", "  \n \n", &["nor anything like it"]),
+        ] {
+            let told = told(text, old, "`old`");
+            for part in wanted {
+                assert!(told.contains(part), "{old:?}: no {part:?} in {told}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_lines_and_control_characters_are_shown_short_and_visible() {
+        let line = format!("let x = \u{1b}[2J\"{}\"", "y".repeat(500));
+        let told = told(&line, "let  x", "`old`");
+        assert!(told.contains("let x = \\u{1b}[2J\"yyy") && told.len() < 700, "{told}");
+    }
+}

@@ -1,0 +1,184 @@
+//! What a running command prints: kept for its result, and passed on to whoever watches while it runs.
+//!
+//! Nobody who watches can hold the command up: it only ever waits for bytes to be copied. What is printed faster than anybody reads
+//! is not passed on, and how much that was is said.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use byleave::tool::{OutputChunk, RunContext};
+
+use crate::head_tail_buffer::HeadTailBuffer;
+
+/// How long what comes after something that was passed on is gathered, to go together: shorter than anybody notices.
+const MOMENT: Duration = Duration::from_millis(20);
+/// How often it is said that a command still runs.
+const PROGRESS: Duration = Duration::from_secs(2);
+/// How much is passed on at once at most, and of what is printed without a pause.
+const BURST_BYTES: usize = 256 << 10;
+/// How much is passed on in a second of what is printed without a pause: more than anybody can read, and little enough for who is
+/// slow to have it queued for a minute.
+const BYTES_PER_SECOND: usize = 256 << 10;
+
+/// Whether what is printed is passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputForwarding {
+    /// It is passed on as it comes.
+    Watching,
+    /// Nothing but the time is told: how much it prints could be a word in itself.
+    Nobody,
+}
+
+/// Someone who listens to a command. When it is dropped, nobody does.
+pub(crate) struct OutputListener {
+    shared: Arc<OutputShared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct OutputShared {
+    state: Mutex<OutputState>,
+    stirred: Condvar,
+}
+
+#[derive(Debug)]
+struct OutputState {
+    kept: HeadTailBuffer,
+    /// What was not passed on yet; nothing where nobody watches.
+    fresh: Option<HeadTailBuffer>,
+    /// Something came since it was last looked at.
+    stirred: bool,
+    bytes: u64,
+    ended: bool,
+}
+
+impl OutputListener {
+    /// Listens for a call, and keeps so many bytes of what it hears.
+    pub(crate) fn begin(run: &RunContext, audience: OutputForwarding, bytes_max: usize) -> Self {
+        let fresh = (audience == OutputForwarding::Watching).then(|| HeadTailBuffer::of_the_end(BURST_BYTES));
+        let state = OutputState {
+            kept: HeadTailBuffer::new(bytes_max),
+            fresh,
+            stirred: false,
+            bytes: 0,
+            ended: false,
+        };
+        let shared = Arc::new(OutputShared { state: Mutex::new(state), stirred: Condvar::new() });
+        let (run, heard) = (run.clone(), Arc::clone(&shared));
+        let thread = std::thread::Builder::new().name("byleave-listener".into());
+        let thread = thread.spawn(move || heard.pass_on(&run));
+        if let Err(error) = &thread {
+            tracing::warn!(%error, "nobody sees what a command prints while it runs");
+        }
+        Self { shared, thread: thread.ok() }
+    }
+
+    /// What takes in the bytes as they come. Never waits for anybody who watches.
+    pub(crate) fn ear(&self) -> impl FnMut(&[u8]) + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move |bytes| {
+            let mut state = shared.lock();
+            state.bytes += bytes.len() as u64;
+            state.kept.add(bytes);
+            if let Some(fresh) = &mut state.fresh {
+                fresh.add(bytes);
+                state.stirred = true;
+                shared.stirred.notify_one();
+            }
+        }
+    }
+
+    /// Everything that was kept, when all of it has been passed on.
+    pub(crate) fn end(mut self) -> HeadTailBuffer {
+        self.stop();
+        let kept = HeadTailBuffer::new(0);
+        std::mem::replace(&mut self.shared.lock().kept, kept)
+    }
+
+    fn stop(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.stirred.notify_one();
+        // One that panicked has said what it had to say.
+        drop(self.thread.take().map(JoinHandle::join));
+    }
+}
+
+impl Drop for OutputListener {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl OutputShared {
+    fn lock(&self) -> MutexGuard<'_, OutputState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for this long, unless `is_due` sooner.
+    fn wait(&self, long: Duration, is_due: impl Fn(&OutputState) -> bool) -> MutexGuard<'_, OutputState> {
+        let waited = self.stirred.wait_timeout_while(self.lock(), long, |state| !is_due(state));
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn pass_on(&self, run: &RunContext) {
+        let began = Instant::now();
+        let (mut next, mut allowance, mut left_out) = (began + PROGRESS, RateAllowance::full(began), 0);
+        loop {
+            let left = next.saturating_duration_since(Instant::now());
+            let mut state = self.wait(left, |state| state.ended || state.stirred);
+            state.stirred = false;
+            let (ended, bytes) = (state.ended, state.bytes);
+            let fresh = state.fresh.as_mut().map(|fresh| fresh.take(ended));
+            let watched = state.fresh.is_some();
+            drop(state);
+            let now = Instant::now();
+            if let Some(mut fresh) = fresh {
+                fresh.lose_front(fresh.tail_len().saturating_sub(allowance.at(now)));
+                allowance.bytes -= fresh.tail_len().min(allowance.bytes);
+                let (head, lost, tail) = fresh.parts();
+                let text = head + &tail;
+                left_out += lost.bytes;
+                if !text.is_empty() || (ended && left_out > 0) {
+                    run.printed(OutputChunk { text: text.into(), left_out });
+                    left_out = 0;
+                }
+            }
+            if ended {
+                return;
+            }
+            if now >= next {
+                next = now + PROGRESS;
+                let seconds = began.elapsed().as_secs();
+                run.progress(
+                    None,
+                    match watched {
+                        true => format!("running for {seconds} s, {bytes} bytes printed"),
+                        false => format!("tried on a copy for {seconds} s"),
+                    },
+                );
+            }
+            drop(self.wait(MOMENT, |state| state.ended));
+        }
+    }
+}
+
+/// How much may be passed on: what was saved up, and more with time.
+struct RateAllowance {
+    bytes: usize,
+    since: Instant,
+}
+
+impl RateAllowance {
+    const fn full(since: Instant) -> Self {
+        Self { bytes: BURST_BYTES, since }
+    }
+
+    fn at(&mut self, now: Instant) -> usize {
+        let earned = now.duration_since(self.since).as_micros().saturating_mul(BYTES_PER_SECOND as u128);
+        let earned = usize::try_from(earned / 1_000_000).unwrap_or(usize::MAX);
+        self.since = now;
+        self.bytes = self.bytes.saturating_add(earned).min(BURST_BYTES);
+        self.bytes
+    }
+}

@@ -1,0 +1,153 @@
+//! The `*** Begin Patch` form: headers, and lines that begin with a blank, `+` or `-`, without counts.
+
+use super::{FileOperation, FilePatch, Hunk, HunkLine, HunkLineKind, HunkPosition, numbered, quoted};
+
+/// How it begins.
+pub(super) const BEGIN: &str = "*** Begin Patch";
+const END: &str = "*** End Patch";
+const END_OF_FILE: &str = "*** End of File";
+const MOVE: &str = "*** Move to: ";
+
+const SHAPE: &str = "the form is `*** Begin Patch`, then for each file `*** Add File: NAME`, `*** Update File: NAME` or \
+    `*** Delete File: NAME`, then its lines, then `*** End Patch`";
+
+/// Reads a patch of this form.
+pub(super) fn read(text: &str) -> Result<Vec<FilePatch>, String> {
+    let mut lines = numbered(text.trim_start_matches('\n'));
+    if lines.next().is_none_or(|(_, line)| line != BEGIN) {
+        return Err(format!("the first line is not `{BEGIN}`, alone and with no carriage return; {SHAPE}"));
+    }
+    let mut sections: Vec<FilePatch> = Vec::new();
+    let mut is_ended = false;
+    for (number, line) in lines {
+        let at = |why: &str| format!("line {number} of the patch, {}, {why}; {SHAPE}", quoted(line));
+        if is_ended {
+            if line.is_empty() {
+                continue;
+            }
+            return Err(at("stands after the end"));
+        }
+        if line == END {
+            is_ended = true;
+        } else if line.starts_with("***") && line != END_OF_FILE {
+            header(line, &mut sections).map_err(at)?;
+        } else {
+            let section = sections.last_mut().ok_or_else(|| at("belongs to no file"))?;
+            content(line, section).map_err(at)?;
+        }
+    }
+    if !is_ended {
+        return Err(format!("the patch has no `{END}`; {SHAPE}"));
+    }
+    sections.iter().try_for_each(check)?;
+    Ok(sections)
+}
+
+fn header(line: &str, sections: &mut Vec<FilePatch>) -> Result<(), &'static str> {
+    let is_name = |name: &str| !name.is_empty() && name.trim() == name && !name.contains(char::is_control);
+    if let Some(to) = line.strip_prefix(MOVE) {
+        let moved =
+            sections.last_mut().filter(|one| one.what == FileOperation::Update && one.hunks.is_empty());
+        let moved = moved.ok_or("does not follow `*** Update File:` at once")?;
+        if !is_name(to) {
+            return Err("has no name, or one with blanks at its ends or control characters");
+        }
+        moved.what = FileOperation::Move(to.to_owned());
+        return Ok(());
+    }
+    let kinds = [
+        ("*** Add File: ", FileOperation::Add),
+        ("*** Update File: ", FileOperation::Update),
+        ("*** Delete File: ", FileOperation::Delete),
+    ];
+    let found = kinds.into_iter().find_map(|(start, what)| Some((line.strip_prefix(start)?, what)));
+    let (name, what) = found.ok_or("is no header that is known here")?;
+    if !is_name(name) {
+        return Err("has no name, or one with blanks at its ends or control characters");
+    }
+    sections.push(FilePatch { name: name.to_owned(), what, runs: None, hunks: Vec::new() });
+    Ok(())
+}
+
+fn content(line: &str, section: &mut FilePatch) -> Result<(), &'static str> {
+    if section.what == FileOperation::Delete {
+        return Err("stands where a file is deleted, which needs no lines");
+    }
+    let is_ended = matches!(
+        section.hunks.last(),
+        Some(Hunk { place: HunkPosition::After { to_the_end: true, .. }, .. })
+    );
+    if let Some(heading) = line.strip_prefix("@@") {
+        if section.what == FileOperation::Add {
+            return Err("stands where a file is made, where every line begins with `+`");
+        }
+        let heading = match heading.strip_prefix(' ') {
+            Some(heading) => heading,
+            None if heading.is_empty() => "",
+            None => return Err("has no blank after `@@`"),
+        };
+        return opened(heading, section);
+    }
+    if line == END_OF_FILE {
+        let last = section.hunks.last_mut().filter(|hunk| !hunk.lines.is_empty());
+        let Some(Hunk { place: HunkPosition::After { to_the_end, .. }, .. }) = last else {
+            return Err("does not follow lines");
+        };
+        *to_the_end = true;
+        return Ok(());
+    }
+    let mut letters = line.chars();
+    let fate = match letters.next() {
+        Some('+') => HunkLineKind::New,
+        Some('-') if section.what != FileOperation::Add => HunkLineKind::Old,
+        Some(' ') | None if section.what != FileOperation::Add => HunkLineKind::Kept,
+        _ if section.what == FileOperation::Add => {
+            return Err("does not begin with `+`, as every line of a new file must");
+        }
+        _ => return Err("begins neither with a blank nor with `+` or `-`"),
+    };
+    if is_ended {
+        return Err("stands after the end of its file");
+    }
+    if section.hunks.is_empty() {
+        section.hunks.push(anywhere());
+    }
+    let text = format!("{}\n", letters.as_str());
+    section
+        .hunks
+        .last_mut()
+        .into_iter()
+        .for_each(|hunk| hunk.lines.push(HunkLine { fate, text: text.clone() }));
+    Ok(())
+}
+
+/// Begins a hunk, or narrows where the one that has just begun is looked for.
+fn opened(heading: &str, section: &mut FilePatch) -> Result<(), &'static str> {
+    let heading = (!heading.trim().is_empty()).then(|| heading.to_owned());
+    match section.hunks.last_mut() {
+        Some(Hunk { place: HunkPosition::After { headings, .. }, lines }) if lines.is_empty() => {
+            headings.extend(heading);
+        }
+        _ => {
+            let place = HunkPosition::After { headings: heading.into_iter().collect(), to_the_end: false };
+            section.hunks.push(Hunk { place, lines: Vec::new() });
+        }
+    }
+    Ok(())
+}
+
+const fn anywhere() -> Hunk {
+    Hunk { place: HunkPosition::After { headings: Vec::new(), to_the_end: false }, lines: Vec::new() }
+}
+
+/// Whether a file has what it needs.
+fn check(section: &FilePatch) -> Result<(), String> {
+    let name = section.name.escape_debug();
+    if section.hunks.iter().any(|hunk| hunk.lines.is_empty()) {
+        return Err(format!("an `@@` for `{name}` has no lines after it; leave it out, or give its lines"));
+    }
+    if section.what == FileOperation::Update && section.hunks.is_empty() {
+        return Err(format!("nothing of `{name}` is changed; leave it out, or give lines with `+` and `-`"));
+    }
+    Ok(())
+}

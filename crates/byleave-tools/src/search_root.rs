@@ -1,0 +1,49 @@
+//! Where a tool looks that looks through directories: what it plans to read, what was judged, and what it tells in the end.
+
+use byleave::core::effect::{Effect, Plan};
+use byleave::path_resolution::named;
+use byleave::tool::{RunContext, ToolContext, ToolError};
+
+use crate::dir_walk::{ENTRIES_MAX, WalkSummary};
+use crate::gate_lines::say;
+
+/// How many lines or paths are shown where nothing is said.
+pub(crate) const MAX: usize = 1_000;
+
+/// The plan of a tool that reads a directory, or the one that it is called in.
+pub(crate) fn plan(path: Option<&str>, site: &ToolContext) -> Result<Plan, ToolError> {
+    let path = named(path.unwrap_or("."), &site.cwd)?;
+    Ok(Plan { effects: vec![Effect::Read { path }], reads_only: true, ..Plan::default() })
+}
+
+/// The path that was judged.
+pub(crate) fn judged(run: &RunContext) -> Result<&str, String> {
+    match run.plan.effects.as_slice() {
+        [Effect::Read { path }] => Ok(path),
+        _ => Err("the plan does not name one directory to read; call again with one `path`".into()),
+    }
+}
+
+/// Adds what a walk left out, and why.
+pub(crate) fn tell_left_out(text: &mut String, told: &WalkSummary) {
+    let WalkSummary { kept, unread, is_cut, is_deeper, .. } = *told;
+    if kept > 0 {
+        let verb = if kept == 1 { "path was" } else { "paths were" };
+        say(text, &format!("{kept} {verb} left out because a rule keeps them from being read"));
+    }
+    if unread > 0 {
+        let what = if unread == 1 { "directory or file" } else { "directories or files" };
+        say(text, &format!("{unread} {what} could not be read; ask the person to change their modes"));
+    }
+    if is_cut {
+        say(
+            text,
+            &format!(
+                "there are more than {ENTRIES_MAX} entries, and not all were looked at; narrow with `path`"
+            ),
+        );
+    }
+    if is_deeper {
+        say(text, "there are directories too deep to be looked into; name one of them as `path`");
+    }
+}

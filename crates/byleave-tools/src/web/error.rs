@@ -1,0 +1,80 @@
+//! Why there is no page, in words that tell the model what to do next.
+
+use std::time::Duration;
+
+use byleave_sandbox::net::refusal::{ConnectionError, ConnectionRefusedError};
+
+use super::limits::{HEAD_BYTES_MAX, HOPS_MAX, REQUESTS_MAX, shortened};
+
+/// Why there is no page.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FetchError {
+    #[error("nobody said which rules are in force, so nothing is fetched; tell the person who runs this")]
+    NoRules,
+    #[error(
+        "this machine cannot check certificates, so nothing is fetched: {0}; tell the person who runs this"
+    )]
+    NoTls(String),
+    #[error("{0}; give an address of the public web that begins with https:// or http://")]
+    NotAnAddress(String),
+    #[error("`{0}` is not what was permitted; call web_fetch again, and it is judged anew")]
+    NotPermitted(String),
+    #[error("{0}; {todo}", todo = todo(.0))]
+    Unconnected(#[from] ConnectionError),
+    #[error(
+        "cannot speak TLS with `{host}`: {why}; check the name in the address, and do not try http instead"
+    )]
+    Tls { host: String, why: String },
+    #[error(
+        "the head of the answer of `{host}` is larger than {HEAD_BYTES_MAX} bytes, so it was not read; fetch another address"
+    )]
+    LargeHead { host: String },
+    #[error("`{host}` did not answer as a web server does: {why}; check the port, or try again later")]
+    Http { host: String, why: String },
+    #[error("`{host}` did not answer within {} seconds; try again later, or fetch another address", .limit.as_secs_f32())]
+    Late { host: String, limit: Duration },
+    #[error(
+        "`{host}` was asked {REQUESTS_MAX} times within a minute; wait {} seconds, or work with what was fetched",
+        .wait.as_secs().max(1)
+    )]
+    TooOften { host: String, wait: Duration },
+    #[error("it was stopped before the answer was there; call web_fetch again if it is still wanted")]
+    Stopped,
+    #[error("`{from}` redirects to `{to}`, which was not asked about; call web_fetch with that address", from = shortened(.from), to = shortened(.to))]
+    ElsewhereUnasked { from: String, to: String },
+    #[error("`{from}` redirects to `{to}`, which is not allowed: {why}; fetch another address", from = shortened(.from), to = shortened(.to))]
+    ElsewhereDenied { from: String, to: String, why: String },
+    #[error(
+        "`{from}` redirects from https to `{to}`, which anybody on the way could read and change; call web_fetch with that address if it is meant",
+        from = shortened(.from), to = shortened(.to)
+    )]
+    Downgrade { from: String, to: String },
+    #[error("`{from}` redirects to what is not a web address: {why}; fetch another address", from = shortened(.from))]
+    BadRedirect { from: String, why: String },
+    #[error("it redirects more than {HOPS_MAX} times, at last to `{to}`; fetch another address", to = shortened(.to))]
+    Endless { to: String },
+    #[error(
+        "the answer is packed as `{0}`, which was not asked for and is not unpacked; fetch another address"
+    )]
+    Packed(String),
+}
+
+impl FetchError {
+    /// Where it leads, where that is for another call to say.
+    pub(super) fn leads_to(&self) -> Option<&str> {
+        match self {
+            Self::ElsewhereUnasked { to, .. } | Self::Downgrade { to, .. } => Some(to),
+            _ => None,
+        }
+    }
+}
+
+fn todo(unconnected: &ConnectionError) -> &'static str {
+    match unconnected {
+        ConnectionError::Refused(
+            ConnectionRefusedError::NotGlobal { .. } | ConnectionRefusedError::ThisMachine { .. },
+        ) => "web_fetch reaches public hosts alone; fetch another address",
+        ConnectionError::Refused(_) => "fetch another address",
+        ConnectionError::Failed { .. } => "check the address, or try again later",
+    }
+}

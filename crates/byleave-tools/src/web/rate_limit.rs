@@ -1,0 +1,71 @@
+//! Pace: how often one host is asked, whoever wants it. A model in a loop must not be a flood to somebody.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::error::FetchError;
+use super::limits::REQUESTS_MAX;
+
+const WINDOW: Duration = Duration::from_secs(60);
+/// Beyond so many hosts at once, those that were not asked lately are let go of first.
+const HOSTS_MAX: usize = 1024;
+
+/// When which host was asked.
+#[derive(Debug, Default)]
+pub(super) struct HostRateLimiter {
+    asked: Mutex<HashMap<String, VecDeque<Instant>>>,
+}
+
+impl HostRateLimiter {
+    /// One more request to this host, unless there were too many.
+    pub(super) fn step(&self, host: &str) -> Result<(), FetchError> {
+        let now = Instant::now();
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if asked.len() >= HOSTS_MAX {
+            asked.retain(|_, times| times.back().is_some_and(|last| now.duration_since(*last) < WINDOW));
+        }
+        if asked.len() >= HOSTS_MAX && !asked.contains_key(host) {
+            return Err(FetchError::TooOften { host: host.to_owned(), wait: WINDOW });
+        }
+        let times = asked.entry(host.to_owned()).or_default();
+        while times.front().is_some_and(|first| now.duration_since(*first) >= WINDOW) {
+            times.pop_front();
+        }
+        match times.front() {
+            Some(first) if times.len() >= REQUESTS_MAX => {
+                let wait = WINDOW.saturating_sub(now.duration_since(*first));
+                Err(FetchError::TooOften { host: host.to_owned(), wait })
+            }
+            _ => {
+                times.push_back(now);
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_is_asked_so_often_and_no_more() {
+        let pace = HostRateLimiter::default();
+        for _ in 0..REQUESTS_MAX {
+            assert!(pace.step("a.example").is_ok());
+        }
+        assert!(pace.step("a.example").is_err());
+        assert!(pace.step("b.example").is_ok());
+        tokio::time::advance(WINDOW).await;
+        assert!(pace.step("a.example").is_ok());
+        for n in 0..2 * HOSTS_MAX {
+            if pace.step(&format!("{n}.example")).is_err() {
+                return assert!(n < HOSTS_MAX, "{n}");
+            }
+        }
+        panic!("hosts without end are remembered");
+    }
+}

@@ -1,0 +1,71 @@
+//! The veil: which files must not be seen, by what they are instead of by what they are called. A hard link has no target to
+//! follow, so its name alone says nothing.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use byleave::core::decision::Verdict;
+use byleave::core::policy::Policy;
+use byleave_sandbox::protected_paths::{PathPolicy, look};
+use rustix::fs::Stat;
+
+/// How much is looked through; where there is more, every file with several names is taken for one that must not be seen.
+const ENTRIES_MAX: usize = 200_000;
+
+/// The files with several names that must not be seen.
+pub(super) struct HiddenInodes {
+    files: HashSet<(u64, u64)>,
+    /// Not everything could be looked through.
+    is_torn: bool,
+}
+
+impl HiddenInodes {
+    /// Looks through the workspace and the places that rules keep from being read.
+    pub(super) fn of(workspace: &Path, marker: &Arc<dyn PathPolicy + Send + Sync>, rules: &Policy) -> Self {
+        let mut veil = Self { files: HashSet::new(), is_torn: false };
+        let denied = rules.reads(Verdict::Deny).map(|(place, _)| PathBuf::from(place));
+        let places: HashSet<PathBuf> =
+            denied.filter(|place| place.exists()).chain([workspace.to_path_buf()]).collect();
+        let mut left = ENTRIES_MAX;
+        for place in places {
+            let hides = |path: &Path| path.to_str().is_none_or(|path| marker.hides(path));
+            if hides(&place) || !place.is_dir() {
+                veil.add(place, &mut left);
+                continue;
+            }
+            match look(&place, &**marker) {
+                Ok(marked) => marked.hidden.into_iter().for_each(|path| veil.add(path, &mut left)),
+                Err(_) => veil.is_torn = true,
+            }
+        }
+        veil
+    }
+
+    /// Whether a file is among them.
+    #[expect(clippy::useless_conversion, reason = "the widths differ between architectures")]
+    pub(super) fn covers(&self, stat: &Stat) -> bool {
+        self.is_torn || self.files.contains(&(stat.st_dev.into(), stat.st_ino.into()))
+    }
+
+    fn add(&mut self, path: PathBuf, left: &mut usize) {
+        let mut all = vec![path];
+        while let Some(path) = all.pop() {
+            let Ok(found) = fs::symlink_metadata(&path) else { continue };
+            let Some(less) = left.checked_sub(1) else {
+                self.is_torn = true;
+                return;
+            };
+            *left = less;
+            if found.is_dir() {
+                // What this user cannot look into, this user cannot have linked from there.
+                let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+                all.extend(entries.map(|entry| entry.path()));
+            } else if found.nlink() > 1 {
+                self.files.insert((found.dev(), found.ino()));
+            }
+        }
+    }
+}

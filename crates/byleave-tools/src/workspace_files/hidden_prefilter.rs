@@ -1,0 +1,294 @@
+//! The sieve: which names need not be put to the rules one by one, because no rule that hides anything could mean them.
+//!
+//! It never says that something is hidden, and never that something is not which could be: it only spares the question. Every glob
+//! of a rule has a text in it without which nothing fits, or a place beneath which everything lies that it fits. A path with none of
+//! those texts, in none of those places, fits none of the globs.
+
+use std::path::{Path, PathBuf};
+
+use aho_corasick::AhoCorasick;
+use byleave::core::decision::Verdict;
+use byleave::core::pattern::Pattern;
+use byleave::core::policy::Policy;
+
+/// Shorter than this a text is in too many names to be worth looking for.
+const TEXT_BYTES_MIN: usize = 2;
+
+/// What is needed to tell which paths must be put to the rules.
+pub(crate) struct HiddenPrefilter {
+    /// In lower case; none where some glob cannot be told by a text, so that everything is asked.
+    texts: Option<AhoCorasick>,
+    /// In lower case.
+    places: Vec<PathBuf>,
+}
+
+impl HiddenPrefilter {
+    /// For these rules, and for these places of our own.
+    pub(super) fn of(rules: &Policy, ours: &[PathBuf]) -> Self {
+        let mut places: Vec<PathBuf> = ours.iter().map(|place| lower(&place.to_string_lossy())).collect();
+        let (mut texts, mut is_whole) = (Vec::new(), true);
+        let guards = rules.rules().filter(|rule| rule.verdict != Verdict::Allow);
+        for pattern in guards.flat_map(|rule| &rule.patterns) {
+            let Pattern::Read(glob) = pattern else { continue };
+            let marks = marks_of(glob);
+            is_whole = is_whole && marks.is_some();
+            for mark in marks.into_iter().flatten() {
+                match mark {
+                    GlobLiteral::Text(text) => texts.push(text),
+                    GlobLiteral::Place(place) => places.push(lower(&place)),
+                }
+            }
+        }
+        let texts = if is_whole { AhoCorasick::new(texts).ok() } else { None };
+        Self { texts, places }
+    }
+
+    /// Whether every name in this directory must be asked about, because of where it is.
+    pub(crate) fn is_near(&self, directory: &str) -> bool {
+        if self.may_mean(directory.as_bytes()) {
+            return true;
+        }
+        let directory = lower(directory);
+        self.places.iter().any(|place| place.starts_with(&directory) || directory.starts_with(place))
+    }
+
+    /// Whether a name must be asked about, in a directory that is not near.
+    pub(crate) fn may_mean(&self, name: &[u8]) -> bool {
+        let Some(texts) = &self.texts else { return true };
+        let mut folded = [0; 256];
+        let Some(room) = folded.get_mut(..name.len()) else {
+            // Longer than a name can be: a path.
+            return !name.is_ascii() || texts.is_match(&name.to_ascii_lowercase());
+        };
+        room.copy_from_slice(name);
+        room.make_ascii_lowercase();
+        // Other letters may be folded to these, so only the rules can say.
+        !room.is_ascii() || texts.is_match(&*room)
+    }
+}
+
+/// What everything that fits a glob has in common.
+#[derive(Debug, PartialEq, Eq)]
+enum GlobLiteral {
+    /// This is in one step of its path, in lower case.
+    Text(String),
+    /// It lies there, or is that.
+    Place(String),
+}
+
+fn lower(path: &str) -> PathBuf {
+    // As rules fold paths; what is compared are whole steps, so that both sides must be folded alike.
+    Path::new(&path.to_lowercase()).to_path_buf()
+}
+
+/// The marks of a glob: its own, or those of what its braces stand for. None where that cannot be told.
+fn marks_of(glob: &str) -> Option<Vec<GlobLiteral>> {
+    if let Some(mark) = mark_of(glob) {
+        return Some(vec![mark]);
+    }
+    let (before, rest) = glob.split_once('{')?;
+    // One that holds others, or a glob in which a brace may stand for itself, is more than is worth telling.
+    let (inside, after) = rest.split_once('}')?;
+    if inside.contains('{') || glob.contains(['\\', '[']) {
+        return None;
+    }
+    let each = inside.split(',').map(|one| marks_of(&format!("{before}{one}{after}")));
+    each.collect::<Option<Vec<_>>>().map(|each| each.into_iter().flatten().collect())
+}
+
+/// The longest text that must be in a path for the glob to fit it. None where there is none, or where the glob is not understood
+/// for certain.
+fn mark_of(glob: &str) -> Option<GlobLiteral> {
+    let (place, rest) = place_of(glob);
+    let whole = matches!(rest.as_str(), "" | "**");
+    let text = if whole && place.is_some() { None } else { text_of(&rest) };
+    text.map(GlobLiteral::Text).or(place.map(GlobLiteral::Place))
+}
+
+fn text_of(glob: &str) -> Option<String> {
+    let (mut best, mut text) = (String::new(), String::new());
+    let mut rest = glob.chars();
+    let mut end = |text: &mut String| {
+        if text.len() > best.len() {
+            best.clone_from(text);
+        }
+        text.clear();
+    };
+    while let Some(one) = rest.next() {
+        match one {
+            '*' | '?' | '/' => end(&mut text),
+            '[' => {
+                end(&mut text);
+                // `]` in the first place stands for itself.
+                let first = rest.next()?;
+                let first = if matches!(first, '!' | '^') { rest.next()? } else { first };
+                let mut last = if first == ']' { rest.next()? } else { first };
+                while last != ']' {
+                    last = rest.next()?;
+                }
+            }
+            '{' => {
+                end(&mut text);
+                let mut depth = 1;
+                while depth > 0 {
+                    match rest.next()? {
+                        '{' => depth += 1,
+                        '}' => depth -= 1,
+                        // What is escaped or in a class in there is more than is worth telling.
+                        '\\' | '[' => return None,
+                        _ => {}
+                    }
+                }
+            }
+            '}' | ']' => return None,
+            '\\' => {
+                let escaped = rest.next()?;
+                end(&mut text);
+                if escaped.is_ascii() && escaped != '/' {
+                    text.push(escaped.to_ascii_lowercase());
+                }
+            }
+            plain if plain.is_ascii() => text.push(plain.to_ascii_lowercase()),
+            _ => end(&mut text),
+        }
+    }
+    end(&mut text);
+    (best.len() >= TEXT_BYTES_MIN).then_some(best)
+}
+
+/// The whole steps in front of the first that is not plain, where there are some, and the rest.
+fn place_of(glob: &str) -> (Option<String>, String) {
+    let is_plain = |step: &&str| step.is_ascii() && !step.contains(['*', '?', '[', ']', '{', '}', '\\']);
+    let Some(steps) = glob.strip_prefix('/') else { return (None, glob.to_owned()) };
+    // A brace may reach over several steps: those behind it are the rest, and so is its own.
+    let mut steps = steps.split('/').peekable();
+    let mut place = String::new();
+    while let Some(step) = steps.next_if(is_plain) {
+        if !step.is_empty() {
+            place = format!("{place}/{step}");
+        }
+    }
+    (Some(place).filter(|place| !place.is_empty()), steps.collect::<Vec<_>>().join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use byleave::core::effect::Plan;
+    use byleave::core::policy::{Layer, PathVariables, RuleFile, SkipExamples, builtin, read};
+    use byleave_sandbox::from_plan;
+
+    use super::*;
+
+    #[test]
+    fn a_glob_says_what_everything_that_fits_it_has() {
+        let text = |text: &str| Some(GlobLiteral::Text(text.into()));
+        let place = |place: &str| Some(GlobLiteral::Place(place.into()));
+        for (glob, wanted) in [
+            ("**/.env", text(".env")),
+            ("**/*.PEM", text(".pem")),
+            ("**/.config/gh/**", text(".config")),
+            ("**/*.{key,pem}", None),
+            ("**/secret[!a-z]s*", text("secret")),
+            ("**/[]x]ab", text("ab")),
+            ("**/a\\*bc", text("*bc")),
+            ("**/{a/b,c}/long", text("long")),
+            ("**/{a\\},b}/long", None),
+            ("**/[ab", None),
+            ("/w/s/**", place("/w/s")),
+            ("/w/s*/x", place("/w")),
+            ("/w/s*/xy", text("xy")),
+            ("/w/s", place("/w/s")),
+            ("/{a,b}/c*", None),
+            ("/**", None),
+            ("**/\u{212a}ey", text("ey")),
+        ] {
+            assert_eq!(mark_of(glob), wanted, "{glob}");
+        }
+    }
+
+    #[test]
+    fn braces_are_told_by_what_they_stand_for() {
+        let texts =
+            |all: &[&str]| Some(all.iter().map(|text| GlobLiteral::Text((*text).into())).collect::<Vec<_>>());
+        assert_eq!(marks_of("**/*.{key,pem}"), texts(&[".key", ".pem"]));
+        assert_eq!(marks_of("**/{a,b}.{c,dd}"), texts(&["a.", "b."]));
+        for glob in ["**/*.{key,*}", "**/{a,{b,c}}", "**/{[{],b}", "**/{a", "**/*.{a\\},b}"] {
+            assert_eq!(marks_of(glob), None, "{glob}");
+        }
+    }
+
+    // req: B7
+    #[test]
+    fn nothing_that_a_rule_hides_goes_through() {
+        let places = PathVariables {
+            workspace: Some("/w"),
+            home: Some("/h"),
+            state: Some("/h/s"),
+            ..PathVariables::default()
+        };
+        let mut rules = builtin(&places).unwrap();
+        let text = "[[rule]]\nid = \"a\"\nverdict = \"deny\"\nread = [\"/w/Keys/\", \"/w/b*/*.x\", \"**/pr[io]vate?\", \"**/{one,two}-x\", \"**/*.{ZZ,qq}\"]\nwhy = \"-\"\n\
+                    [[rule]]\nid = \"b\"\nverdict = \"ask\"\nread = \"**/asked/*.y\"\nwhy = \"-\"\n";
+        let file = RuleFile { name: "p", layer: Layer::User, text };
+        rules.extend(read(&file, &places, &SkipExamples).unwrap().rules);
+        let policy = Arc::new(Policy::new(rules).unwrap());
+        let sieve = HiddenPrefilter::of(&policy, &[]);
+        let marker = from_plan::marker(&Plan::default(), &policy, Path::new("/w"));
+        let steps = [
+            "w",
+            "a",
+            "src",
+            "keys",
+            "KEYS",
+            "bb",
+            "b",
+            "q.x",
+            "private1",
+            "Provates",
+            "one-x",
+            "n.zz",
+            "n.QQ",
+            "TWO-X",
+            "asked",
+            "z.y",
+            ".env",
+            ".ENV.local",
+            "id_rsa.pub",
+            "my-Credentials.json",
+            ".\u{212a}ube",
+            ".kube",
+            "config",
+            ".ssh",
+            "h",
+            "s",
+            "server.\u{212a}ey",
+            "server.key",
+            "main.rs",
+            ".config",
+            "gh",
+            "etc",
+            "shadow-",
+            "byleave",
+            ".netrc",
+            "x",
+        ];
+        let (mut hidden, mut spared) = (0, 0);
+        for one in steps {
+            for two in steps {
+                for three in steps {
+                    let directory = format!("/{one}/{two}");
+                    let path = format!("{directory}/{three}");
+                    let is_hidden = marker.hides(&path);
+                    let asks = sieve.is_near(&directory) || sieve.may_mean(three.as_bytes());
+                    assert!(asks || !is_hidden, "{path}");
+                    hidden += u32::from(is_hidden);
+                    spared += u32::from(!asks);
+                }
+            }
+        }
+        assert!(hidden > 5_000 && spared > 1_000, "{hidden} {spared}");
+        assert!(!sieve.is_near("/w/src/a") && !sieve.may_mean(b"main.rs"), "it spares nothing");
+    }
+}

@@ -1,0 +1,147 @@
+//! A file that was opened: that it is a plain one, how long it is, what is in it.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::AsFd as _;
+
+use rustix::fs::{FileType, OFlags, Stat, fstat};
+use rustix::io::Errno;
+
+use super::Files;
+use crate::file_type;
+
+/// A plain file that may be read, open.
+pub(crate) struct OpenFile {
+    /// To read it.
+    pub(crate) file: File,
+    /// What it was when it was opened.
+    pub(crate) stat: Stat,
+}
+
+/// What was in a file, and by what that file is known again.
+pub(crate) struct FileContent {
+    /// All of it.
+    pub(crate) bytes: Vec<u8>,
+    /// How long it was.
+    pub(crate) size: u64,
+    /// When it was last changed, in nanoseconds, as changes say it.
+    pub(crate) modified: i64,
+    /// Who may do what with it.
+    pub(crate) mode: u32,
+}
+
+impl Files {
+    /// Opens a plain file that the plan lets be read.
+    pub(crate) fn file(&self, path: &str) -> Result<OpenFile, String> {
+        let handle = self.open(path, OFlags::RDONLY)?;
+        let stat = fstat(handle.as_fd())
+            .map_err(|errno| format!("`{}` cannot be looked at: {errno}", self.shown(path)))?;
+        let what = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {
+                if self.is_veiled(&stat) {
+                    let shown = self.shown(path);
+                    return Err(format!(
+                        "`{shown}` is another name of a file that a rule keeps from being read"
+                    ));
+                }
+                return Ok(OpenFile { file: File::from(handle), stat });
+            }
+            FileType::Directory => return Err(self.not_opened(path, Errno::ISDIR)),
+            other => file_type::of_type(other),
+        };
+        Err(format!("`{}` is {what}, not a file; name a file", self.shown(path)))
+    }
+
+    /// What is in a file that is to be changed; nothing where nothing is.
+    pub(crate) fn old(&self, path: &str) -> Result<Option<FileContent>, String> {
+        // First, so that it fails alike whether something is there or not.
+        self.may_be_seen(path)?;
+        match self.handle(path, OFlags::RDONLY) {
+            Err(Errno::NOENT) => Ok(None),
+            _ => self.content(path).map(Some),
+        }
+    }
+
+    /// Whether something is at a path that is to be changed.
+    pub(crate) fn is_there(&self, path: &str) -> Result<bool, String> {
+        self.may_be_seen(path)?;
+        match self.handle(path, OFlags::PATH) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(self.not_opened(path, errno)),
+        }
+    }
+
+    /// What a file is that is to be removed, without what is in it. It is looked at, and not opened: who removes a file need not be let read it.
+    pub(crate) fn to_remove(&self, path: &str) -> Result<FileContent, String> {
+        let handle = self.handle(path, OFlags::PATH).map_err(|errno| self.not_opened(path, errno))?;
+        let stat = fstat(handle.as_fd())
+            .map_err(|errno| format!("`{}` cannot be looked at: {errno}", self.shown(path)))?;
+        let size = u64::try_from(stat.st_size).unwrap_or_default();
+        let shown = self.shown(path);
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Ok(FileContent {
+                bytes: Vec::new(),
+                size,
+                modified: modified(&stat),
+                mode: stat.st_mode & 0o7777,
+            }),
+            FileType::Directory => Err(format!(
+                "`{shown}` is a directory, and only files are removed here; remove the files in it, or use `rm -r` in bash"
+            )),
+            FileType::Symlink => Err(self.not_opened(path, Errno::LOOP)),
+            _ => Err(format!("`{shown}` is neither a file nor a directory; remove it with `rm` in bash")),
+        }
+    }
+
+    /// Everything that is in a file. One that is longer than may be read as a whole is not read.
+    pub(crate) fn content(&self, path: &str) -> Result<FileContent, String> {
+        let OpenFile { file, stat } = self.file(path)?;
+        let too_long = |bytes: u64| {
+            format!(
+                "`{}` has {bytes} bytes, more than the {} that are read at once; find the part with grep",
+                self.shown(path),
+                self.bytes_max()
+            )
+        };
+        let length = u64::try_from(stat.st_size).unwrap_or_default();
+        if length > self.bytes_max() {
+            return Err(too_long(length));
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
+        // It may grow while it is read.
+        file.take(self.bytes_max() + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| format!("`{}` cannot be read: {error}", self.shown(path)))?;
+        if bytes.len() as u64 > self.bytes_max() {
+            return Err(too_long(bytes.len() as u64));
+        }
+        Ok(FileContent {
+            size: bytes.len() as u64,
+            bytes,
+            modified: modified(&stat),
+            mode: stat.st_mode & 0o7777,
+        })
+    }
+
+    /// The same as text.
+    pub(crate) fn text(&self, path: &str) -> Result<(String, FileContent), String> {
+        let content = self.content(path)?;
+        match String::from_utf8(content.bytes) {
+            Ok(text) => Ok((text, FileContent { bytes: Vec::new(), ..content })),
+            Err(error) => {
+                let what = file_type::of_bytes(error.as_bytes());
+                Err(format!("`{}` is {what}, not UTF-8 text; {}", self.shown(path), what.what_to_do()))
+            }
+        }
+    }
+}
+
+/// When a file was last changed, in nanoseconds.
+#[expect(clippy::useless_conversion, reason = "the widths differ between architectures")]
+fn modified(stat: &Stat) -> i64 {
+    let seconds: i64 = stat.st_mtime.into();
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(i64::try_from(stat.st_mtime_nsec).unwrap_or_default())
+}

@@ -1,0 +1,356 @@
+//! The link: one wire to the office, opened again whenever it breaks. What was not answered is said again.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use byleave::boxed::BoxFuture;
+use byleave::ledger::LedgerError;
+use byleave_core::id::{CallId, OwnerId};
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::assignment::Capabilities;
+use crate::protocol::{
+    Disconnected, Frame, FrameChannel, LedgerRequest, LedgerResponseError, PROTOCOL, WorkerHello, patience,
+};
+
+/// How long the office may take to say its first word.
+const WELCOME: Duration = Duration::from_secs(10);
+/// How often we say that we are alive, in the time for which we may be silent.
+const BEATS: u32 = 3;
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How many questions wait at most to be taken up by the link.
+const WAITING_MAX: usize = 64;
+
+/// Opens wires to the office.
+pub trait Connector: Send + Sync + 'static {
+    /// Opens one.
+    fn dial(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>>;
+}
+
+/// Why there is no wire.
+#[derive(Debug)]
+pub struct ConnectError(pub String);
+
+/// A question on its way.
+struct InFlightRequest {
+    ask: LedgerRequest,
+    reply: oneshot::Sender<RequestOutcome>,
+    /// To which office it was said first.
+    said_to: Option<Uuid>,
+    /// Nobody waits for the answer any longer than until then.
+    until: Instant,
+}
+
+/// What came of a question.
+pub(crate) struct RequestOutcome {
+    pub(crate) told: Result<Value, LedgerResponseError>,
+    /// It was said to another office before, where it may have had its effect already.
+    pub(crate) again: bool,
+}
+
+/// One wire to the office, opened again whenever it breaks; closed when this is dropped.
+pub(crate) struct Connection {
+    questions: mpsc::Sender<InFlightRequest>,
+    patience: Duration,
+    heard: Arc<Mutex<LeaseClock>>,
+}
+
+/// When we said what the office has last said that it heard, and how long one may be away from it.
+///
+/// Not when we heard it: what lay in the wire while this process stood still says nothing about now.
+#[derive(Clone, Copy)]
+struct LeaseClock {
+    at: Duration,
+    lease: Duration,
+}
+
+/// How it stands with the office.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConnectionStatus {
+    /// Nobody has dialled yet.
+    Unknown,
+    /// It is there.
+    Here,
+    /// It cannot be reached, or does not want us.
+    Away(String),
+}
+
+/// The time since the machine was started, also while it slept.
+pub fn uptime() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::try_from(now).unwrap_or_default()
+}
+
+/// What a worker wants calls for, and what comes of it.
+pub(crate) struct WorkerRegistration {
+    pub(crate) skills: Capabilities,
+    /// Calls that are offered.
+    pub(crate) offers: mpsc::Sender<CallId>,
+    /// What the worker says of itself.
+    pub(crate) says: mpsc::Receiver<WorkerNotice>,
+    /// Told how it stands with the office.
+    pub(crate) reach: watch::Sender<ConnectionStatus>,
+}
+
+/// What a worker says without being asked. What is not heard need not be said again: the office asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WorkerNotice {
+    /// A call that was offered stands, behind another or not.
+    Stood { call: CallId, held_up_by: Option<CallId> },
+    /// Nothing new is taken.
+    Leaving,
+}
+
+impl Connection {
+    pub(crate) fn open(
+        dial: impl Connector,
+        owner: OwnerId,
+        patience: Duration,
+        hire: Option<WorkerRegistration>,
+    ) -> Self {
+        let (questions, asked) = mpsc::channel(WAITING_MAX);
+        let heard = Arc::new(Mutex::new(LeaseClock { at: uptime(), lease: Duration::ZERO }));
+        let line = ConnectionTask {
+            dial: Box::new(dial),
+            owner,
+            asked,
+            open: BTreeMap::new(),
+            next: 0,
+            hire,
+            is_leaving: false,
+            office: None,
+            heard: Arc::clone(&heard),
+        };
+        tokio::spawn(line.keep());
+        Self { questions, patience, heard }
+    }
+
+    /// Whether the office may have given us up, because it has not heard of us for too long.
+    pub(crate) fn may_be_given_up(&self) -> bool {
+        let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        // Zero: an office that waits for nobody, and does not offer.
+        !heard.lease.is_zero() && uptime().saturating_sub(heard.at) >= heard.lease
+    }
+
+    /// Asks the office, for as long as our patience lasts.
+    pub(crate) async fn ask(&self, ask: LedgerRequest) -> Result<RequestOutcome, LedgerError> {
+        let away = |why: &str| LedgerError::new("cannot ask the office", why);
+        let (reply, answered) = oneshot::channel();
+        let until = Instant::now() + self.patience;
+        let question = InFlightRequest { ask, reply, said_to: None, until };
+        self.questions.send(question).await.map_err(|_| away("the link has ended"))?;
+        match tokio::time::timeout_at(until, answered).await {
+            Ok(Ok(answered)) => Ok(answered),
+            Ok(Err(_)) => Err(away("the link has ended")),
+            Err(_) => Err(away("it has not answered in time; is it running, and within reach?")),
+        }
+    }
+}
+
+/// The task that keeps the wire.
+struct ConnectionTask {
+    dial: Box<dyn Connector>,
+    owner: OwnerId,
+    asked: mpsc::Receiver<InFlightRequest>,
+    /// Not answered yet, by their ids.
+    open: BTreeMap<u64, InFlightRequest>,
+    next: u64,
+    hire: Option<WorkerRegistration>,
+    is_leaving: bool,
+    /// Whom we speak to, or spoke to last.
+    office: Option<Uuid>,
+    heard: Arc<Mutex<LeaseClock>>,
+}
+
+/// Why a conversation ended.
+enum DisconnectReason {
+    /// The wire broke.
+    Broke,
+    /// Nobody asks any more.
+    Over,
+}
+
+impl ConnectionTask {
+    async fn keep(mut self) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            match self.connect().await {
+                Ok((wire, lease, office)) => {
+                    pause = PAUSE_MIN;
+                    self.office = Some(office);
+                    if matches!(self.converse(wire, lease).await, DisconnectReason::Over) {
+                        return;
+                    }
+                }
+                Err(why) => {
+                    tracing::debug!(why, "cannot reach the office; trying again");
+                    self.stands(ConnectionStatus::Away(why));
+                }
+            }
+            tokio::select! {
+                () = self.questions_over() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Takes questions while there is no wire; comes back when nobody asks any more.
+    async fn questions_over(&mut self) {
+        loop {
+            tokio::select! {
+                asked = self.asked.recv() => match asked {
+                    Some(question) => drop(self.take(question)),
+                    None => return,
+                },
+                say = next_word(&mut self.hire) => self.is_leaving |= say == WorkerNotice::Leaving,
+            }
+        }
+    }
+
+    fn take(&mut self, question: InFlightRequest) -> u64 {
+        let id = self.next;
+        self.next = self.next.wrapping_add(1);
+        self.open.insert(id, question);
+        id
+    }
+
+    fn stands(&self, reach: ConnectionStatus) {
+        if let Some(hire) = &self.hire {
+            hire.reach.send_if_modified(|known| {
+                let is_news = *known != reach;
+                *known = reach;
+                is_news
+            });
+        }
+    }
+
+    fn was_heard(&self, at: Duration, lease: Option<Duration>) {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.at = heard.at.max(at);
+        heard.lease = lease.unwrap_or(heard.lease);
+    }
+
+    async fn connect(&self) -> Result<(FrameChannel, Duration, Uuid), String> {
+        let mut wire = self.dial.dial().await.map_err(|ConnectError(why)| why)?;
+        let skills = self.hire.as_ref().map(|hire| hire.skills.clone());
+        let is_leaving = self.is_leaving;
+        let hello = Frame::Hello(WorkerHello { protocol: PROTOCOL, owner: self.owner, skills, is_leaving });
+        let said_at = uptime();
+        wire.say(&hello).await.map_err(|Disconnected| "the wire broke at once".to_owned())?;
+        let heard = tokio::time::timeout(WELCOME, wire.hear.recv()).await;
+        let heard = heard.ok().flatten().ok_or("the office said nothing")?;
+        match serde_json::from_str(&heard) {
+            Ok(Frame::Welcome { lease_ms, office }) => {
+                tracing::info!(lease_ms, "the office is there");
+                let lease = Duration::from_millis(lease_ms);
+                self.was_heard(said_at, Some(lease));
+                self.stands(ConnectionStatus::Here);
+                Ok((wire, lease, office))
+            }
+            Ok(Frame::Unwelcome { why }) => {
+                tracing::warn!(why, "the office turned us away");
+                Err(why)
+            }
+            _ => Err("the office does not speak as offices do".to_owned()),
+        }
+    }
+
+    async fn converse(&mut self, mut wire: FrameChannel, lease: Duration) -> DisconnectReason {
+        let now = Instant::now();
+        let patience = patience(lease);
+        self.open.retain(|_, question| question.until > now && !question.reply.is_closed());
+        let unanswered: Vec<u64> = self.open.keys().copied().collect();
+        for id in unanswered {
+            if self.say(&wire, id).await.is_err() {
+                return DisconnectReason::Broke;
+            }
+        }
+        let mut beat = tokio::time::interval(patience / BEATS);
+        let mut heard_at = Instant::now();
+        loop {
+            let broke = tokio::select! {
+                heard = wire.hear.recv() => match heard {
+                    Some(text) => {
+                        heard_at = Instant::now();
+                        self.hear(&text)
+                    }
+                    None => Err(Disconnected),
+                },
+                // Since it was last heard, whatever we said meanwhile.
+                () = tokio::time::sleep_until(heard_at + patience) => Err(Disconnected),
+                say = next_word(&mut self.hire) => {
+                    self.is_leaving |= say == WorkerNotice::Leaving;
+                    let frame = match say {
+                        WorkerNotice::Stood { call, held_up_by } => Frame::Stood { call, held_up_by },
+                        WorkerNotice::Leaving => Frame::Leaving,
+                    };
+                    wire.say(&frame).await
+                }
+                asked = self.asked.recv() => match asked {
+                    Some(question) => {
+                        let id = self.take(question);
+                        self.say(&wire, id).await
+                    }
+                    None => return DisconnectReason::Over,
+                },
+                _ = beat.tick() => {
+                    let at_ms = u64::try_from(uptime().as_millis()).unwrap_or(u64::MAX);
+                    wire.say(&Frame::Beat { at_ms }).await
+                }
+            };
+            if let Err(Disconnected) = broke {
+                return DisconnectReason::Broke;
+            }
+        }
+    }
+
+    async fn say(&mut self, wire: &FrameChannel, id: u64) -> Result<(), Disconnected> {
+        let Some(question) = self.open.get_mut(&id) else { return Ok(()) };
+        question.said_to = question.said_to.or(self.office);
+        wire.say(&Frame::Ask { id, ask: question.ask.clone() }).await
+    }
+
+    fn hear(&mut self, text: &str) -> Result<(), Disconnected> {
+        match serde_json::from_str(text) {
+            Ok(Frame::Told { id, told }) => {
+                if let Some(question) = self.open.remove(&id) {
+                    let answered = RequestOutcome { told, again: question.said_to != self.office };
+                    // Who asked may have given up.
+                    drop(question.reply.send(answered));
+                }
+                Ok(())
+            }
+            Ok(Frame::Offer { call }) => match &self.hire {
+                // More than we said that we could do, and then some.
+                Some(hire) => hire.offers.try_send(call).map_err(|_| Disconnected),
+                None => Err(Disconnected),
+            },
+            Ok(Frame::Beat { at_ms }) => {
+                // No later than now, whatever it says.
+                self.was_heard(Duration::from_millis(at_ms).min(uptime()), None);
+                Ok(())
+            }
+            Ok(_) | Err(_) => {
+                tracing::warn!("the office says what offices do not say");
+                Err(Disconnected)
+            }
+        }
+    }
+}
+
+/// What the worker says next; never anything where nobody wants calls.
+async fn next_word(hire: &mut Option<WorkerRegistration>) -> WorkerNotice {
+    if let Some(hire) = hire
+        && let Some(say) = hire.says.recv().await
+    {
+        return say;
+    }
+    std::future::pending().await
+}

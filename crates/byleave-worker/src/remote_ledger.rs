@@ -1,0 +1,241 @@
+//! The ledger of a worker: everything is asked of the office, but for what only the worker's own disk can say.
+
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use byleave::boxed::BoxFuture;
+use byleave::ledger::invariants;
+use byleave::ledger::owner_locks::{self, OwnerLock};
+use byleave::ledger::start_markers::StartMarkers;
+use byleave::ledger::{
+    AppendError, Batch, ContentError, IncomingCall, IncomingState, Interruption, Ledger, LedgerError,
+    LoadedRecord, StartBlocked,
+};
+use byleave_core::admin_action::AdminAction;
+use byleave_core::call::Millis;
+use byleave_core::digest::{ContentRef, Digest};
+use byleave_core::effect::Plan;
+use byleave_core::hash_chain::ChainedEntry;
+use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
+use byleave_core::session::SessionNode;
+use byleave_core::standing_approval::StandingApproval;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::assignment::Capabilities;
+use crate::connection::{Connection, Connector, RequestOutcome, WorkerRegistration};
+use crate::protocol::{
+    Base64Bytes, LedgerRequest, LedgerResponseError, WireIncomingState, WireInterruption, WireRecord,
+};
+use crate::worker_loop::CallOffers;
+
+/// Where a worker lives.
+#[derive(Clone, Debug)]
+pub struct RemoteLedgerOptions {
+    /// A directory on this machine, for its lock and the marks of what it starts. It must outlive the worker.
+    pub dir: PathBuf,
+    /// How long an office that does not answer is waited for.
+    pub patience: Duration,
+}
+
+/// A ledger over a wire. Each is an owner of its own.
+pub struct RemoteLedger {
+    link: Connection,
+    owner: OwnerId,
+    starts: StartMarkers,
+    _lock: OwnerLock,
+}
+
+impl RemoteLedger {
+    /// Becomes an owner, and begins to dial. Wants a runtime.
+    pub fn open(options: &RemoteLedgerOptions, dial: impl Connector) -> Result<Self, LedgerError> {
+        Self::with(options, dial, None)
+    }
+
+    /// The same for a worker that wants calls: they come as offers.
+    pub fn open_to_work(
+        options: &RemoteLedgerOptions,
+        skills: Capabilities,
+        dial: impl Connector,
+    ) -> Result<(Self, CallOffers), LedgerError> {
+        let (hire, offers) = CallOffers::new(skills);
+        Ok((Self::with(options, dial, Some(hire))?, offers))
+    }
+
+    fn with(
+        options: &RemoteLedgerOptions,
+        dial: impl Connector,
+        hire: Option<WorkerRegistration>,
+    ) -> Result<Self, LedgerError> {
+        let dir = &options.dir;
+        let cannot = |error| LedgerError::new(format!("cannot use `{}`", dir.display()), error);
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(cannot)?;
+        let owner = OwnerId::new(Uuid::now_v7());
+        let lock = owner_locks::take(dir, owner)
+            .map_err(cannot)?
+            .ok_or_else(|| LedgerError::new("cannot become an owner", "the id is taken"))?;
+        let starts = StartMarkers::open(dir, owner).map_err(cannot)?;
+        Ok(Self { link: Connection::open(dial, owner, options.patience, hire), owner, starts, _lock: lock })
+    }
+
+    /// Asks what only a broken ledger does not answer.
+    async fn asked<T: DeserializeOwned>(&self, ask: LedgerRequest) -> Result<T, LedgerError> {
+        let RequestOutcome { told, .. } = self.link.ask(ask).await?;
+        read(told.map_err(LedgerResponseError::into_fault)?)
+    }
+
+    async fn append_batch(&self, batch: Batch) -> Result<(), AppendError> {
+        invariants::moves(&batch, self.owner)?;
+        let (call, at_len) = (batch.call, batch.at_len);
+        let last = batch.lines.last().map(ChainedEntry::link);
+        let RequestOutcome { told, again } =
+            self.link.ask(LedgerRequest::Append(Box::new(batch.into()))).await?;
+        match told {
+            Ok(_) => Ok(()),
+            // Said twice to an office that was started anew meanwhile, it is the second time that is stale.
+            Err(LedgerResponseError::Stale) if again && self.is_taken(call, at_len, last).await? => Ok(()),
+            Err(LedgerResponseError::Stale) => Err(AppendError::Stale),
+            Err(LedgerResponseError::Halted { why }) => Err(StartBlocked::Halted { why }.into()),
+            Err(LedgerResponseError::LeaveSpent) => Err(StartBlocked::LeaveSpent.into()),
+            Err(LedgerResponseError::SessionBusy { call, attempt }) => {
+                Err(StartBlocked::SessionBusy { call, attempt }.into())
+            }
+            Err(other) => Err(other.into_fault().into()),
+        }
+    }
+
+    /// Whether the record has these very lines: a link stands for a line and for everything before it.
+    async fn is_taken(&self, call: CallId, at_len: u32, last: Option<Digest>) -> Result<bool, LedgerError> {
+        let read: Option<WireRecord> = self.asked(LedgerRequest::Load { call }).await?;
+        Ok(read.is_some_and(|read| read.links(call).skip(at_len as usize).any(|link| Some(link) == last)))
+    }
+}
+
+fn read<T: DeserializeOwned>(value: Value) -> Result<T, LedgerError> {
+    serde_json::from_value(value)
+        .map_err(|error| LedgerError::new("cannot make out what the office says", error))
+}
+
+impl Drop for RemoteLedger {
+    fn drop(&mut self) {
+        self.starts.tidy();
+    }
+}
+
+impl Ledger for RemoteLedger {
+    fn owner(&self) -> OwnerId {
+        self.owner
+    }
+
+    fn load(&self, call: CallId) -> BoxFuture<'_, Result<Option<LoadedRecord>, LedgerError>> {
+        Box::pin(async move {
+            let read: Option<WireRecord> = self.asked(LedgerRequest::Load { call }).await?;
+            read.map(|read| read.into_loaded(call)).transpose()
+        })
+    }
+
+    fn arrive<'a>(&'a self, comer: IncomingCall<'a>) -> BoxFuture<'a, Result<IncomingState, LedgerError>> {
+        Box::pin(async move {
+            let IncomingCall { call, tenant, session, tool, now } = comer;
+            let (tenant, session, tool) = (tenant.clone(), session.clone(), tool.to_owned());
+            let arrived: WireIncomingState =
+                self.asked(LedgerRequest::Arrive { call, tenant, session, tool, now }).await?;
+            let loaded = arrived.loaded.map(|read| read.into_loaded(call)).transpose()?;
+            Ok(IncomingState { loaded, lineage: arrived.lineage, around: arrived.around.map(Into::into) })
+        })
+    }
+
+    fn append(&self, batch: Batch) -> BoxFuture<'_, Result<(), AppendError>> {
+        Box::pin(self.append_batch(batch))
+    }
+
+    fn content(&self, call: CallId, held: ContentRef) -> BoxFuture<'_, Result<Vec<u8>, ContentError>> {
+        Box::pin(async move {
+            let RequestOutcome { told, .. } = self.link.ask(LedgerRequest::Content { call, held }).await?;
+            let Base64Bytes(bytes) = read(told.map_err(LedgerResponseError::into_content_fault)?)?;
+            Ok(bytes)
+        })
+    }
+
+    fn interrupt(
+        &self,
+        call: CallId,
+        attempt: AttemptId,
+        at: Millis,
+    ) -> BoxFuture<'_, Result<Interruption, LedgerError>> {
+        Box::pin(async move {
+            let interrupted: WireInterruption =
+                self.asked(LedgerRequest::Interrupt { call, attempt, at }).await?;
+            Ok(interrupted.into())
+        })
+    }
+
+    fn starting(&self, _call: CallId, attempt: AttemptId) -> BoxFuture<'_, Result<(), LedgerError>> {
+        let starts = self.starts.clone();
+        Box::pin(async move {
+            starts.mark_aside(attempt).await?;
+            // The last moment: whoever was held up until now may hold a claim no more.
+            if self.link.may_be_given_up() {
+                let why = "the office was not heard for longer than a lease, and may have given the call up";
+                return Err(LedgerError::new("cannot start an attempt", why));
+            }
+            Ok(())
+        })
+    }
+
+    fn act(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
+        Box::pin(self.asked(LedgerRequest::Act(Box::new(act))))
+    }
+
+    fn halted(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
+        Box::pin(self.asked(LedgerRequest::Halted { tenant: tenant.clone() }))
+    }
+
+    fn lineage(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+    ) -> BoxFuture<'_, Result<Vec<SessionNode>, LedgerError>> {
+        Box::pin(self.asked(LedgerRequest::Lineage { tenant: tenant.clone(), session: session.clone() }))
+    }
+
+    fn leaves(
+        &self,
+        tenant: &TenantId,
+        tool: &str,
+        now: Millis,
+    ) -> BoxFuture<'_, Result<Vec<Arc<StandingApproval>>, LedgerError>> {
+        let ask = LedgerRequest::Leaves { tenant: tenant.clone(), tool: tool.to_owned(), now };
+        Box::pin(async move {
+            let leaves: Vec<StandingApproval> = self.asked(ask).await?;
+            Ok(leaves.into_iter().map(Arc::new).collect())
+        })
+    }
+
+    fn call_of(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+        Box::pin(self.asked(LedgerRequest::CallOf { question }))
+    }
+
+    fn held_up_by(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        call: CallId,
+        plan: &Plan,
+    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+        let (tenant, session, effects) = (tenant.clone(), session.clone(), plan.effects.clone());
+        Box::pin(async move {
+            if effects.is_empty() {
+                return Ok(None);
+            }
+            self.asked(LedgerRequest::HeldUpBy { tenant, session, call, effects }).await
+        })
+    }
+
+    fn drivable(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
+        Box::pin(self.asked(LedgerRequest::Drivable { now, limit }))
+    }
+}

@@ -1,0 +1,335 @@
+//! The office: answers what comes over the wire of one worker, on the store that it stands on.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use byleave::clock::{Clock as _, SystemClock};
+use byleave::ledger::{AppendError, Batch, IncomingCall, Ledger, LedgerError, LoadedRecord, invariants};
+use byleave_core::call::Millis;
+use byleave_core::effect::Plan;
+use byleave_core::entry::RecordEvent;
+use byleave_core::id::CallId;
+use byleave_core::record::Record;
+use lru::LruCache;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::assignment::{Capabilities, OfferedCall};
+use crate::permissions::{Permissions, not_for_workers};
+use crate::protocol::{
+    Disconnected, Frame, FrameChannel, LedgerRequest, LedgerResponseError, PROTOCOL, WireAppend,
+    WireIncomingState, WireInterruption, WireRecord, WorkerHello, patience,
+};
+use crate::registry::{RegistrationGuard, WorkerRegistry};
+
+/// How long a worker may take to say who it is.
+const HELLO: Duration = Duration::from_secs(10);
+/// How many questions of one worker are worked on at once; the others wait in the wire.
+const AT_ONCE: usize = 64;
+/// How many calls are remembered as ones that the worker may see.
+const SEEN_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
+/// How many records are remembered as they were last seen: more than a worker usually drives at once.
+const RECORDS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(127);
+/// By how much the clock of a worker may be ahead.
+const SKEW_MS: Millis = 60_000;
+
+/// Answers a worker until its wire breaks.
+pub async fn attend(roster: &WorkerRegistry, rights: Permissions, mut wire: FrameChannel) {
+    let hello = tokio::time::timeout(HELLO, wire.hear.recv()).await;
+    let said = hello.ok().flatten().and_then(|text| serde_json::from_str(&text).ok());
+    let Some(Frame::Hello(WorkerHello { protocol, owner, skills, is_leaving })) = said else {
+        return turn_away(&wire, "a worker says first who it is").await;
+    };
+    if protocol != PROTOCOL {
+        let why = format!(
+            "the worker speaks protocol {protocol} and the office {PROTOCOL}; bring both to one version"
+        );
+        return turn_away(&wire, &why).await;
+    }
+    if let Some(why) = skills.as_ref().and_then(Capabilities::flaw) {
+        return turn_away(&wire, why).await;
+    }
+    if let (Some(skills), Some(dir)) = (&skills, roster.dir())
+        && skills.dir != dir
+    {
+        let why = format!(
+            "calls of this server work in `{dir}`, and this worker in `{}`: start it there",
+            skills.dir
+        );
+        return turn_away(&wire, &why).await;
+    }
+    let (present, offers) = match roster.enter((owner, skills), &rights) {
+        Ok(entered) => entered,
+        Err(fault) => return turn_away(&wire, &fault.to_string()).await,
+    };
+    if is_leaving {
+        present.leaves();
+    }
+    let lease_ms = u64::try_from(roster.lease().as_millis()).unwrap_or(u64::MAX);
+    if wire.say(&Frame::Welcome { lease_ms, office: roster.id() }).await.is_err() {
+        return;
+    }
+    let (seen, records) = (LruCache::new(SEEN_MAX), LruCache::new(RECORDS_MAX));
+    let desk =
+        Arc::new(WorkerSession { present, rights, seen: Mutex::new(seen), records: Mutex::new(records) });
+    let patience = patience(roster.lease());
+    if let Err(Disconnected) = converse(&desk, wire, offers, patience).await {
+        tracing::debug!(%owner, "the wire of a worker broke");
+    }
+}
+
+async fn turn_away(wire: &FrameChannel, why: &str) {
+    tracing::warn!(why, "a worker was turned away");
+    // It may be gone already.
+    wire.say(&Frame::Unwelcome { why: why.to_owned() }).await.unwrap_or_default();
+}
+
+async fn converse(
+    desk: &Arc<WorkerSession>,
+    mut wire: FrameChannel,
+    mut offers: mpsc::Receiver<OfferedCall>,
+    patience: Duration,
+) -> Result<(), Disconnected> {
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    // What was offered over this wire; let go of with it.
+    let mut offered: HashMap<CallId, oneshot::Sender<Option<CallId>>> = HashMap::new();
+    let mut heard_at = Instant::now();
+    loop {
+        let text = tokio::select! {
+            text = wire.hear.recv() => text.ok_or(Disconnected)?,
+            // Since it was last heard, whatever we said meanwhile.
+            () = tokio::time::sleep_until(heard_at + patience) => return Err(Disconnected),
+            Some(OfferedCall { call, stood }) = offers.recv() => {
+                desk.present.note_offered(call);
+                offered.insert(call, stood);
+                wire.say(&Frame::Offer { call }).await?;
+                continue;
+            }
+        };
+        heard_at = Instant::now();
+        match serde_json::from_str(&text) {
+            Ok(Frame::Ask { id, ask }) => {
+                let place = Arc::clone(&room).acquire_owned().await.map_err(|_| Disconnected)?;
+                let (desk, say) = (Arc::clone(desk), wire.say.clone());
+                // Carried to its end also where the wire breaks: what was half said may be half done.
+                tokio::spawn(async move {
+                    let told = if ask.has_effect() {
+                        desk.present.answers.once(id, || desk.answer(ask)).await
+                    } else {
+                        desk.answer(ask).await
+                    };
+                    tell(&say, id, told).await;
+                    drop(place);
+                });
+            }
+            Ok(Frame::Stood { call, held_up_by }) => {
+                if let Some(stood) = offered.remove(&call) {
+                    // Nobody may wait any more.
+                    stood.send(held_up_by).unwrap_or_default();
+                }
+            }
+            Ok(Frame::Leaving) => desk.present.leaves(),
+            Ok(beat @ Frame::Beat { .. }) => {
+                if desk.present.is_sure() {
+                    wire.say(&beat).await?;
+                }
+            }
+            Ok(_) | Err(_) => {
+                tracing::warn!("a worker says what workers do not say");
+                return Err(Disconnected);
+            }
+        }
+    }
+}
+
+async fn tell(say: &mpsc::Sender<String>, id: u64, told: Result<Value, LedgerResponseError>) {
+    match serde_json::to_string(&Frame::Told { id, told }) {
+        // It asks again where it does not hear this.
+        Ok(text) => say.send(text).await.unwrap_or_default(),
+        Err(error) => tracing::error!(%error, "an answer cannot be said"),
+    }
+}
+
+/// One worker's.
+struct WorkerSession {
+    present: RegistrationGuard,
+    rights: Permissions,
+    /// The calls that it may see.
+    seen: Mutex<LruCache<CallId, ()>>,
+    /// As they were last seen. One whose last link is known is known whole: it need not be read again to judge what continues it.
+    records: Mutex<LruCache<CallId, Record>>,
+}
+
+impl WorkerSession {
+    fn ledger(&self) -> &dyn Ledger {
+        &*self.present.ledger
+    }
+
+    async fn answer(&self, ask: LedgerRequest) -> Result<Value, LedgerResponseError> {
+        let ledger = self.ledger();
+        match ask {
+            LedgerRequest::Load { call } => {
+                let loaded = self.load(call).await?;
+                said(&loaded.as_ref().map(WireRecord::of).transpose()?)
+            }
+            LedgerRequest::Arrive { call, tenant, session, tool, now } => {
+                self.rights.may_see(&tenant)?;
+                let comer = IncomingCall { call, tenant: &tenant, session: &session, tool: &tool, now };
+                let arrival = ledger.arrive(comer).await?;
+                if let Some(loaded) = &arrival.loaded {
+                    self.note(call, loaded)?;
+                }
+                said(&WireIncomingState::of(arrival)?)
+            }
+            LedgerRequest::Append(append) => self.append(*append).await,
+            LedgerRequest::Content { call, held } => {
+                self.may_see(call).await?;
+                said(&crate::protocol::Base64Bytes(ledger.content(call, held).await?))
+            }
+            LedgerRequest::Interrupt { call, attempt, at } => {
+                self.may_see(call).await?;
+                let interrupted = ledger.interrupt(call, attempt, at).await?;
+                self.present.tell_written(call);
+                said(&WireInterruption::from(interrupted))
+            }
+            LedgerRequest::Act(act) => {
+                let act = self.rights.admit(*act)?;
+                said(&ledger.act(act).await?)
+            }
+            LedgerRequest::Halted { tenant } => {
+                self.rights.may_see(&tenant)?;
+                said(&ledger.halted(&tenant).await?)
+            }
+            LedgerRequest::Lineage { tenant, session } => {
+                self.rights.may_see(&tenant)?;
+                said(&ledger.lineage(&tenant, &session).await?)
+            }
+            LedgerRequest::Leaves { tenant, tool, now } => {
+                self.rights.may_see(&tenant)?;
+                let leaves = ledger.leaves(&tenant, &tool, now).await?;
+                said(&leaves.iter().map(|leave| &**leave).collect::<Vec<_>>())
+            }
+            LedgerRequest::CallOf { question } => {
+                let call = ledger.call_of(question).await?;
+                match call {
+                    Some(call) if self.may_see(call).await.is_err() => said(&None::<CallId>),
+                    call => said(&call),
+                }
+            }
+            LedgerRequest::HeldUpBy { tenant, session, call, effects } => {
+                self.rights.may_see(&tenant)?;
+                let plan = Plan { effects, ..Plan::default() };
+                said(&ledger.held_up_by(&tenant, &session, call, &plan).await?)
+            }
+            LedgerRequest::Drivable { now, limit } => {
+                self.rights.may_list()?;
+                said(&ledger.drivable(now, limit).await?)
+            }
+        }
+    }
+
+    async fn append(&self, append: WireAppend) -> Result<Value, LedgerResponseError> {
+        let (call, batch) = (append.call, append.into_batch()?);
+        self.rights.may_append(&batch)?;
+        let grown = match self.rights {
+            Permissions::All => None,
+            Permissions::Worker { .. } => Some(self.may_write(&batch).await?),
+        };
+        match self.ledger().append(batch).await {
+            Ok(()) => {
+                if let Some(record) = grown.filter(|record| record.settled().is_none()) {
+                    self.records.lock().unwrap_or_else(PoisonError::into_inner).put(call, record);
+                }
+                self.remember(call);
+                self.present.tell_written(call);
+                said(&())
+            }
+            Err(AppendError::Stale) => Err(LedgerResponseError::Stale),
+            Err(AppendError::Hindered(hindrance)) => Err(hindrance.into()),
+            Err(AppendError::Fault(fault)) => Err(fault.into()),
+        }
+    }
+
+    /// Whether a worker may write this: on a call that it was offered or has claimed, what the walk admits and is its own to say.
+    /// Returns the record as it is then.
+    async fn may_write(&self, batch: &Batch) -> Result<Record, LedgerResponseError> {
+        let is_before = |record: &Record| (record.len(), record.head()) == (batch.at_len, batch.before);
+        let known = self.records.lock().unwrap_or_else(PoisonError::into_inner).pop(&batch.call);
+        let mut record = match known.filter(is_before) {
+            Some(record) => record,
+            None => {
+                let loaded = self.load(batch.call).await?.map(|loaded| loaded.record);
+                loaded.filter(is_before).ok_or(LedgerResponseError::Stale)?
+            }
+        };
+        let is_mine = |record: &Record| {
+            invariants::open_attempt(record).is_some_and(|(_, owner)| owner == self.present.owner)
+        };
+        if !is_mine(&record) && !self.present.was_offered(batch.call) {
+            return Err(not_for_workers("to write on a call that it was not offered").into());
+        }
+        for entry in &batch.entries {
+            match &entry.fact {
+                RecordEvent::Ended { .. } if !is_mine(&record) => {
+                    return Err(not_for_workers("to end what another runs").into());
+                }
+                // Clocks differ by a little.
+                RecordEvent::Expired { question } => {
+                    let until =
+                        record.question(*question).map_or(Millis::MAX, |question| question.expires_at);
+                    if until > SystemClock.now().saturating_add(SKEW_MS) {
+                        return Err(not_for_workers("to end a question before its time").into());
+                    }
+                }
+                _ => {}
+            }
+            let misplaced = |why| LedgerError::new("cannot be written on this record", why);
+            record.push(entry.clone()).map_err(misplaced)?;
+        }
+        Ok(record)
+    }
+
+    async fn load(&self, call: CallId) -> Result<Option<LoadedRecord>, LedgerError> {
+        let loaded = self.ledger().load(call).await?;
+        if let Some(loaded) = &loaded {
+            self.note(call, loaded)?;
+        }
+        Ok(loaded)
+    }
+
+    /// Whether a call is one that it may see. What is not there, it may look for.
+    async fn may_see(&self, call: CallId) -> Result<(), LedgerError> {
+        if self.rights == Permissions::All {
+            return Ok(());
+        }
+        if self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(&call).is_some() {
+            return Ok(());
+        }
+        self.load(call).await.map(|_| ())
+    }
+
+    fn note(&self, call: CallId, loaded: &LoadedRecord) -> Result<(), LedgerError> {
+        match loaded.record.heading() {
+            Some(heading) => self.rights.may_see(&heading.tenant)?,
+            // Nobody can say whose it is.
+            None if self.rights != Permissions::All => {
+                return Err(LedgerError::new("cannot show a call", "its record has no beginning"));
+            }
+            None => return Ok(()),
+        }
+        self.remember(call);
+        Ok(())
+    }
+
+    fn remember(&self, call: CallId) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).put(call, ());
+    }
+}
+
+fn said(value: &impl Serialize) -> Result<Value, LedgerResponseError> {
+    serde_json::to_value(value).map_err(|error| LedgerError::new("cannot say an answer", error).into())
+}

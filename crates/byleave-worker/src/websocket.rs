@@ -1,0 +1,198 @@
+//! Wires over WebSockets: one text a frame. Between machines over TLS only.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use byleave::boxed::BoxFuture;
+use byleave::endpoint::Endpoint;
+use byleave::secret::Secret;
+use futures::{SinkExt as _, StreamExt as _};
+use rustls::ClientConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls_platform_verifier::Verifier;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
+use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
+use tokio_tungstenite::tungstenite::http::{HeaderValue, Request, Response, Uri};
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error as Refused, Message, client::ClientRequestBuilder};
+use tokio_tungstenite::{WebSocketStream, client_async_with_config};
+
+use crate::connection::{ConnectError, Connector};
+use crate::protocol::FrameChannel;
+
+/// The longest thing that is said: an append with its contents, as text.
+const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How long the whole of opening a wire may take.
+const OPENING: Duration = Duration::from_secs(15);
+
+/// What both ends keep to.
+pub fn config() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .max_message_size(Some(MESSAGE_BYTES_MAX))
+        .max_frame_size(Some(MESSAGE_BYTES_MAX))
+}
+
+/// A wire over a socket that is open.
+pub fn over<S>(socket: WebSocketStream<S>) -> FrameChannel
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (near, FrameChannel { say, mut hear }) = FrameChannel::pair();
+    let (mut sink, mut stream) = socket.split();
+    // Either end that is let go of ends both.
+    tokio::spawn(async move {
+        let saying = async {
+            while let Some(text) = hear.recv().await {
+                if sink.send(Message::text(text)).await.is_err() {
+                    return;
+                }
+            }
+            // The other end sees the stream end, if not this.
+            drop(sink.close().await);
+        };
+        let hearing = async {
+            while let Some(Ok(message)) = stream.next().await {
+                match message {
+                    Message::Text(text) => {
+                        if say.send(text.as_str().to_owned()).await.is_err() {
+                            return;
+                        }
+                    }
+                    Message::Ping(_) | Message::Pong(_) => {}
+                    Message::Binary(_) | Message::Close(_) | Message::Frame(_) => return,
+                }
+            }
+        };
+        tokio::select! {
+            () = saying => {}
+            () = hearing => {}
+        }
+    });
+    near
+}
+
+/// The answer to a request that wants to become a wire, or what is wrong with it.
+pub fn answer<B>(request: &Request<B>) -> Result<Response<()>, String> {
+    create_response_with_body(request, || ()).map_err(|error| error.to_string())
+}
+
+/// A wire over what such a request has become.
+pub async fn answered<S>(stream: S) -> FrameChannel
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    over(WebSocketStream::from_raw_socket(stream, Role::Server, Some(config())).await)
+}
+
+/// Opens wires to an office by its address.
+#[derive(Clone)]
+pub struct SocketConnector {
+    uri: Uri,
+    token: Secret,
+    tls: Arc<ClientConfig>,
+}
+
+/// TLS that trusts the certificates of this machine, and those in a PEM file.
+pub fn trusting(more: Option<&Path>) -> Result<Arc<ClientConfig>, TrustRootsError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let roots = match more {
+        Some(path) => {
+            let bad =
+                |why: rustls::pki_types::pem::Error| TrustRootsError(format!("`{}`: {why}", path.display()));
+            let roots = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+            let roots = roots.map_err(bad)?;
+            if roots.is_empty() {
+                return Err(TrustRootsError(format!("there is none in `{}`", path.display())));
+            }
+            roots
+        }
+        None => Vec::new(),
+    };
+    let bad = |error: rustls::Error| TrustRootsError(error.to_string());
+    let verifier = Verifier::new_with_extra_roots(roots, Arc::clone(&provider)).map_err(bad)?;
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(bad)?.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+    Ok(Arc::new(builder.with_no_client_auth()))
+}
+
+/// Why certificates cannot be trusted.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot trust certificates: {0}")]
+pub struct TrustRootsError(String);
+
+/// Why an address cannot be dialled.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot dial `{0}`: {1}")]
+pub struct ServerAddressError(String, String);
+
+impl SocketConnector {
+    /// An office at this address: https, or http on this machine. The token says who dials.
+    pub fn new(address: &str, token: Secret, tls: Arc<ClientConfig>) -> Result<Self, ServerAddressError> {
+        let bad = |why: String| ServerAddressError(address.to_owned(), why);
+        // Which addresses may be asked at all is said in one place.
+        Endpoint::new(address).map_err(|why| bad(why.to_string()))?;
+        let spoken = address.replacen("http", "ws", 1);
+        let uri = spoken.parse().map_err(|why| bad(format!("{why}")))?;
+        Ok(Self { uri, token, tls })
+    }
+
+    async fn open(&self) -> Result<FrameChannel, String> {
+        let host = self.uri.host().ok_or("it names no host")?;
+        let safe = self.uri.scheme_str() == Some("wss");
+        let port = self.uri.port_u16().unwrap_or(if safe { 443 } else { 80 });
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let stream = TcpStream::connect((bare, port)).await.map_err(|error| error.to_string())?;
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        let mut request = ClientRequestBuilder::new(self.uri.clone())
+            .into_client_request()
+            .map_err(|error| error.to_string())?;
+        let token = String::from_utf8_lossy(self.token.expose());
+        let mut token =
+            HeaderValue::try_from(format!("Bearer {token}")).map_err(|error| error.to_string())?;
+        token.set_sensitive(true);
+        request.headers_mut().insert(AUTHORIZATION, token);
+        let refused = |error: Refused| words(&error);
+        if safe {
+            let name = ServerName::try_from(bare.to_owned()).map_err(|error| error.to_string())?;
+            let connector = TlsConnector::from(Arc::clone(&self.tls));
+            let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
+            let (socket, _) =
+                client_async_with_config(request, stream, Some(config())).await.map_err(refused)?;
+            return Ok(over(socket));
+        }
+        let (socket, _) = client_async_with_config(request, stream, Some(config())).await.map_err(refused)?;
+        Ok(over(socket))
+    }
+}
+
+/// Why there is no wire, in words that say what to do.
+fn words(error: &Refused) -> String {
+    let Refused::Http(response) = error else { return error.to_string() };
+    let why = match response.status().as_u16() {
+        401 => {
+            "its token does not count: it is wrong, too old or removed (`byleave token add NAME --scope work` makes one)"
+        }
+        403 => "its token is not for work (`byleave token add NAME --scope work` makes one)",
+        404 => {
+            "nobody takes workers there: it was started without `--workers`, or the address is not the server's own"
+        }
+        429 => "too many have dialled with this token; each worker has one of its own",
+        _ => return error.to_string(),
+    };
+    format!("{why} [{}]", response.status().as_u16())
+}
+
+impl Connector for SocketConnector {
+    fn dial(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>> {
+        Box::pin(async move {
+            let opened = tokio::time::timeout(OPENING, self.open()).await;
+            opened.unwrap_or_else(|_| Err("it took too long".to_owned())).map_err(ConnectError)
+        })
+    }
+}

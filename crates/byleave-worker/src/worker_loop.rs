@@ -1,0 +1,70 @@
+//! Working: drives the calls that the office offers, each once at a time, until it is told to leave.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use byleave::gate::Gate;
+use byleave::result::CallStatus;
+use byleave_core::id::CallId;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::assignment::{CAPACITY_MAX, Capabilities};
+use crate::connection::{ConnectionStatus, WorkerNotice, WorkerRegistration};
+
+/// Calls that the office offers to this worker.
+pub struct CallOffers {
+    offered: mpsc::Receiver<CallId>,
+    say: mpsc::Sender<WorkerNotice>,
+    reached: watch::Receiver<ConnectionStatus>,
+}
+
+impl CallOffers {
+    pub(crate) fn new(skills: Capabilities) -> (WorkerRegistration, Self) {
+        // The office offers no more at once than we have room for; after a wire broke, the same may come twice.
+        let most = usize::try_from(CAPACITY_MAX).unwrap_or(usize::MAX).saturating_mul(2);
+        let ((offers, offered), (say, says)) = (mpsc::channel(most), mpsc::channel(most));
+        let (reach, reached) = watch::channel(ConnectionStatus::Unknown);
+        (WorkerRegistration { skills, offers, says, reach }, Self { offered, say, reached })
+    }
+
+    /// How it stands with the office, now and whenever that changes.
+    pub fn reach(&self) -> watch::Receiver<ConnectionStatus> {
+        self.reached.clone()
+    }
+
+    /// Drives what is offered with this gate. Once it is told to leave it takes nothing new, and comes back when all stands.
+    ///
+    /// The gate must stand on the ledger that these offers came with.
+    pub async fn work(mut self, gate: Gate, leave: CancellationToken) {
+        let (tasks, driven) = (TaskTracker::new(), Arc::new(Mutex::new(HashSet::new())));
+        loop {
+            let call = tokio::select! {
+                biased;
+                () = leave.cancelled() => break,
+                call = self.offered.recv() => match call {
+                    Some(call) => call,
+                    None => break,
+                },
+            };
+            // Offered again: the same task says how it stands.
+            if !driven.lock().unwrap_or_else(PoisonError::into_inner).insert(call) {
+                continue;
+            }
+            let (gate, say, driven) = (gate.clone(), self.say.clone(), Arc::clone(&driven));
+            tasks.spawn(async move {
+                let held_up_by = match gate.resume(call).await {
+                    CallStatus::HeldUp { by, .. } => Some(by),
+                    _ => None,
+                };
+                // First: who hears that it stands may offer it again at once.
+                driven.lock().unwrap_or_else(PoisonError::into_inner).remove(&call);
+                say.send(WorkerNotice::Stood { call, held_up_by }).await.unwrap_or_default();
+            });
+        }
+        self.say.send(WorkerNotice::Leaving).await.unwrap_or_default();
+        tasks.close();
+        tasks.wait().await;
+    }
+}

@@ -1,0 +1,284 @@
+//! A person at a terminal: the question in full, then a key.
+//!
+//! It must never take for an answer what was typed before the question could be read, nor silence, nor the end of input.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use byleave_core::question::{Assurance, QuestionKind};
+use byleave_core::question_view::QuestionView;
+use byleave_core::render::Rendering;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{QueueSelector, tcflush};
+use serde_json::Value;
+
+use super::{Approver, ApproverError, Reply, RiskLevel};
+use crate::boxed::BoxFuture;
+use crate::lock::locked;
+use crate::plugin_guard::apart;
+
+/// How often a person may be misunderstood.
+const TRIES_MAX: usize = 5;
+/// The most that is read as one line.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+/// How soon a question that nobody waits for any more leaves the screen.
+const LOOK_UP: Duration = Duration::from_millis(100);
+
+/// Something to draw on and to read keys from.
+pub trait Console: Send + 'static {
+    /// Draws text.
+    fn draw(&mut self, text: &str) -> io::Result<()>;
+    /// Throws away what was typed and not read, and what is typed in this time.
+    fn drain(&mut self, dwell: Duration) -> io::Result<()>;
+    /// Reads what was typed, waiting no longer than this.
+    fn keys(&mut self, wait: Duration) -> io::Result<KeyInput>;
+}
+
+/// What came of waiting for keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyInput {
+    /// Nothing yet.
+    Nothing,
+    /// These bytes.
+    Typed(Vec<u8>),
+    /// Nothing ever again.
+    End,
+}
+
+/// A person at a terminal, asked one question at a time.
+pub struct TerminalApprover {
+    name: String,
+    console: Arc<Mutex<dyn Console>>,
+}
+
+impl TerminalApprover {
+    /// The terminal that this process was started from.
+    pub fn open(name: impl Into<String>) -> io::Result<Self> {
+        Self::open_at(name, "/dev/tty")
+    }
+
+    /// The terminal at this path.
+    #[expect(clippy::disallowed_methods, reason = "a terminal, and no file")]
+    pub fn open_at(name: impl Into<String>, path: impl AsRef<Path>) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        if !rustix::termios::isatty(&file) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a terminal"));
+        }
+        Ok(Self::over(name, Tty(file)))
+    }
+
+    /// A person at any console.
+    pub fn over(name: impl Into<String>, console: impl Console) -> Self {
+        Self { name: name.into(), console: Arc::new(Mutex::new(console)) }
+    }
+}
+
+impl Approver for TerminalApprover {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn grade(&self) -> Assurance {
+        Assurance::Terminal
+    }
+    fn ask<'a>(
+        &'a self,
+        sheet: &'a QuestionView,
+        rendering: &'a Rendering,
+    ) -> BoxFuture<'a, Result<Reply, ApproverError>> {
+        let (kind, gravity, rendering) = (sheet.question.kind, RiskLevel::of(sheet), rendering.clone());
+        let console = Arc::clone(&self.console);
+        Box::pin(async move {
+            let withdrawn = Arc::new(AtomicBool::new(false));
+            // If nobody waits any more, the thread must let go of the terminal, or it would take the next answer.
+            let _withdraw = WithdrawOnDrop(Arc::clone(&withdrawn));
+            apart(move || {
+                let mut console = locked(&console);
+                TerminalDialog { console: &mut *console, withdrawn: &withdrawn, typed: Vec::new() }
+                    .hold(kind, gravity, &rendering)
+            })
+            .await
+        })
+    }
+}
+
+struct WithdrawOnDrop(Arc<AtomicBool>);
+
+impl Drop for WithdrawOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One question, from drawing it to its answer.
+struct TerminalDialog<'a> {
+    console: &'a mut dyn Console,
+    withdrawn: &'a AtomicBool,
+    typed: Vec<u8>,
+}
+
+impl TerminalDialog<'_> {
+    fn hold(
+        &mut self,
+        kind: QuestionKind,
+        gravity: RiskLevel,
+        rendering: &Rendering,
+    ) -> Result<Reply, ApproverError> {
+        if !rendering.complete {
+            return Err(ApproverError::Failed("the question cannot be shown in full on a terminal".into()));
+        }
+        // Another question may have had the terminal until now.
+        if self.withdrawn.load(Ordering::Relaxed) {
+            return Err(withdrawn());
+        }
+        let text: String =
+            rendering.lines.iter().flat_map(|line| [printable(&line.text), "\n".into()]).collect();
+        self.draw(&format!("\n{text}\n"))?;
+        self.console.drain(gravity.dwell()).map_err(broke)?;
+        for _ in 0..TRIES_MAX {
+            let reply = match kind {
+                QuestionKind::Checkpoint => self.checkpoint()?,
+                QuestionKind::Approval | QuestionKind::Release => self.choice(gravity.words(kind))?,
+            };
+            if let Some(reply) = reply {
+                return Ok(reply);
+            }
+        }
+        Err(ApproverError::Nonsense(format!("nothing that was typed in {TRIES_MAX} tries is an answer")))
+    }
+
+    fn choice(&mut self, words: Option<&str>) -> Result<Option<Reply>, ApproverError> {
+        let answer = self.line("[y]es  [n]o  [e]dit  [a]bort > ")?;
+        match answer.to_lowercase().as_str() {
+            "y" | "yes" => match words {
+                Some(words) => self.confirm(words),
+                None => Ok(Some(Reply::Yes { note: None })),
+            },
+            "n" | "no" => self.no().map(Some),
+            "e" | "edit" => self.edit(),
+            "a" | "abort" => Ok(Some(Reply::Abort)),
+            _ => Ok(None),
+        }
+    }
+
+    /// What cannot be taken back needs more than a letter.
+    fn confirm(&mut self, words: &str) -> Result<Option<Reply>, ApproverError> {
+        let answer = self.line(&format!("this cannot be taken back; type `{words}` to go ahead > "))?;
+        Ok((answer == words).then_some(Reply::Yes { note: None }))
+    }
+
+    /// A key pressed in passing releases nothing: the whole word, or it stays.
+    fn checkpoint(&mut self) -> Result<Option<Reply>, ApproverError> {
+        let answer =
+            self.line("type `release` to go ahead, `abort` to stop everything, anything else for no > ")?;
+        match answer.as_str() {
+            "release" => Ok(Some(Reply::Yes { note: None })),
+            "abort" => Ok(Some(Reply::Abort)),
+            _ => self.no().map(Some),
+        }
+    }
+
+    fn no(&mut self) -> Result<Reply, ApproverError> {
+        let feedback = self.line("what should be done instead? (enter for nothing) > ")?;
+        Ok(Reply::No { feedback: (!feedback.is_empty()).then_some(feedback) })
+    }
+
+    fn edit(&mut self) -> Result<Option<Reply>, ApproverError> {
+        self.draw("the whole in its place, as a JSON object, then an empty line\n")?;
+        let mut text = String::new();
+        loop {
+            let line = self.line("> ")?;
+            if line.is_empty() {
+                break;
+            }
+            text.push_str(&line);
+            text.push('\n');
+            if text.len() > LINE_BYTES_MAX {
+                return Err(ApproverError::Nonsense(format!("an edit of more than {LINE_BYTES_MAX} bytes")));
+            }
+        }
+        match serde_json::from_str::<Value>(&text) {
+            Ok(value) if value.is_object() => Ok(Some(Reply::Edit { value, note: None })),
+            Ok(_) => self.draw("that is no JSON object\n").map(|()| None),
+            Err(error) => self.draw(&format!("that is no JSON: {error}\n")).map(|()| None),
+        }
+    }
+
+    fn draw(&mut self, text: &str) -> Result<(), ApproverError> {
+        self.console.draw(text).map_err(broke)
+    }
+
+    /// One line, without white space around it.
+    fn line(&mut self, prompt: &str) -> Result<String, ApproverError> {
+        self.draw(prompt)?;
+        loop {
+            if let Some(end) = self.typed.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.typed.drain(..=end).collect();
+                let line = String::from_utf8(line)
+                    .map_err(|_| ApproverError::Nonsense("what was typed is no text".into()))?;
+                return Ok(line.trim().to_owned());
+            }
+            if self.typed.len() > LINE_BYTES_MAX {
+                return Err(ApproverError::Nonsense(format!("a line of more than {LINE_BYTES_MAX} bytes")));
+            }
+            if self.withdrawn.load(Ordering::Relaxed) {
+                self.draw("\n(nobody waits for this answer any more)\n")?;
+                return Err(withdrawn());
+            }
+            match self.console.keys(LOOK_UP).map_err(broke)? {
+                KeyInput::Nothing => {}
+                KeyInput::Typed(bytes) => self.typed.extend_from_slice(&bytes),
+                KeyInput::End => {
+                    return Err(ApproverError::Failed("the terminal was closed without an answer".into()));
+                }
+            }
+        }
+    }
+}
+
+fn withdrawn() -> ApproverError {
+    ApproverError::Failed("the question was withdrawn".into())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "reads best as the last step of a chain")]
+fn broke(error: io::Error) -> ApproverError {
+    ApproverError::Failed(format!("the terminal broke: {error}"))
+}
+
+/// The renderer has escaped everything already; a terminal acts on control characters, so it is not left to that alone.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
+        .collect()
+}
+
+/// A real terminal.
+struct Tty(File);
+
+impl Console for Tty {
+    fn draw(&mut self, text: &str) -> io::Result<()> {
+        self.0.write_all(text.as_bytes())?;
+        self.0.flush()
+    }
+
+    fn drain(&mut self, dwell: Duration) -> io::Result<()> {
+        std::thread::sleep(dwell);
+        Ok(tcflush(&self.0, QueueSelector::IFlush)?)
+    }
+
+    fn keys(&mut self, wait: Duration) -> io::Result<KeyInput> {
+        let wait = Timespec::try_from(wait).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&wait)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(KeyInput::Nothing),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut buffer = vec![0; 4096];
+        let read = self.0.read(&mut buffer)?;
+        buffer.truncate(read);
+        Ok(if buffer.is_empty() { KeyInput::End } else { KeyInput::Typed(buffer) })
+    }
+}

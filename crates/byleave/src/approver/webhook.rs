@@ -1,0 +1,119 @@
+//! An approver behind HTTP: the question goes out signed, the answer must come back signed (see [`crate::signed_http`]).
+//!
+//! The body sent is an object with `question` (the digest an answer must repeat), `expires_at`, `sheet`, `lines` (the
+//! question as it must be shown) and `complete`. The answer is an object with `question` and `reply`, which has `say`:
+//! `yes` (with `note`), `no` (with `feedback`), `edit` (with `value`, `note`), `part` (with `paths`, `note`), `leave` (with
+//! `leave`) or `abort`.
+
+use byleave_core::call::Millis;
+use byleave_core::digest::Digest;
+use byleave_core::question::Assurance;
+use byleave_core::question_view::QuestionView;
+use byleave_core::render::{RenderLine, Rendering};
+use byleave_core::standing_approval::StandingApproval;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Approver, ApproverError, Reply};
+use crate::boxed::BoxFuture;
+use crate::secret::Secret;
+use crate::signed_http::{ServiceError, ServiceResponseError, SignedService};
+
+/// An approver behind HTTP, which holds the request until it has an answer.
+pub struct WebhookApprover {
+    name: String,
+    grade: Assurance,
+    service: SignedService,
+}
+
+impl WebhookApprover {
+    /// An approver that posts to this address: https, or http on this machine. The secret is shared with the service.
+    pub fn new(name: impl Into<String>, url: &str, secret: Secret) -> Result<Self, ServiceError> {
+        Ok(Self { name: name.into(), grade: Assurance::Program, service: SignedService::new(url, secret)? })
+    }
+
+    /// Says how sure the service is that its answers are a person's. Unless told otherwise, it counts as a program.
+    #[must_use]
+    pub fn with_grade(mut self, grade: Assurance) -> Self {
+        self.grade = grade;
+        self
+    }
+
+    async fn put(&self, sheet: &QuestionView, rendering: &Rendering) -> Result<Reply, ApproverError> {
+        let question = sheet.question.digest();
+        let body = serde_json::to_vec(&ApprovalRequest {
+            question,
+            expires_at: sheet.question.expires_at,
+            sheet,
+            lines: &rendering.lines,
+            complete: rendering.complete,
+        })
+        .map_err(|error| ApproverError::Failed(format!("cannot write the question: {error}")))?;
+        let answer = self.service.ask(body).await.map_err(|error| match error {
+            ServiceResponseError::Failed(why) => ApproverError::Failed(why),
+            ServiceResponseError::Nonsense(why) => ApproverError::Nonsense(why),
+        })?;
+        let answer: ApprovalResponse = serde_json::from_slice(&answer)
+            .map_err(|error| ApproverError::Nonsense(format!("the answer cannot be read: {error}")))?;
+        if answer.question != question {
+            return Err(ApproverError::Nonsense("the answer belongs to another question".into()));
+        }
+        Ok(answer.reply.into())
+    }
+}
+
+#[derive(Serialize)]
+struct ApprovalRequest<'a> {
+    question: Digest,
+    expires_at: Millis,
+    sheet: &'a QuestionView,
+    lines: &'a [RenderLine],
+    complete: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ApprovalResponse {
+    question: Digest,
+    reply: WireReply,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "say", rename_all = "lowercase", deny_unknown_fields)]
+enum WireReply {
+    Yes { note: Option<String> },
+    No { feedback: Option<String> },
+    Edit { value: Value, note: Option<String> },
+    Part { paths: Vec<String>, note: Option<String> },
+    Leave { leave: StandingApproval },
+    Abort {},
+}
+
+impl From<WireReply> for Reply {
+    fn from(wire: WireReply) -> Self {
+        match wire {
+            WireReply::Yes { note } => Self::Yes { note },
+            WireReply::No { feedback } => Self::No { feedback },
+            WireReply::Edit { value, note } => Self::Edit { value, note },
+            WireReply::Part { paths, note } => Self::Part { paths, note },
+            WireReply::Leave { leave } => Self::Leave(leave),
+            WireReply::Abort {} => Self::Abort,
+        }
+    }
+}
+
+impl Approver for WebhookApprover {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn grade(&self) -> Assurance {
+        self.grade
+    }
+    fn ask<'a>(
+        &'a self,
+        sheet: &'a QuestionView,
+        rendering: &'a Rendering,
+    ) -> BoxFuture<'a, Result<Reply, ApproverError>> {
+        Box::pin(self.put(sheet, rendering))
+    }
+}

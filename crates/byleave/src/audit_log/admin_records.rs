@@ -1,0 +1,38 @@
+//! Acts of administrators as lines of their own: how one is written, and how it is read back.
+
+use byleave_core::admin_action::AdminAction;
+use byleave_core::digest::Digest;
+use byleave_core::hash_chain::ChainedEntry;
+use byleave_core::id::{AdminActionId, CallId};
+
+use crate::audit_log::batch_encoding::{EncodedBatch, unframe};
+use crate::ledger::LedgerError;
+
+/// An act as its line.
+pub fn line_of(act: &AdminAction) -> Result<ChainedEntry, LedgerError> {
+    let body = serde_json::to_string(act).map_err(|error| LedgerError::new("cannot write an act", error))?;
+    let link = link(act.id, &body);
+    Ok(ChainedEntry::found(0, body, link))
+}
+
+/// The act that lies in the row of this place, if it is as it was written.
+pub fn read(place: CallId, row: EncodedBatch<'_>) -> Result<AdminAction, String> {
+    let mut lines = Vec::new();
+    unframe(row, &mut lines);
+    let [line] = lines.as_slice() else { return Err("an act has one line".into()) };
+    let id = AdminActionId::new(place.uuid());
+    if row.seq != 0 || link(id, line.body()) != line.link() {
+        return Err("its line does not fit its link".into());
+    }
+    let act: AdminAction = serde_json::from_str(line.body()).map_err(|error| error.to_string())?;
+    if act.id == id { Ok(act) } else { Err("it has another's id".into()) }
+}
+
+/// The place of an act among the lines: its id is that of a record of its own.
+pub const fn place_of(act: AdminActionId) -> CallId {
+    CallId::new(act.uuid())
+}
+
+fn link(id: AdminActionId, body: &str) -> Digest {
+    Digest::of_parts("byleave.act", &[id.as_bytes(), body.as_bytes()])
+}

@@ -1,0 +1,139 @@
+//! The tally of leaves: what was given and what was used, by the lines alone.
+//!
+//! The ledger finds uses through a projection, and who can write the file can take rows out of it, use a leave once more
+//! and put them back. The lines of that use stay: so here a leave that was used too often shows, for ever.
+
+use std::collections::HashMap;
+
+use byleave_core::call::Millis;
+use byleave_core::entry::RecordEvent;
+use byleave_core::grant::GrantedBy;
+use byleave_core::id::{AttemptId, StandingApprovalId, TenantId};
+use byleave_core::question::{Answer, RecordedAnswer};
+use byleave_core::record::Record;
+use byleave_core::standing_approval::StandingApproval;
+
+use crate::audit_log::LogPosition;
+
+/// What a line of a record did with a leave.
+#[derive(Debug)]
+pub enum ApprovalEvent<'a> {
+    /// It gave one.
+    Given(&'a StandingApproval),
+    /// It used one, for an attempt.
+    Used(StandingApprovalId, AttemptId),
+}
+
+/// What a record did with leaves, each with the number of its line.
+pub fn moves(record: &Record) -> impl Iterator<Item = (u32, ApprovalEvent<'_>)> {
+    (0_u32..).zip(record.entries()).filter_map(|(seq, entry)| match &entry.fact {
+        RecordEvent::Answered(answered) => match &answered.answer {
+            Answer::Leave(leave) => Some((seq, ApprovalEvent::Given(leave))),
+            _ => None,
+        },
+        RecordEvent::Begun(Ok(claim)) => match claim.by {
+            GrantedBy::Leave(leave) => Some((seq, ApprovalEvent::Used(leave, claim.attempt))),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// Where a leave was given.
+#[derive(Clone, Copy, Debug)]
+pub struct ApprovalOrigin<'a> {
+    /// The number of the line.
+    pub seq: u32,
+    /// When.
+    pub at: Millis,
+    /// The answer that gave it.
+    pub answered: &'a RecordedAnswer,
+    /// The leave.
+    pub leave: &'a StandingApproval,
+}
+
+/// Where a sound record of this tenant gave a leave.
+pub fn gift<'a>(record: &'a Record, tenant: &TenantId, id: StandingApprovalId) -> Option<ApprovalOrigin<'a>> {
+    if record.damage().is_some() || record.heading()?.tenant != *tenant {
+        return None;
+    }
+    (0_u32..).zip(record.entries()).find_map(|(seq, entry)| match &entry.fact {
+        RecordEvent::Answered(answered) => match &answered.answer {
+            Answer::Leave(leave) if leave.id == id => {
+                Some(ApprovalOrigin { seq, at: entry.at, answered, leave })
+            }
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// Whether a record used a leave for an attempt.
+pub fn was_used(record: &Record, leave: StandingApprovalId, attempt: AttemptId) -> bool {
+    moves(record)
+        .any(|(_, moved)| matches!(moved, ApprovalEvent::Used(used, by) if used == leave && by == attempt))
+}
+
+/// All leaves of a book.
+#[derive(Debug, Default)]
+pub struct ApprovalUsage {
+    accounts: HashMap<(TenantId, StandingApprovalId), UsageCount>,
+}
+
+/// One leave of one tenant.
+#[derive(Debug, Default)]
+struct UsageCount {
+    /// By tool: where it was first given, and for how many uses.
+    given: HashMap<String, (i64, Option<u32>)>,
+    uses: u64,
+    newest_use: Option<(i64, LogPosition)>,
+}
+
+impl UsageCount {
+    /// How often it may be used; given for several tools, the most generous one counts.
+    fn uses_max(&self) -> Option<u64> {
+        let limits = self.given.values().map(|(_, uses_max)| uses_max.map_or(u64::MAX, u64::from));
+        Some(limits.max().unwrap_or(0)).filter(|max| *max < u64::MAX)
+    }
+}
+
+impl ApprovalUsage {
+    /// Takes in what a record did; `place_of` says where in the book a line of it stands.
+    pub fn take(&mut self, record: &Record, place_of: impl Fn(u32) -> i64) {
+        let Some(tenant) = record.heading().map(|heading| &heading.tenant) else { return };
+        for (seq, moved) in moves(record) {
+            let pos = place_of(seq);
+            let id = match &moved {
+                ApprovalEvent::Given(leave) => leave.id,
+                ApprovalEvent::Used(leave, _) => *leave,
+            };
+            let account = self.accounts.entry((tenant.clone(), id)).or_default();
+            match moved {
+                ApprovalEvent::Given(leave) => {
+                    let first = account.given.entry(leave.tool.clone()).or_insert((pos, leave.uses_max));
+                    if pos < first.0 {
+                        *first = (pos, leave.uses_max);
+                    }
+                }
+                ApprovalEvent::Used(..) => {
+                    account.uses += 1;
+                    let place = LogPosition::Line { call: record.call(), seq };
+                    if account.newest_use.is_none_or(|(newest, _)| newest < pos) {
+                        account.newest_use = Some((pos, place));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first leave that was used more often than it may be, by the newest use of it.
+    pub fn overdrawn(&self) -> Option<(LogPosition, String)> {
+        let overdrawn = self.accounts.iter().filter_map(|((_, leave), account)| {
+            let max = account.uses_max().filter(|max| account.uses > *max)?;
+            let (pos, place) = account.newest_use?;
+            let why = format!("leave {leave} was used {} times, and may be used {max} times", account.uses);
+            Some((pos, place, why))
+        });
+        overdrawn.min_by_key(|(pos, ..)| *pos).map(|(_, place, why)| (place, why))
+    }
+}

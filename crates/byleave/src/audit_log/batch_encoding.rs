@@ -1,0 +1,76 @@
+//! How the lines of one append are laid out in a row, and how they are read back.
+//!
+//! Reading never hides anything: what is not laid out as it was written becomes a line that does not fit its link, so
+//! that the record is broken at that very place.
+
+use byleave_core::digest::Digest;
+use byleave_core::hash_chain::ChainedEntry;
+
+/// The lines of one append, as they lie in a row.
+#[derive(Clone, Copy, Debug)]
+pub struct EncodedBatch<'a> {
+    /// The place of the first.
+    pub seq: u32,
+    /// How many there are.
+    pub count: u32,
+    /// The link of the last.
+    pub head: Digest,
+    /// What [`frame`] made of them.
+    pub body: &'a [u8],
+}
+
+/// Lays the lines of one append out: each body after its length, and after each but the last its link.
+///
+/// The link of the last line is the row's head, which stands in a column of its own.
+pub fn frame(lines: &[ChainedEntry]) -> Option<Vec<u8>> {
+    let size = lines.iter().map(|line| line.body().len() + 36).sum();
+    let mut body = Vec::with_capacity(size);
+    let last = lines.len().checked_sub(1)?;
+    for (place, line) in lines.iter().enumerate() {
+        body.extend_from_slice(&u32::try_from(line.body().len()).ok()?.to_le_bytes());
+        body.extend_from_slice(line.body().as_bytes());
+        if place < last {
+            body.extend_from_slice(line.link().as_bytes());
+        }
+    }
+    Some(body)
+}
+
+/// Reads the lines of one row back into `lines`. What cannot be read becomes a line that fits no link.
+pub fn unframe(row: EncodedBatch<'_>, lines: &mut Vec<ChainedEntry>) {
+    let mut rest = row.body;
+    for place in 0..row.count {
+        let seq = row.seq.saturating_add(place);
+        let is_last = place + 1 == row.count;
+        let line = take_line(&mut rest, seq, is_last.then_some(row.head));
+        // Bytes after the last line are bytes that nobody wrote.
+        let line = line.filter(|_| !is_last || rest.is_empty());
+        let Some(line) = line else {
+            lines.push(unreadable(seq));
+            return;
+        };
+        lines.push(line);
+    }
+    if row.count == 0 {
+        lines.push(unreadable(row.seq));
+    }
+}
+
+fn take_line(rest: &mut &[u8], seq: u32, head: Option<Digest>) -> Option<ChainedEntry> {
+    let (length, after) = rest.split_first_chunk::<4>()?;
+    let (body, after) = after.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
+    let (link, after) = match head {
+        Some(head) => (head, after),
+        None => {
+            let (link, after) = after.split_first_chunk::<32>()?;
+            (Digest::from_bytes(*link), after)
+        }
+    };
+    *rest = after;
+    Some(ChainedEntry::found(seq, std::str::from_utf8(body).ok()?.to_owned(), link))
+}
+
+/// A line whose link fits nothing.
+fn unreadable(seq: u32) -> ChainedEntry {
+    ChainedEntry::found(seq, String::new(), Digest::from_bytes([0; 32]))
+}

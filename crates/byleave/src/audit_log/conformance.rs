@@ -1,0 +1,144 @@
+//! The public conformance suite of books: what every implementation of [`AuditLog`] must show, whatever it is built on.
+//!
+//! Write a [`AuditLogHarness`] for the store and put `byleave::book_conformance!(YourBench::new());` into a test file: each case
+//! becomes a test of its own name. Cases never panic; what is wrong comes back as a [`FailedCaseError`]. Each wants a bench of its
+//! own, on an empty store, in a tokio runtime with several threads. That the ledger is one is not asked here: it has a
+//! [suite of its own](crate::ledger::conformance).
+
+mod forget;
+mod lists;
+mod rebuild;
+mod records;
+mod seal;
+mod snapshot;
+mod standing_approvals;
+
+use std::sync::Arc;
+
+use byleave_core::id::CallId;
+
+use crate::audit_log::{AuditLog, StoredCall};
+use crate::boxed::BoxFuture;
+use crate::ledger::conformance::ConformanceError;
+use crate::ledger::conformance::record_script::CallScript;
+use crate::ledger::{Ledger, LedgerError};
+
+pub use crate::ledger::conformance::FailedCaseError;
+
+/// A store to be tried.
+pub trait AuditLogHarness: Send + Sync {
+    /// A ledger and the book of what it takes, as if another process had opened them. Seals only when it is told to.
+    fn open(&self) -> BoxFuture<'_, Result<OpenedStore, LedgerError>>;
+
+    /// Every process is started anew: what is not durable is gone. No handle is left when this is called.
+    fn restart(&self) -> BoxFuture<'_, Result<(), LedgerError>>;
+}
+
+/// A ledger, and the book of what it takes.
+#[derive(Clone)]
+pub struct OpenedStore {
+    /// Where records are written.
+    pub ledger: Arc<dyn Ledger>,
+    /// Where they are read.
+    pub book: Arc<dyn AuditLog>,
+}
+
+/// One thing that every book must show.
+#[derive(Clone, Copy, Debug)]
+pub struct AuditLogCase {
+    /// Its name.
+    pub name: &'static str,
+    run: for<'a> fn(&'a dyn AuditLogHarness) -> BoxFuture<'a, Result<(), ConformanceError>>,
+}
+
+impl AuditLogCase {
+    /// Tries it.
+    pub async fn run(&self, bench: &dyn AuditLogHarness) -> Result<(), FailedCaseError> {
+        (self.run)(bench).await.map_err(|flaw| FailedCaseError { case: self.name, what: flaw.what() })
+    }
+}
+
+/// Tries one case by its name.
+pub async fn run(name: &str, bench: &dyn AuditLogHarness) -> Result<(), FailedCaseError> {
+    match CASES.iter().find(|case| case.name == name) {
+        Some(case) => case.run(bench).await,
+        None => Err(FailedCaseError { case: "unknown", what: format!("there is no case `{name}`") }),
+    }
+}
+
+macro_rules! cases {
+    (($d:tt) $($module:ident::$name:ident,)*) => {
+        /// Every case there is.
+        pub const CASES: &[AuditLogCase] = &[
+            $(AuditLogCase { name: stringify!($name), run: |bench| Box::pin($module::$name(bench)) },)*
+        ];
+
+        /// Makes a test of every case that a book must hold to; the expression is evaluated anew for each.
+        ///
+        /// The crate that uses it needs `tokio` with `macros` and `rt-multi-thread`.
+        #[macro_export]
+        macro_rules! book_conformance {
+            ($d bench:expr) => {
+                $(
+                    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+                    async fn $name() -> Result<(), $crate::audit_log::conformance::FailedCaseError> {
+                        $crate::audit_log::conformance::run(stringify!($name), &$d bench).await
+                    }
+                )*
+            };
+        }
+    };
+}
+
+cases! { ($)
+    lists::calls_are_found_by_what_is_asked_for,
+    lists::calls_are_found_by_who_what_and_how,
+    lists::what_is_new_is_told_once,
+    lists::pages_have_no_gaps_and_no_doubles,
+    lists::a_call_is_listed_as_far_as_it_has_come,
+    lists::open_questions_are_found_by_what_is_asked_for,
+    lists::a_question_is_listed_until_it_is_closed,
+    records::a_record_is_kept_as_it_was_written,
+    records::contents_are_read_back_whole,
+    records::tenants_do_not_see_each_other,
+    standing_approvals::leaves_are_listed_with_what_became_of_them,
+    standing_approvals::a_leave_given_twice_is_listed_as_it_counts,
+    forget::forgetting_takes_the_contents_and_leaves_the_record,
+    forget::what_goes_on_after_it_was_forgotten_stays_forgotten,
+    forget::what_was_forgotten_while_it_waits_can_still_be_closed,
+    forget::forgetting_again_does_no_harm,
+    forget::what_never_was_is_not_forgotten,
+    seal::acts_are_listed_in_order,
+    seal::what_is_written_is_counted,
+    seal::sealing_moves_the_anchor_and_leaves_nothing_behind,
+    rebuild::a_rebuild_changes_nothing,
+    rebuild::everything_outlives_a_restart,
+}
+
+impl OpenedStore {
+    /// Writes down what a script has played since the last time.
+    async fn append(&self, script: &mut CallScript) -> Result<(), ConformanceError> {
+        Ok(self.ledger.append(script.batch()).await?)
+    }
+
+    /// Has a script run to its end, and writes it down.
+    async fn finish(&self, script: &mut CallScript) -> Result<(), ConformanceError> {
+        script.begin(self.ledger.owner())?;
+        script.end()?;
+        script.settle()?;
+        self.append(script).await
+    }
+
+    /// What the book keeps of a call.
+    async fn kept(&self, call: CallId) -> Result<StoredCall, ConformanceError> {
+        self.book.record(call).await?.ok_or_else(|| ConformanceError::new("the record is not there"))
+    }
+
+    /// Checks that the book finds nothing wrong with itself.
+    async fn is_sound(&self, when: &str) -> Result<(), ConformanceError> {
+        match self.book.verify().await?.flaw {
+            None => Ok(()),
+            Some(flaw) => Err(ConformanceError::new(format!("{when} the book is not sound: {flaw}"))),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What is made again or started again shows what it showed before.
+
+use super::snapshot::{AuditLogView, fill};
+use super::{AuditLogHarness, OpenedStore};
+use crate::ledger::conformance::record_script::{CallScript, ScriptSettings};
+use crate::ledger::conformance::{ConformanceError, ensure, same};
+use crate::ledger::{AppendError, StartBlocked};
+
+pub(super) async fn a_rebuild_changes_nothing(bench: &dyn AuditLogHarness) -> Result<(), ConformanceError> {
+    let (one, two) = (bench.open().await?, bench.open().await?);
+    let spent = fill(&one).await?;
+    let before = AuditLogView::of(&one).await?;
+    for time in ["once", "twice"] {
+        two.book.rebuild().await?;
+        for opened in [&one, &two] {
+            same(&format!("rebuilt {time}"), &AuditLogView::of(opened).await?, &before)?;
+        }
+    }
+    goes_on(&one, ScriptSettings::on_leave(&spent)).await
+}
+
+pub(super) async fn everything_outlives_a_restart(
+    bench: &dyn AuditLogHarness,
+) -> Result<(), ConformanceError> {
+    let opened = bench.open().await?;
+    let spent = fill(&opened).await?;
+    let before = AuditLogView::of(&opened).await?;
+    drop(opened);
+    bench.restart().await?;
+    let opened = bench.open().await?;
+    same("started again", &AuditLogView::of(&opened).await?, &before)?;
+    goes_on(&opened, ScriptSettings::on_leave(&spent)).await
+}
+
+/// Checks that what hindered before still does, and that the book can be written on.
+async fn goes_on(opened: &OpenedStore, spent: ScriptSettings) -> Result<(), ConformanceError> {
+    let again = opened.ledger.append(CallScript::beginning(spent, opened.ledger.owner())?.batch()).await;
+    ensure!(
+        matches!(again, Err(AppendError::Hindered(StartBlocked::LeaveSpent))),
+        "a spent leave is used again: {again:?}"
+    );
+    let busy = ScriptSettings { session: "busy", ..ScriptSettings::default() };
+    let busy = opened.ledger.append(CallScript::beginning(busy, opened.ledger.owner())?.batch()).await;
+    ensure!(
+        matches!(busy, Err(AppendError::Hindered(StartBlocked::SessionBusy { .. }))),
+        "two run alone in one session: {busy:?}"
+    );
+    opened
+        .finish(&mut CallScript::ready(ScriptSettings { session: "later", ..ScriptSettings::default() })?)
+        .await?;
+    opened.book.seal().await?;
+    opened.is_sound("at the end").await
+}

@@ -1,0 +1,111 @@
+//! Records and contents: read back as they were written, through their own call and tenant only.
+
+use byleave_core::admin_action::AdminActionKind;
+use byleave_core::id::{CallId, TenantId};
+use byleave_core::standing_approval::StandingApproval;
+use uuid::Uuid;
+
+use super::AuditLogHarness;
+use crate::audit_log::{CallFilter, PageRequest, QuestionFilter, StandingApprovalState};
+use crate::ledger::conformance::record_script::{CallScript, NOW, ScriptSettings, act, give, leave};
+use crate::ledger::conformance::{ConformanceError, ensure, same};
+
+pub(super) async fn a_record_is_kept_as_it_was_written(
+    bench: &dyn AuditLogHarness,
+) -> Result<(), ConformanceError> {
+    let (one, two) = (bench.open().await?, bench.open().await?);
+    let mut script = CallScript::ready(ScriptSettings::default())?;
+    let mut batches = vec![script.batch()];
+    script.begin(one.ledger.owner())?;
+    batches.push(script.batch());
+    script.end()?;
+    script.settle()?;
+    batches.push(script.batch());
+    let lines: Vec<_> = batches.iter().flat_map(|batch| batch.lines.clone()).collect();
+    for batch in batches {
+        one.ledger.append(batch).await?;
+    }
+    for opened in [&one, &two] {
+        let kept = opened.kept(script.call()).await?;
+        same("the record", &kept.record, &script.record)?;
+        same("its damage", &kept.record.damage(), &None)?;
+        same("its lines", &kept.lines, &lines)?;
+        same("its listing", &kept.listing, &Some(script.listing().clone()))?;
+        ensure!(!kept.forgotten, "nobody has forgotten it");
+        let never = opened.book.record(CallId::new(Uuid::now_v7())).await?;
+        ensure!(never.is_none(), "there is a record of a call that never was");
+    }
+    Ok(())
+}
+
+pub(super) async fn contents_are_read_back_whole(
+    bench: &dyn AuditLogHarness,
+) -> Result<(), ConformanceError> {
+    let (one, two) = (bench.open().await?, bench.open().await?);
+    let mut script = CallScript::ready(ScriptSettings::default())?;
+    script.hold(b"");
+    script.hold(&[0xff; 70_000]);
+    let mut batches = vec![script.batch()];
+    script.begin(one.ledger.owner())?;
+    script.end()?;
+    batches.push(script.batch());
+    let wanted: Vec<_> = batches.iter().flat_map(|batch| batch.contents.clone()).collect();
+    for batch in batches {
+        one.ledger.append(batch).await?;
+    }
+    one.append(&mut CallScript::ready(ScriptSettings { session: "r", ..ScriptSettings::default() })?).await?;
+    for opened in [&one, &two] {
+        let contents = opened.book.contents(script.call()).await?;
+        ensure!(contents == wanted, "{} contents, not the {} that were kept", contents.len(), wanted.len());
+        let never = opened.book.contents(CallId::new(Uuid::now_v7())).await?;
+        ensure!(never.is_empty(), "there are contents of a call that never was");
+    }
+    Ok(())
+}
+
+pub(super) async fn tenants_do_not_see_each_other(
+    bench: &dyn AuditLogHarness,
+) -> Result<(), ConformanceError> {
+    let opened = bench.open().await?;
+    // The same leave by its id, in the same session, for the same tool: only the tenant tells them apart.
+    let shared = leave();
+    let mut scripts = Vec::new();
+    for (tenant, uses_max) in [("local", 1), ("other", 2)] {
+        let given = StandingApproval { uses_max: Some(uses_max), ..shared.clone() };
+        give(&*opened.ledger, ScriptSettings { tenant, ..ScriptSettings::default() }, &given).await?;
+        let mut script =
+            CallScript::waiting(ScriptSettings { tenant, session: "w", ..ScriptSettings::asking() })?;
+        opened.append(&mut script).await?;
+        scripts.push((given, script));
+    }
+    act(&*opened.ledger, "other", AdminActionKind::Revoke { leave: shared.id }).await?;
+    for ((given, script), state) in
+        scripts.iter().zip([StandingApprovalState::Standing, StandingApprovalState::Revoked])
+    {
+        let tenant = script.tenant();
+        let calls = opened
+            .book
+            .calls(
+                CallFilter { tenant: Some(tenant.clone()), ..CallFilter::default() },
+                PageRequest::first(9),
+            )
+            .await?;
+        same("how many calls", &calls.len(), &2)?;
+        ensure!(calls.iter().all(|item| item.listing.tenant == *tenant), "calls of others: {calls:?}");
+        let questions = opened
+            .book
+            .questions(
+                QuestionFilter { tenant: Some(tenant.clone()), ..QuestionFilter::default() },
+                PageRequest::first(9),
+            )
+            .await?;
+        let asked: Vec<CallId> = questions.iter().map(|item| item.call).collect();
+        same("its questions", &asked, &vec![script.call()])?;
+        let leaves = opened.book.leaves_given(tenant, NOW).await?;
+        let leaves: Vec<_> = leaves.into_iter().map(|item| (item.leave, item.state)).collect();
+        same("its leaves", &leaves, &vec![(given.clone(), state)])?;
+    }
+    let nobody = opened.book.leaves_given(&TenantId::new("nobody")?, NOW).await?;
+    ensure!(nobody.is_empty(), "leaves of nobody: {nobody:?}");
+    opened.is_sound("at the end").await
+}

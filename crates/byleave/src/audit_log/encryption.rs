@@ -1,0 +1,225 @@
+//! The vault: contents encrypted under their record's key, and record keys wrapped by the book's master key.
+//!
+//! Destroying the wrapped key forgets the contents. Nothing here may write a key or a content in the clear. Every book that
+//! keeps contents seals them like this, so that one can be read into another.
+
+use byleave_core::digest::{Digest, RecordKey};
+use byleave_core::id::CallId;
+use chacha20poly1305::aead::{AeadInOut, KeyInit};
+use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
+use zeroize::Zeroizing;
+
+use crate::ledger::{ContentError, RecordContent};
+
+/// How many bytes a wrapped key has: key, tag, nonce.
+pub const WRAPPED_BYTES: usize = 32 + TAG_BYTES + NONCE_BYTES;
+const NONCE_BYTES: usize = 24;
+const TAG_BYTES: usize = 16;
+
+/// Wraps and unwraps the keys of records.
+pub struct KeyVault {
+    master: Zeroizing<[u8; 32]>,
+}
+
+/// Something could not be encrypted: there are no random numbers, or it is too large.
+#[derive(Debug, thiserror::Error)]
+pub enum VaultError {
+    /// There are no random numbers.
+    #[error("no random numbers: {0}")]
+    Random(#[from] getrandom::Error),
+    /// It is too large.
+    #[error("too large to encrypt")]
+    TooLarge,
+}
+
+impl KeyVault {
+    /// A vault under a master key.
+    pub const fn new(master: Zeroizing<[u8; 32]>) -> Self {
+        Self { master }
+    }
+
+    /// A value that tells whether a book belongs to this vault, and nothing more.
+    pub fn mark(&self) -> [u8; 32] {
+        blake3::keyed_hash(&self.master, b"byleave.book").into()
+    }
+
+    /// Wraps the key of a record.
+    pub fn wrap(&self, call: CallId, key: &RecordKey) -> Result<Vec<u8>, VaultError> {
+        let mut wrapped = Vec::with_capacity(WRAPPED_BYTES);
+        wrapped.extend_from_slice(key.expose());
+        seal(&self.master, &key_name(call), &mut wrapped)?;
+        Ok(wrapped)
+    }
+
+    /// The key, if these bytes are what [`KeyVault::wrap`] made for this call.
+    pub fn unwrap(&self, call: CallId, wrapped: &[u8]) -> Option<RecordKey> {
+        let bytes = Zeroizing::new(open(&self.master, &key_name(call), wrapped)?);
+        <[u8; 32]>::try_from(bytes.as_slice()).ok().map(RecordKey::from_bytes)
+    }
+}
+
+/// Whether this is what stands in place of a key that was destroyed.
+pub fn is_destroyed(wrapped: &[u8]) -> bool {
+    wrapped.iter().all(|byte| *byte == 0)
+}
+
+/// Encrypts the contents of one batch, with a note beside them, as one: beginning a message costs more than most contents.
+pub fn pack(
+    key: &RecordKey,
+    call: CallId,
+    seq: u32,
+    note: &str,
+    contents: &[RecordContent],
+) -> Result<Vec<u8>, VaultError> {
+    let size: usize = contents.iter().map(|content| content.bytes.len() + 36).sum();
+    let mut packed = Vec::with_capacity(size + note.len() + 4 + TAG_BYTES + NONCE_BYTES);
+    put(&mut packed, note.as_bytes())?;
+    for content in contents {
+        packed.extend_from_slice(content.held.digest.as_bytes());
+        put(&mut packed, &content.bytes)?;
+    }
+    seal_plain(key, call, seq, packed)
+}
+
+/// Encrypts what someone else has laid out for one batch: for those who make it smaller first, which cannot be done afterwards.
+pub fn seal_plain(
+    key: &RecordKey,
+    call: CallId,
+    seq: u32,
+    mut plain: Vec<u8>,
+) -> Result<Vec<u8>, VaultError> {
+    seal(&content_key(key), &batch_name(call, seq), &mut plain)?;
+    Ok(plain)
+}
+
+/// Decrypts what [`seal_plain`] made for this place.
+pub fn open_plain(key: &RecordKey, call: CallId, seq: u32, sealed: &[u8]) -> Result<Vec<u8>, ContentError> {
+    open(&content_key(key), &batch_name(call, seq), sealed).ok_or(ContentError::Changed)
+}
+
+fn put(packed: &mut Vec<u8>, bytes: &[u8]) -> Result<(), VaultError> {
+    let length = u32::try_from(bytes.len()).map_err(|_| VaultError::TooLarge)?;
+    packed.extend_from_slice(&length.to_le_bytes());
+    packed.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// What was packed together.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UnpackedContents {
+    /// The note beside them.
+    pub note: String,
+    /// The contents.
+    pub contents: Vec<RecordContent>,
+}
+
+/// Decrypts what was packed for this place, and holds each content against its digest.
+pub fn unpack(
+    key: &RecordKey,
+    call: CallId,
+    seq: u32,
+    packed: &[u8],
+) -> Result<UnpackedContents, ContentError> {
+    let plain = open_plain(key, call, seq, packed)?;
+    let mut rest = plain.as_slice();
+    let note = take(&mut rest).and_then(|note| String::from_utf8(note.to_vec()).ok());
+    let note = note.ok_or(ContentError::Changed)?;
+    let mut contents = Vec::new();
+    while !rest.is_empty() {
+        let (digest, after) = rest.split_first_chunk::<32>().ok_or(ContentError::Changed)?;
+        rest = after;
+        let bytes = take(&mut rest).ok_or(ContentError::Changed)?;
+        let held = key.hold(bytes);
+        if held.digest != Digest::from_bytes(*digest) {
+            return Err(ContentError::Changed);
+        }
+        contents.push(RecordContent { held, bytes: bytes.to_vec() });
+    }
+    Ok(UnpackedContents { note, contents })
+}
+
+fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, after) = rest.split_first_chunk::<4>()?;
+    let (bytes, after) = after.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
+    *rest = after;
+    Some(bytes)
+}
+
+/// The record's key also keys digests; encryption gets one of its own.
+fn content_key(key: &RecordKey) -> Zeroizing<[u8; 32]> {
+    Zeroizing::new(blake3::derive_key("byleave 2025 contents of a record", key.expose()))
+}
+
+fn key_name(call: CallId) -> Vec<u8> {
+    [b"key".as_slice(), call.as_bytes()].concat()
+}
+
+fn batch_name(call: CallId, seq: u32) -> Vec<u8> {
+    [b"contents".as_slice(), call.as_bytes(), &seq.to_le_bytes()].concat()
+}
+
+/// Encrypts in place; the tag and the nonce go behind.
+fn seal(key: &[u8; 32], name: &[u8], bytes: &mut Vec<u8>) -> Result<(), VaultError> {
+    let mut nonce = [0; NONCE_BYTES];
+    getrandom::fill(&mut nonce)?;
+    XChaCha20Poly1305::new(&Key::from(*key))
+        .encrypt_in_place(&XNonce::from(nonce), name, bytes)
+        .map_err(|_| VaultError::TooLarge)?;
+    bytes.extend_from_slice(&nonce);
+    Ok(())
+}
+
+fn open(key: &[u8; 32], name: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+    let (sealed, nonce) = sealed.split_last_chunk::<NONCE_BYTES>()?;
+    let mut bytes = sealed.to_vec();
+    let opened =
+        XChaCha20Poly1305::new(&Key::from(*key)).decrypt_in_place(&XNonce::from(*nonce), name, &mut bytes);
+    opened.ok().map(|()| bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(n: u128) -> CallId {
+        CallId::new(uuid::Uuid::from_u128(n))
+    }
+
+    #[test]
+    fn a_key_opens_only_for_its_call_and_its_master() {
+        let vault = KeyVault::new(Zeroizing::new([1; 32]));
+        let wrapped = vault.wrap(call(1), &RecordKey::from_bytes([7; 32])).unwrap();
+        assert_eq!(wrapped.len(), WRAPPED_BYTES);
+        assert_eq!(vault.unwrap(call(1), &wrapped).unwrap().expose(), &[7; 32]);
+        assert!(vault.unwrap(call(2), &wrapped).is_none());
+        assert!(KeyVault::new(Zeroizing::new([2; 32])).unwrap(call(1), &wrapped).is_none());
+        assert!(vault.unwrap(call(1), &[0; WRAPPED_BYTES]).is_none());
+    }
+
+    #[test]
+    fn contents_come_back_and_show_every_flipped_byte() {
+        let key = RecordKey::from_bytes([7; 32]);
+        let contents: Vec<RecordContent> = [b"one".as_slice(), b"", b"three"]
+            .map(|bytes| RecordContent { held: key.hold(bytes), bytes: bytes.to_vec() })
+            .to_vec();
+        let packed = pack(&key, call(1), 4, "does a thing", &contents).unwrap();
+        assert!(!packed.windows(5).any(|window| window == b"three"));
+        let unpacked = unpack(&key, call(1), 4, &packed).unwrap();
+        assert_eq!(unpacked, UnpackedContents { note: "does a thing".into(), contents });
+        assert!(unpack(&key, call(1), 5, &packed).is_err(), "it belongs to another place");
+        assert!(unpack(&key, call(2), 4, &packed).is_err(), "it belongs to another call");
+        for place in 0..packed.len() {
+            let mut flipped = packed.clone();
+            flipped[place] ^= 1;
+            assert!(unpack(&key, call(1), 4, &flipped).is_err(), "byte {place}");
+        }
+    }
+
+    #[test]
+    fn a_content_under_anothers_digest_is_changed() {
+        let key = RecordKey::from_bytes([7; 32]);
+        let lie = RecordContent { held: key.hold(b"one"), bytes: b"two".to_vec() };
+        let packed = pack(&key, call(1), 0, "", &[lie]).unwrap();
+        assert!(matches!(unpack(&key, call(1), 0, &packed), Err(ContentError::Changed)));
+    }
+}

@@ -1,0 +1,113 @@
+//! Segments: how a run of sealed rows is laid out, chained and signed. Every book that seals does it like this.
+//!
+//! A segment names every row in its place, with the link it ends in. So a row that is changed, moved, removed or cut off
+//! after it was sealed shows.
+
+use byleave_core::digest::Digest;
+use byleave_core::id::CallId;
+use ed25519_dalek::{Signature, VerifyingKey};
+use uuid::Uuid;
+
+/// At most so many rows in one segment.
+pub const ROWS_MAX: i64 = 16_384;
+const LAYOUT: u8 = 1;
+const ROW_BYTES: usize = 16 + 4 + 4 + 32;
+
+/// What the body of a segment says.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SegmentBody {
+    /// The number of the segment, from 1.
+    pub number: u64,
+    /// The digest of the segment before.
+    pub before: Digest,
+    /// The place of the first row.
+    pub first: i64,
+    /// The rows, each in the place after the one before.
+    pub rows: Vec<SealedRow>,
+}
+
+/// One row, as it was when it was sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SealedRow {
+    /// Whose record, or which act.
+    pub call: CallId,
+    /// The place of its first line.
+    pub seq: u32,
+    /// How many lines it has.
+    pub count: u32,
+    /// The link of its last line.
+    pub head: Digest,
+}
+
+impl SegmentBody {
+    /// The place after the last row.
+    pub fn end(&self) -> i64 {
+        self.first.saturating_add(i64::try_from(self.rows.len()).unwrap_or(i64::MAX))
+    }
+
+    /// The body.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut body = Vec::with_capacity(49 + self.rows.len() * ROW_BYTES);
+        body.push(LAYOUT);
+        body.extend_from_slice(&self.number.to_le_bytes());
+        body.extend_from_slice(self.before.as_bytes());
+        body.extend_from_slice(&self.first.to_le_bytes());
+        for row in &self.rows {
+            body.extend_from_slice(row.call.as_bytes());
+            body.extend_from_slice(&row.seq.to_le_bytes());
+            body.extend_from_slice(&row.count.to_le_bytes());
+            body.extend_from_slice(row.head.as_bytes());
+        }
+        body
+    }
+
+    /// Reads a body back, if it is laid out as one.
+    pub fn parse(body: &[u8]) -> Option<Self> {
+        let rest = body.strip_prefix(&[LAYOUT])?;
+        let (number, rest) = rest.split_first_chunk::<8>()?;
+        let (before, rest) = rest.split_first_chunk::<32>()?;
+        let (first, rest) = rest.split_first_chunk::<8>()?;
+        let (rows, over) = rest.as_chunks::<ROW_BYTES>();
+        if !over.is_empty() {
+            return None;
+        }
+        Some(Self {
+            number: u64::from_le_bytes(*number),
+            before: Digest::from_bytes(*before),
+            first: i64::from_le_bytes(*first),
+            rows: rows.iter().map(|row| sealed_row(row)).collect::<Option<_>>()?,
+        })
+    }
+}
+
+fn sealed_row(bytes: &[u8]) -> Option<SealedRow> {
+    let (call, rest) = bytes.split_first_chunk::<16>()?;
+    let (seq, rest) = rest.split_first_chunk::<4>()?;
+    let (count, rest) = rest.split_first_chunk::<4>()?;
+    let (head, _) = rest.split_first_chunk::<32>()?;
+    Some(SealedRow {
+        call: CallId::new(Uuid::from_bytes(*call)),
+        seq: u32::from_le_bytes(*seq),
+        count: u32::from_le_bytes(*count),
+        head: Digest::from_bytes(*head),
+    })
+}
+
+/// The digest of a segment: what the next one is chained to, and what is signed.
+pub fn digest_of(body: &[u8]) -> Digest {
+    Digest::of_parts("byleave.segment", &[body])
+}
+
+/// Whether a segment bears this key's signature.
+pub fn is_signed(key: &VerifyingKey, body: &[u8], signature: &[u8]) -> bool {
+    Signature::from_slice(signature)
+        .is_ok_and(|signature| key.verify_strict(digest_of(body).as_bytes(), &signature).is_ok())
+}
+
+/// What an old copy put back is called.
+pub const OLDER: &str = "the book is older than its anchor: an old copy was put back, or its end was cut off";
+
+/// Bytes in hexadecimal.
+pub fn hex(bytes: &[u8; 32]) -> String {
+    Digest::from_bytes(*bytes).to_string()
+}

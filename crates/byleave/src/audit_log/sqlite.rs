@@ -1,0 +1,211 @@
+//! A ledger and a book in one SQLite file, in a state directory that only its owner can look into.
+//!
+//! ```text
+//! book.sqlite   the lines, the segments, and the projections to find things by
+//! book.key      wraps the keys of records
+//! book.sign     signs segments
+//! anchor.json   what the newest segment was; meant to be kept elsewhere
+//! owners/       one lock per process that may hold claims
+//! open.lock     held while someone opens the book
+//! sealer.lock   held while someone seals
+//! ```
+//!
+//! Several processes may share the directory. What an append returns from is on the disk. Nothing here may believe a
+//! projection where it matters: permissions, answers and what is in force come from lines that verify.
+
+mod admin_actions;
+mod ledger;
+mod pending_effects;
+mod projections;
+mod queries;
+mod read_pool;
+mod reader;
+mod row;
+mod schema;
+mod seal;
+mod seal_thread;
+mod standing_approvals;
+mod state_dir;
+mod verify;
+mod write_op;
+mod writer;
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use byleave_core::digest::RecordKey;
+use byleave_core::id::{CallId, OwnerId};
+use ed25519_dalek::SigningKey;
+use lru::LruCache;
+use rusqlite::Connection;
+use uuid::Uuid;
+
+use self::read_pool::ReadConnectionPool;
+use self::schema::DatabaseSchemaError;
+use self::seal::Sealer;
+use self::seal_thread::SealThread;
+use self::write_op::WriteContext;
+use self::writer::SqliteWriter;
+use crate::audit_log::anchor_file::AnchorFile;
+use crate::audit_log::encryption::KeyVault;
+use crate::ledger::LedgerError;
+use crate::ledger::owner_locks::{self, OwnerLiveness, OwnerLock};
+use crate::lock::locked;
+
+/// How a book is kept.
+#[derive(Clone, Debug)]
+pub struct SqliteOptions {
+    /// Where the anchor is kept; `None`: in the state directory, where it is of little use against who can write there.
+    pub anchor: Option<PathBuf>,
+    /// How long something may stay unsealed; `None`: until [`crate::audit_log::AuditLog::seal`] is called.
+    pub seal_every: Option<Duration>,
+    /// How long to wait for another process that is writing.
+    pub busy: Duration,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self { anchor: None, seal_every: Some(Duration::from_secs(1)), busy: Duration::from_secs(10) }
+    }
+}
+
+/// A ledger and a book in one SQLite file.
+pub struct SqliteLedger {
+    // Dropped in this order: the last seal needs the store, and the claims of this owner last until nothing is written.
+    keeper: Option<SealThread>,
+    store: Arc<SqliteStore>,
+    owner: OwnerId,
+    _lock: OwnerLock,
+}
+
+/// What the ledger, the book and the keeper share.
+struct SqliteStore {
+    owners: PathBuf,
+    /// Says which owners live elsewhere.
+    others: OnceLock<OwnerLiveness>,
+    path: PathBuf,
+    busy: Duration,
+    readers: ReadConnectionPool,
+    writer: SqliteWriter,
+    bench: Arc<WriteContext>,
+    sealer: Sealer,
+    /// The keys of calls that this process drives.
+    keys: Mutex<LruCache<CallId, RecordKey>>,
+}
+
+const KEYS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_024 - 1);
+
+/// The version of SQLite that is built in.
+pub fn engine() -> &'static str {
+    rusqlite::version()
+}
+
+impl SqliteLedger {
+    /// Opens the book in a state directory; makes both if they are not there.
+    pub fn open(dir: &Path, options: &SqliteOptions) -> Result<Self, LedgerError> {
+        state_dir::private_dir(dir)?;
+        let owners = dir.join("owners");
+        state_dir::private_dir(&owners)?;
+        // One at a time: two who open a new book at once must not make two keys.
+        let opening = owner_locks::open_lock(&dir.join("open.lock"))
+            .and_then(|file| file.lock().map(|()| file))
+            .map_err(|error| LedgerError::new(format!("cannot lock `{}`", dir.display()), error))?;
+
+        let path = dir.join("book.sqlite");
+        state_dir::private_file(&path)?;
+        let cannot_open =
+            |error: DatabaseSchemaError| LedgerError::new(format!("cannot open `{}`", path.display()), error);
+        let connection = schema::connect(&path, options.busy)
+            .map_err(|error| cannot_open(DatabaseSchemaError::Sqlite(error)))?;
+        let is_new = schema::is_blank(&connection).map_err(cannot_open)?;
+        let master = state_dir::key(&dir.join("book.key"), is_new)?;
+        let sign = state_dir::key(&dir.join("book.sign"), is_new)?;
+        schema::prepare(&connection).map_err(cannot_open)?;
+        let vault = KeyVault::new(master);
+        let sign = SigningKey::from_bytes(&sign);
+        belongs(&connection, "key", &vault.mark())?;
+        belongs(&connection, "sign", sign.verifying_key().as_bytes())?;
+
+        let cannot_lock = |error| LedgerError::new(format!("cannot lock in `{}`", owners.display()), error);
+        owner_locks::sweep(&owners).map_err(cannot_lock)?;
+        let owner = OwnerId::new(Uuid::now_v7());
+        let lock = owner_locks::take(&owners, owner)
+            .map_err(cannot_lock)?
+            .ok_or_else(|| LedgerError::new("cannot become an owner", "the id is taken"))?;
+        drop(opening);
+
+        let anchor = options.anchor.clone().unwrap_or_else(|| dir.join("anchor.json"));
+        let bell = Arc::new(seal_thread::WriteSignal::default());
+        let bench = Arc::new(WriteContext {
+            vault,
+            acts: admin_actions::ActionCache::default(),
+            leaves: standing_approvals::ApprovalCache::default(),
+        });
+        let on_write = Box::new({
+            let bell = Arc::clone(&bell);
+            move || bell.ring()
+        });
+        let writer =
+            SqliteWriter::start(path.clone(), options.busy, connection, Arc::clone(&bench), on_write)?;
+        let store = Arc::new(SqliteStore {
+            owners,
+            others: OnceLock::new(),
+            readers: ReadConnectionPool::new(path.clone(), options.busy),
+            path,
+            busy: options.busy,
+            writer,
+            bench,
+            sealer: Sealer::new(sign, dir.join("sealer.lock"), AnchorFile::at(anchor)),
+            keys: Mutex::new(LruCache::new(KEYS_MAX)),
+        });
+        let keeper = match options.seal_every {
+            None => None,
+            Some(every) => Some(SealThread::start(Arc::clone(&store), bell, every)?),
+        };
+        Ok(Self { keeper, store, owner, _lock: lock })
+    }
+
+    /// The same book, written for an owner who is elsewhere. That owner lives for at least as long as this is held.
+    pub fn for_owner(&self, owner: OwnerId) -> Result<Self, LedgerError> {
+        let lock = owner_locks::take_soon(&self.store.owners, owner)
+            .map_err(|error| LedgerError::new("cannot lock for an owner", error))?
+            .ok_or_else(|| LedgerError::new("cannot write for an owner", "someone else does"))?;
+        Ok(Self { keeper: None, store: Arc::clone(&self.store), owner, _lock: lock })
+    }
+
+    /// From now on owners live, too, of whom this says so. Who asks first counts.
+    pub fn watch(&self, is_alive: OwnerLiveness) -> bool {
+        self.store.others.set(is_alive).is_ok()
+    }
+}
+
+impl Drop for SqliteLedger {
+    fn drop(&mut self) {
+        // Seals once more, and is joined, before anything else goes.
+        drop(self.keeper.take());
+    }
+}
+
+impl SqliteStore {
+    fn forget_key(&self, call: CallId) {
+        locked(&self.keys).pop(&call);
+    }
+}
+
+/// Checks that a key is the one this book was made with.
+fn belongs(connection: &Connection, name: &str, mark: &[u8; 32]) -> Result<(), LedgerError> {
+    let find = || -> Result<Vec<u8>, rusqlite::Error> {
+        connection.execute(
+            "INSERT INTO meta(name, value) VALUES(?1, ?2) ON CONFLICT DO NOTHING",
+            rusqlite::params![name, mark],
+        )?;
+        connection.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0))
+    };
+    let found = find().map_err(|error| LedgerError::new("cannot open the book", error))?;
+    if found == mark {
+        return Ok(());
+    }
+    Err(LedgerError::new("cannot open the book", format!("`book.{name}` is not the one it was made with")))
+}

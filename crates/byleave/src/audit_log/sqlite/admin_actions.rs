@@ -1,0 +1,145 @@
+//! Acts: what administrators did, read from their own lines. What does not verify stops everything rather than nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+
+use byleave_core::admin_action::{AdminAction, AdminActionKind};
+use byleave_core::id::{SessionId, StandingApprovalId, TenantId};
+use byleave_core::session::{SessionNode, act_of};
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::row::{EntryRow, LINE_COLUMNS};
+use super::schema::ACT;
+use crate::audit_log::admin_records::place_of;
+use crate::ledger::LedgerError;
+use crate::lock::locked;
+
+/// What is in force.
+#[derive(Clone, Default)]
+pub(super) struct ActiveActions {
+    upto: i64,
+    halted: HashMap<TenantId, AdminAction>,
+    revoked: HashSet<(TenantId, StandingApprovalId)>,
+}
+
+impl ActiveActions {
+    /// The newest halt of a tenant, where it has not been lifted.
+    pub(super) fn halted(&self, tenant: &TenantId) -> Option<&AdminAction> {
+        self.halted.get(tenant)
+    }
+
+    /// Whether a leave was revoked by those who gave it.
+    pub(super) fn is_revoked(&self, tenant: &TenantId, leave: StandingApprovalId) -> bool {
+        self.revoked.contains(&(tenant.clone(), leave))
+    }
+
+    fn take(&mut self, pos: i64, act: AdminAction) {
+        self.upto = pos;
+        match &act.deed {
+            AdminActionKind::Halt { .. } => {
+                self.halted.insert(act.tenant.clone(), act);
+            }
+            AdminActionKind::Lift => {
+                self.halted.remove(&act.tenant);
+            }
+            AdminActionKind::Revoke { leave } => {
+                let leave = *leave;
+                self.revoked.insert((act.tenant, leave));
+            }
+            // Found by its id, and not kept in memory: there may be very many.
+            AdminActionKind::Open(_) | AdminActionKind::Forget { .. } => {}
+            // For one command, which has begun by now.
+            AdminActionKind::Waive { .. } => {}
+        }
+    }
+}
+
+/// What is in force, remembered up to a place in the book so that only newer acts are read.
+#[derive(Default)]
+pub(super) struct ActionCache {
+    known: Mutex<Arc<ActiveActions>>,
+}
+
+impl ActionCache {
+    /// What is in force, if the newest act stands at that place and is known already.
+    pub(super) fn known_upto(&self, newest: i64) -> Option<Arc<ActiveActions>> {
+        let known = Arc::clone(&locked(&self.known));
+        (known.upto == newest).then_some(known)
+    }
+
+    /// What is in force by everything this connection sees, and remembers it.
+    ///
+    /// Must not be called with something written and not yet committed: that could still be taken back.
+    pub(super) fn refresh(&self, connection: &Connection) -> Result<Arc<ActiveActions>, LedgerError> {
+        let force = self.peek(connection)?;
+        let mut known = locked(&self.known);
+        if force.upto > known.upto {
+            *known = Arc::clone(&force);
+        }
+        Ok(force)
+    }
+
+    /// What is in force by everything this connection sees, also of its own transaction.
+    pub(super) fn peek(&self, connection: &Connection) -> Result<Arc<ActiveActions>, LedgerError> {
+        let known = Arc::clone(&locked(&self.known));
+        let rows = newer(connection, known.upto)
+            .map_err(|error| LedgerError::new("cannot read the acts of the book", error))?;
+        if rows.is_empty() {
+            return Ok(known);
+        }
+        let mut force = ActiveActions::clone(&known);
+        for row in rows {
+            let act =
+                read(&row).map_err(|why| LedgerError::new(format!("act {} is damaged", row.call), why))?;
+            force.take(row.pos, act);
+        }
+        Ok(Arc::new(force))
+    }
+}
+
+fn newer(connection: &Connection, than: i64) -> Result<Vec<EntryRow>, rusqlite::Error> {
+    // The literal is what lets SQLite use the partial index.
+    let sql = format!(
+        "SELECT {LINE_COLUMNS} FROM line INDEXED BY line_act WHERE kind = {ACT} AND pos > ?1 ORDER BY pos"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map([than], EntryRow::read)?;
+    rows.collect()
+}
+
+/// The opening of a session, if it was opened.
+pub(super) fn opening(
+    connection: &Connection,
+    tenant: &TenantId,
+    session: &SessionId,
+) -> Result<Option<SessionNode>, LedgerError> {
+    let cannot =
+        |why: String| LedgerError::new(format!("cannot read the opening of session `{session}`"), why);
+    let place = place_of(act_of(tenant, session));
+    let sql = format!("SELECT {LINE_COLUMNS} FROM line WHERE call = ?1 AND seq = 0 AND kind = {ACT}");
+    let found = connection
+        .prepare_cached(&sql)
+        .and_then(|mut statement| statement.query_row([place.as_bytes()], EntryRow::read).optional())
+        .map_err(|error| cannot(error.to_string()))?;
+    let Some(row) = found else { return Ok(None) };
+    let act = read(&row).map_err(cannot)?;
+    match act.deed {
+        AdminActionKind::Open(opening) if act.tenant == *tenant && opening.session == *session => {
+            Ok(Some(opening))
+        }
+        _ => Err(cannot("another act stands in its place".into())),
+    }
+}
+
+/// Every act in the book, the oldest first.
+pub(super) fn all(connection: &Connection) -> Result<Vec<EntryRow>, rusqlite::Error> {
+    newer(connection, 0)
+}
+
+/// The act of a row, if it is as it was written.
+pub(super) fn read(row: &EntryRow) -> Result<AdminAction, String> {
+    if row.key.is_some() {
+        return Err("it has a key".into());
+    }
+    crate::audit_log::admin_records::read(row.call, row.framed())
+}

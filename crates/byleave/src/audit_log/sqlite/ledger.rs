@@ -1,0 +1,438 @@
+//! The ledger: appends, claims and what is in force.
+
+use std::sync::Arc;
+
+use byleave_core::admin_action::{AdminAction, AdminActionKind};
+use byleave_core::call::Millis;
+use byleave_core::digest::{ContentRef, RecordKey};
+use byleave_core::effect::Plan;
+use byleave_core::entry::{Entry, RecordEvent};
+use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, TenantId};
+use byleave_core::record::{Attempt, Record};
+use byleave_core::session::{SessionNode, act_of};
+use byleave_core::standing_approval::StandingApproval;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::projections::{ProjectionUpdate, owner_of};
+use super::row::{id_at, lines_of, rows_of, signed};
+use super::write_op::{NewAdminAction, RecordAppend, WriteOp};
+use super::{SqliteLedger, SqliteStore, admin_actions, owner_locks, pending_effects, queries};
+use crate::audit_log::batch_encoding::frame;
+use crate::audit_log::index_fields::{IndexFields, ListNote, listing_of};
+use crate::audit_log::{CallState, admin_records, encryption};
+use crate::boxed::BoxFuture;
+use crate::ledger::invariants;
+use crate::ledger::{
+    AppendError, Batch, CallSummary, ContentError, IncomingCall, IncomingState, Interruption, Ledger,
+    LedgerError, LoadedRecord, SessionContext,
+};
+use crate::lock::locked;
+
+/// One append may not be larger than that. SQLite's own limit lies above it.
+const APPEND_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+impl Ledger for SqliteLedger {
+    fn owner(&self) -> OwnerId {
+        self.owner
+    }
+
+    fn load(&self, call: CallId) -> BoxFuture<'_, Result<Option<LoadedRecord>, LedgerError>> {
+        Box::pin(async move { self.store.load(call) })
+    }
+
+    fn arrive<'a>(&'a self, comer: IncomingCall<'a>) -> BoxFuture<'a, Result<IncomingState, LedgerError>> {
+        Box::pin(async move {
+            match self.store.arrive_at_nothing(comer)? {
+                Some(around) => Ok(IncomingState { loaded: None, lineage: Vec::new(), around: Some(around) }),
+                None => {
+                    let loaded = self.store.load(comer.call)?;
+                    let lineage = match &loaded {
+                        Some(_) => Vec::new(),
+                        None => self.store.lineage(comer.tenant, comer.session)?,
+                    };
+                    Ok(IncomingState { loaded, lineage, around: None })
+                }
+            }
+        })
+    }
+
+    fn append(&self, batch: Batch) -> BoxFuture<'_, Result<(), AppendError>> {
+        Box::pin(async move {
+            invariants::moves(&batch, self.owner)?;
+            let append = self.store.prepare(batch)?;
+            self.store.writer.submit(WriteOp::Append(Box::new(append))).await
+        })
+    }
+
+    fn content(&self, call: CallId, held: ContentRef) -> BoxFuture<'_, Result<Vec<u8>, ContentError>> {
+        Box::pin(async move { self.store.content(call, held) })
+    }
+
+    fn interrupt(
+        &self,
+        call: CallId,
+        attempt: AttemptId,
+        at: Millis,
+    ) -> BoxFuture<'_, Result<Interruption, LedgerError>> {
+        Box::pin(self.store.interrupt(call, attempt, at, self.owner))
+    }
+
+    fn act(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>> {
+        Box::pin(async move { self.store.act(&act).await.map(|_| ()) })
+    }
+
+    fn halted(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>> {
+        let tenant = tenant.clone();
+        Box::pin(async move {
+            let force = self.store.readers.with(|connection| self.store.bench.acts.refresh(connection))??;
+            Ok(force.halted(&tenant).cloned())
+        })
+    }
+
+    fn lineage(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+    ) -> BoxFuture<'_, Result<Vec<SessionNode>, LedgerError>> {
+        let lineage = self.store.lineage(tenant, session);
+        Box::pin(async move { lineage })
+    }
+
+    fn leaves(
+        &self,
+        tenant: &TenantId,
+        tool: &str,
+        now: Millis,
+    ) -> BoxFuture<'_, Result<Vec<Arc<StandingApproval>>, LedgerError>> {
+        let (tenant, tool) = (tenant.clone(), tool.to_owned());
+        Box::pin(async move {
+            self.store.readers.with(|connection| {
+                let bench = &self.store.bench;
+                let force = bench.acts.refresh(connection)?;
+                bench
+                    .leaves
+                    .standing(connection, &force, &tenant, &tool, now)
+                    .map_err(|error| LedgerError::new("cannot read the leaves", error))
+            })?
+        })
+    }
+
+    fn call_of(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+        Box::pin(async move {
+            self.store.readers.read("cannot look a question up", |connection| {
+                let sql = "SELECT call.id FROM question JOIN call ON call.pos = question.call WHERE question.id = ?1";
+                let mut statement = connection.prepare_cached(sql)?;
+                let found = statement.query_row([question.as_bytes()], |row| id_at(row, 0)).optional()?;
+                Ok(found.map(CallId::new))
+            })
+        })
+    }
+
+    fn held_up_by(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        call: CallId,
+        plan: &Plan,
+    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+        let found = self.store.readers.read("cannot look up who waits", |connection| {
+            pending_effects::held_up_by(connection, tenant.as_str(), session.as_str(), call, plan)
+        });
+        Box::pin(async move { found })
+    }
+
+    fn drivable(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {
+        Box::pin(async move {
+            self.store.readers.read("cannot list what can be driven on", |connection| {
+                let sql = "SELECT id FROM call INDEXED BY call_due WHERE due <= ?1 ORDER BY pos LIMIT ?2";
+                let mut statement = connection.prepare_cached(sql)?;
+                let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+                let rows = statement.query_map(params![signed(now), limit], |row| id_at(row, 0))?;
+                rows.map(|id| id.map(CallId::new)).collect()
+            })
+        })
+    }
+}
+
+impl SqliteStore {
+    /// A session and those above it, by the acts that opened them.
+    fn lineage(&self, tenant: &TenantId, session: &SessionId) -> Result<Vec<SessionNode>, LedgerError> {
+        self.readers.with(|connection| {
+            invariants::lineage(session, |session| admin_actions::opening(connection, tenant, session))
+        })?
+    }
+
+    /// The usual case, in one look: the call is new, nobody waits in its session, which nobody opened, no leave was given
+    /// for its tool, and no act is unread.
+    fn arrive_at_nothing(&self, comer: IncomingCall<'_>) -> Result<Option<SessionContext>, LedgerError> {
+        let look = |connection: &Connection| {
+            let sql = "SELECT EXISTS(SELECT 1 FROM line WHERE call = ?1),
+                EXISTS(SELECT 1 FROM hold WHERE tenant = ?2 AND session = ?3),
+                EXISTS(SELECT 1 FROM leave WHERE tenant = ?2 AND tool = ?4),
+                EXISTS(SELECT 1 FROM line WHERE call = ?5),
+                (SELECT coalesce(max(pos), 0) FROM line INDEXED BY line_act WHERE kind = 1)";
+            let IncomingCall { call, tenant, session, tool, .. } = comer;
+            let opened = admin_records::place_of(act_of(tenant, session));
+            connection.prepare_cached(sql)?.query_row(
+                params![call.as_bytes(), tenant.as_str(), session.as_str(), tool, opened.as_bytes()],
+                |row| {
+                    let is_anything = row.get::<_, bool>(0)? || row.get(1)? || row.get(2)? || row.get(3)?;
+                    Ok((is_anything, row.get::<_, i64>(4)?))
+                },
+            )
+        };
+        let seen = match self.writer.read_if_idle(look) {
+            Some(seen) => seen.map_err(|error| LedgerError::new("cannot look into the book", error)),
+            None => self.readers.read("cannot look into the book", look),
+        };
+        let (is_anything, newest_act) = seen?;
+        let force = if is_anything { None } else { self.bench.acts.known_upto(newest_act) };
+        Ok(force.map(|force| SessionContext {
+            leaves: Vec::new(),
+            halt: force.halted(comer.tenant).cloned(),
+            is_crowded: false,
+        }))
+    }
+
+    pub(super) fn load(&self, call: CallId) -> Result<Option<LoadedRecord>, LedgerError> {
+        let rows = self.readers.read("cannot read a record", |connection| rows_of(connection, call))?;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let record = Record::read(call, &lines_of(&rows));
+        let wrapped = rows.first().and_then(|row| row.key.as_deref());
+        let key = wrapped.and_then(|wrapped| self.bench.vault.unwrap(call, wrapped));
+        Ok(Some(LoadedRecord { record, key }))
+    }
+
+    /// Turns a batch into what is written: framed, encrypted, with everything that the writer need not work out.
+    fn prepare(&self, batch: Batch) -> Result<RecordAppend, AppendError> {
+        let cannot = |why: &str| AppendError::Fault(LedgerError::new("cannot append to a record", why));
+        let body = frame(&batch.lines).ok_or_else(|| cannot("there are no lines, or one is too long"))?;
+        let head = batch.lines.last().map(|line| line.link()).ok_or_else(|| cannot("there are no lines"))?;
+        let count = u32::try_from(batch.lines.len()).map_err(|_| cannot("there are too many lines"))?;
+
+        let opens = batch.at_len == 0;
+        let key = match batch.key {
+            Some(key) => Some(key),
+            None if opens => None,
+            // No record, no key: someone is far ahead of what is there.
+            None => self.key_of(batch.call)?.ok_or(AppendError::Stale)?,
+        };
+        let (wrapped, contents) = match &key {
+            None if opens && !batch.contents.is_empty() => return Err(cannot("it has contents and no key")),
+            // What is said to a forgotten record is forgotten at once.
+            None => (None, Vec::new()),
+            Some(key) => {
+                invariants::check_contents(&batch.contents, key)?;
+                let unsealable = |error: encryption::VaultError| cannot(&error.to_string());
+                let note = ListNote::text(&batch.listing);
+                let packed = encryption::pack(key, batch.call, batch.at_len, &note, &batch.contents);
+                let wrapped = opens.then(|| self.bench.vault.wrap(batch.call, key)).transpose();
+                (wrapped.map_err(unsealable)?, packed.map_err(unsealable)?)
+            }
+        };
+        if body.len().saturating_add(contents.len()) > APPEND_BYTES_MAX {
+            return Err(cannot("it is too large"));
+        }
+        self.remember_key(batch.call, key, batch.settles);
+
+        let state = match (batch.settles, &batch.waits) {
+            (true, _) => CallState::Settled,
+            (false, Some(_)) => CallState::Waiting,
+            (false, None) => CallState::Open,
+        };
+        let exclusive = batch.begins.filter(|begins| begins.exclusive);
+        let seat = exclusive
+            .map(|begins| {
+                let owner = owner_of(&batch.entries, begins.attempt);
+                owner.map(|owner| (begins.attempt, owner)).ok_or_else(|| cannot("it begins without a claim"))
+            })
+            .transpose()?;
+        Ok(RecordAppend {
+            at_len: batch.at_len,
+            before: batch.before,
+            count,
+            head,
+            key: wrapped,
+            body,
+            contents,
+            begins: batch.begins,
+            change: ProjectionUpdate {
+                call: batch.call,
+                opens,
+                listing: batch.listing,
+                waits: batch.waits,
+                seat,
+                state,
+                marks: IndexFields::of(&batch.entries),
+            },
+        })
+    }
+
+    /// The key of a record, where there is such a record, as far as it is still there.
+    fn key_of(&self, call: CallId) -> Result<Option<Option<RecordKey>>, LedgerError> {
+        if let Some(key) = locked(&self.keys).get(&call) {
+            return Ok(Some(Some(key.clone())));
+        }
+        let wrapped = self.wrapped_key(call)?;
+        Ok(wrapped.map(|wrapped| wrapped.and_then(|wrapped| self.bench.vault.unwrap(call, &wrapped))))
+    }
+
+    /// The wrapped key of a record, where there is such a record, as it is stored.
+    pub(super) fn wrapped_key(&self, call: CallId) -> Result<Option<Option<Vec<u8>>>, LedgerError> {
+        self.readers.read("cannot read the key of a record", |connection| {
+            let sql = "SELECT key FROM line WHERE call = ?1 AND seq = 0";
+            let mut statement = connection.prepare_cached(sql)?;
+            let found = statement.query_row([call.as_bytes()], |row| row.get::<_, Option<Vec<u8>>>(0));
+            found.optional()
+        })
+    }
+
+    /// A call that is settled needs its key no more.
+    fn remember_key(&self, call: CallId, key: Option<RecordKey>, settles: bool) {
+        let mut keys = locked(&self.keys);
+        match key {
+            Some(key) if !settles => {
+                keys.put(call, key);
+            }
+            _ => {
+                keys.pop(&call);
+            }
+        }
+    }
+
+    fn content(&self, call: CallId, held: ContentRef) -> Result<Vec<u8>, ContentError> {
+        let wrapped = self.wrapped_key(call)?.ok_or(ContentError::Missing)?;
+        let Some(wrapped) = wrapped else { return Err(ContentError::Forgotten) };
+        if encryption::is_destroyed(&wrapped) {
+            return Err(ContentError::Forgotten);
+        }
+        let key = self.bench.vault.unwrap(call, &wrapped).ok_or(ContentError::Changed)?;
+        let batches = self
+            .readers
+            .read("cannot read a content", |connection| queries::packed_contents(connection, call))?;
+        for (seq, packed) in batches.iter().filter(|(_, packed)| !packed.is_empty()) {
+            let unpacked = encryption::unpack(&key, call, *seq, packed)?;
+            if let Some(content) = unpacked.contents.into_iter().find(|content| content.held == held) {
+                return Ok(content.bytes);
+            }
+        }
+        Err(ContentError::Missing)
+    }
+
+    async fn interrupt(
+        &self,
+        call: CallId,
+        attempt: AttemptId,
+        at: Millis,
+        by: OwnerId,
+    ) -> Result<Interruption, LedgerError> {
+        loop {
+            let Some(LoadedRecord { mut record, key }) = self.load(call)? else {
+                return Ok(Interruption::NotOpen);
+            };
+            let owner = match record.attempt() {
+                Some(Attempt::Open(claim)) if claim.attempt == attempt => claim.owner,
+                _ => return Ok(Interruption::NotOpen),
+            };
+            let _lock = if owner == by {
+                None
+            } else {
+                if self.others.get().is_some_and(|is_alive| is_alive(owner)) {
+                    return Ok(Interruption::OwnerAlive);
+                }
+                let taken = owner_locks::bury(&self.owners, owner)
+                    .map_err(|error| LedgerError::new("cannot look at the lock of an owner", error))?;
+                match taken {
+                    Some(lock) => Some(lock),
+                    None => return Ok(Interruption::OwnerAlive),
+                }
+            };
+            let (at_len, before) = (record.len(), record.head());
+            let entry = Entry { at, fact: RecordEvent::Interrupted { attempt } };
+            let line = match record.push(entry.clone()) {
+                Ok(line) => line,
+                Err(misplaced) => return Err(LedgerError::new("cannot interrupt an attempt", misplaced)),
+            };
+            let batch = Batch {
+                call,
+                at_len,
+                before,
+                lines: vec![line],
+                entries: vec![entry],
+                contents: Vec::new(),
+                key,
+                listing: self.listing(call, &record)?,
+                waits: None,
+                begins: None,
+                settles: false,
+            };
+            let written = match self.prepare(batch) {
+                Ok(append) => self.writer.submit(WriteOp::Append(Box::new(append))).await,
+                Err(fault) => Err(fault),
+            };
+            match written {
+                Ok(()) => return Ok(Interruption::Written),
+                // Someone else was quicker: it may be open no more.
+                Err(AppendError::Stale) => {}
+                Err(AppendError::Fault(fault)) => return Err(fault),
+                Err(AppendError::Hindered(hindrance)) => {
+                    return Err(LedgerError::new("cannot interrupt an attempt", hindrance));
+                }
+            }
+        }
+    }
+
+    /// What a list shows of a call as it stands.
+    fn listing(&self, call: CallId, record: &Record) -> Result<CallSummary, LedgerError> {
+        let known =
+            self.readers.read("cannot look a call up", |connection| queries::listing(connection, call))?;
+        known
+            .or_else(|| listing_of(record, None))
+            .ok_or_else(|| LedgerError::new("cannot look a call up", "its record does not begin with a call"))
+    }
+
+    /// Writes an act down and carries it out. Returns whether nothing is left of what it destroys.
+    pub(super) async fn act(&self, act: &AdminAction) -> Result<bool, LedgerError> {
+        let line = admin_records::line_of(act)?;
+        let body = frame(std::slice::from_ref(&line))
+            .ok_or_else(|| LedgerError::new("cannot write an act", "it is too long"))?;
+        let new = NewAdminAction {
+            place: admin_records::place_of(act.id),
+            head: line.link(),
+            body,
+            act: act.clone(),
+        };
+        match self.writer.submit(WriteOp::Act(Box::new(new))).await {
+            Ok(()) => {}
+            Err(AppendError::Fault(fault)) => return Err(fault),
+            Err(other) => return Err(LedgerError::new("cannot write an act", other)),
+        }
+        match &act.deed {
+            AdminActionKind::Forget { call } => {
+                self.forget_key(*call);
+                self.scrub()
+            }
+            AdminActionKind::Halt { .. }
+            | AdminActionKind::Lift
+            | AdminActionKind::Revoke { .. }
+            | AdminActionKind::Open(_)
+            | AdminActionKind::Waive { .. } => Ok(true),
+        }
+    }
+
+    /// Empties the write-ahead log, in which old pages live on. Returns whether that could be done.
+    fn scrub(&self) -> Result<bool, LedgerError> {
+        let busy = self.writer.aside(|connection| {
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
+        });
+        let busy = busy.map_err(|error| LedgerError::new("cannot empty the log of the book", error))?;
+        if busy != 0 {
+            tracing::warn!(
+                "the key is destroyed, but another process still reads an old copy of it; forget again later"
+            );
+        }
+        Ok(busy == 0)
+    }
+}

@@ -1,0 +1,182 @@
+//! Holds: the effects of calls that a person was asked about and that have not ended, so that later calls in conflict
+//! with them keep their order.
+//!
+//! Found by index, whatever the number of waiting calls; the last word is [`Effect::conflicts_with`].
+
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::id::CallId;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::row::id_at;
+use crate::ledger::CallSummary;
+
+const RUN: i64 = 0;
+const READ: i64 = 1;
+const WRITE: i64 = 2;
+const REACH: i64 = 3;
+const INVOKE: i64 = 4;
+const ANYTHING: i64 = 5;
+
+/// Writes down what a waiting call would do.
+pub(super) fn write(
+    connection: &Connection,
+    first: i64,
+    listing: &CallSummary,
+    effects: &[Effect],
+) -> Result<(), rusqlite::Error> {
+    let sql = "INSERT INTO hold(tenant, session, kind, target, call) VALUES(?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT DO NOTHING";
+    for effect in effects {
+        let (kind, target) = key_of(effect);
+        connection.prepare_cached(sql)?.execute(params![
+            listing.tenant.as_str(),
+            listing.session.as_str(),
+            kind,
+            target,
+            first
+        ])?;
+    }
+    Ok(())
+}
+
+/// Takes away what a call held up.
+pub(super) fn clear(connection: &Connection, first: i64) -> Result<(), rusqlite::Error> {
+    connection.prepare_cached("DELETE FROM hold WHERE call = ?1")?.execute([first])?;
+    Ok(())
+}
+
+/// A call of the session that waits, came in before this one, and conflicts with the plan.
+pub(super) fn held_up_by(
+    connection: &Connection,
+    tenant: &str,
+    session: &str,
+    call: CallId,
+    plan: &Plan,
+) -> Result<Option<CallId>, rusqlite::Error> {
+    // Almost always nobody waits.
+    let any = "SELECT 1 FROM hold WHERE tenant = ?1 AND session = ?2 LIMIT 1";
+    if plan.effects.is_empty() || !connection.prepare_cached(any)?.exists([tenant, session])? {
+        return Ok(None);
+    }
+    let own = "SELECT pos FROM line WHERE call = ?1 AND seq = 0";
+    let own: Option<i64> =
+        connection.prepare_cached(own)?.query_row([call.as_bytes()], |row| row.get(0)).optional()?;
+    let search = ConflictSearch { connection, tenant, session, before: own.unwrap_or(i64::MAX) };
+    for effect in &plan.effects {
+        if let Some(first) = search.in_the_way_of(effect)? {
+            let sql = "SELECT call FROM line WHERE pos = ?1";
+            let found = connection.prepare_cached(sql)?.query_row([first], |row| id_at(row, 0)).optional()?;
+            return Ok(found.map(CallId::new));
+        }
+    }
+    Ok(None)
+}
+
+struct ConflictSearch<'a> {
+    connection: &'a Connection,
+    tenant: &'a str,
+    session: &'a str,
+    before: i64,
+}
+
+impl ConflictSearch<'_> {
+    fn in_the_way_of(&self, effect: &Effect) -> Result<Option<i64>, rusqlite::Error> {
+        let (kind, target) = key_of(effect);
+        let mut found = None;
+        let mut look = |more: Result<Option<i64>, rusqlite::Error>| {
+            if found.is_none() {
+                found = more?;
+            }
+            Ok::<bool, rusqlite::Error>(found.is_some())
+        };
+        if kind == ANYTHING {
+            look(self.anything())?;
+            return Ok(found);
+        }
+        if look(self.exactly(effect, ANYTHING, ""))? {
+            return Ok(found);
+        }
+        match kind {
+            REACH | INVOKE => {
+                look(self.exactly(effect, kind, target))?;
+            }
+            READ => {
+                look(self.on_path(effect, WRITE, target))?;
+            }
+            WRITE => {
+                let _found =
+                    look(self.on_path(effect, WRITE, target))? || look(self.on_path(effect, READ, target))?;
+            }
+            _ => {}
+        }
+        Ok(found)
+    }
+
+    fn anything(&self) -> Result<Option<i64>, rusqlite::Error> {
+        let sql = "SELECT call FROM hold WHERE tenant = ?1 AND session = ?2 AND call < ?3 LIMIT 1";
+        self.connection
+            .prepare_cached(sql)?
+            .query_row(params![self.tenant, self.session, self.before], |row| row.get(0))
+            .optional()
+    }
+
+    fn exactly(&self, effect: &Effect, kind: i64, target: &str) -> Result<Option<i64>, rusqlite::Error> {
+        if !effect.conflicts_with(&effect_of(kind, target)) {
+            return Ok(None);
+        }
+        let sql = "SELECT call FROM hold
+             WHERE tenant = ?1 AND session = ?2 AND kind = ?3 AND target = ?4 AND call < ?5 LIMIT 1";
+        self.connection
+            .prepare_cached(sql)?
+            .query_row(params![self.tenant, self.session, kind, target, self.before], |row| row.get(0))
+            .optional()
+    }
+
+    /// The path itself, everything above it, everything beneath it.
+    fn on_path(&self, effect: &Effect, kind: i64, path: &str) -> Result<Option<i64>, rusqlite::Error> {
+        let above = path.char_indices().filter(|(_, c)| *c == '/').filter_map(|(at, _)| path.get(..at));
+        for target in above.chain([path]) {
+            if let Some(first) = self.exactly(effect, kind, target)? {
+                return Ok(Some(first));
+            }
+        }
+        // `0` comes right after `/`: between the two lies all that is beneath.
+        let sql = "SELECT call, target FROM hold
+             WHERE tenant = ?1 AND session = ?2 AND kind = ?3 AND target >= ?4 AND target < ?5 AND call < ?6";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let (from, to) = (format!("{path}/"), format!("{path}0"));
+        let mut rows = statement.query(params![self.tenant, self.session, kind, from, to, self.before])?;
+        while let Some(row) = rows.next()? {
+            let target: String = row.get(1)?;
+            if effect.conflicts_with(&effect_of(kind, &target)) {
+                return row.get(0).map(Some);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Where an effect stands in the index. Paths without a slash at their end, so that each has one spelling.
+fn key_of(effect: &Effect) -> (i64, &str) {
+    match effect {
+        Effect::Run { .. } => (RUN, ""),
+        Effect::Read { path } => (READ, path.trim_end_matches('/')),
+        Effect::Write { path } | Effect::Delete { path } => (WRITE, path.trim_end_matches('/')),
+        Effect::Reach { host, .. } => (REACH, host),
+        Effect::Invoke { tool } => (INVOKE, tool),
+        Effect::Unconfined { .. } | Effect::Unknown { .. } => (ANYTHING, ""),
+    }
+}
+
+/// An effect that conflicts with whatever the one at this place in the index conflicts with.
+fn effect_of(kind: i64, target: &str) -> Effect {
+    let target = target.to_owned();
+    match kind {
+        RUN => Effect::Run { program: target, argv: Vec::new() },
+        READ => Effect::Read { path: target },
+        WRITE => Effect::Write { path: target },
+        REACH => Effect::Reach { host: target, port: 0 },
+        INVOKE => Effect::Invoke { tool: target },
+        _ => Effect::Unknown { why: target },
+    }
+}

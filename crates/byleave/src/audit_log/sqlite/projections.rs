@@ -1,0 +1,295 @@
+//! Projections: what lists, questions and orders are looked up in. Made from the lines, and made again by `rebuild`.
+
+use byleave_core::digest::RecordKey;
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::entry::{Entry, RecordEvent};
+use byleave_core::id::{AttemptId, CallId, OwnerId};
+use byleave_core::pipeline::{NextStep, next};
+use byleave_core::question::{Question, QuestionKind};
+use byleave_core::record::Record;
+use rusqlite::{Connection, params};
+
+use super::pending_effects;
+use super::row::{EntryRow, id_at, lines_of, rows_of, signed};
+use super::schema::{PROJECTION_TABLES, PROJECTIONS, RECORD};
+use crate::audit_log::CallState;
+use crate::audit_log::encryption::{self, KeyVault};
+use crate::audit_log::index_fields::{IndexFields, ListNote, kind_number, listing_of, state_number};
+use crate::ledger::invariants;
+use crate::ledger::{CallSummary, PendingQuestion};
+
+/// What one append changes in the projections.
+pub(super) struct ProjectionUpdate {
+    pub(super) call: CallId,
+    /// It is the first append of its record.
+    pub(super) opens: bool,
+    pub(super) listing: CallSummary,
+    pub(super) waits: Option<PendingQuestion>,
+    /// An attempt that runs alone is open at the end.
+    pub(super) seat: Option<(AttemptId, OwnerId)>,
+    pub(super) state: CallState,
+    pub(super) marks: IndexFields,
+}
+
+/// Who owns an attempt that these entries begin.
+pub(super) fn owner_of(entries: &[Entry], attempt: AttemptId) -> Option<OwnerId> {
+    entries.iter().find_map(|entry| match &entry.fact {
+        RecordEvent::Begun(Ok(claim)) if claim.attempt == attempt => Some(claim.owner),
+        _ => None,
+    })
+}
+
+/// Writes down what an append at `pos` changes; `first` is the first row of its record.
+pub(super) fn project(
+    connection: &Connection,
+    first: i64,
+    pos: i64,
+    change: &ProjectionUpdate,
+) -> Result<(), rusqlite::Error> {
+    if !change.opens {
+        clear_waiting(connection, first)?;
+        if change.marks.ends || change.state == CallState::Settled || change.waits.is_some() {
+            pending_effects::clear(connection, first)?;
+        }
+    }
+    write_call(connection, first, change)?;
+    if let Some(waits) = &change.waits {
+        open_question(connection, first, pos, change, &waits.question)?;
+        pending_effects::write(connection, first, &change.listing, &waits.effects)?;
+    }
+    write_seat(connection, change)?;
+    write_leaves(connection, change)
+}
+
+fn write_call(connection: &Connection, first: i64, change: &ProjectionUpdate) -> Result<(), rusqlite::Error> {
+    let ProjectionUpdate { listing, marks, .. } = change;
+    let due = match change.state {
+        CallState::Open => Some(0),
+        CallState::Waiting => change.waits.as_ref().map(|waits| signed(waits.question.expires_at)),
+        CallState::Settled | CallState::Damaged => None,
+    };
+    let (outcome, code) = marks.outcome.map_or((None, None), |(word, code)| (Some(word), code));
+    let state = state_number(change.state);
+    if change.opens {
+        let sql = "INSERT INTO call(pos, id, tenant, session, agent, tool, operation, summary, opened_at,
+                changed_at, state, outcome, code, due)
+             VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+        connection.prepare_cached(sql)?.execute(params![
+            first,
+            change.call.as_bytes(),
+            listing.tenant.as_str(),
+            listing.session.as_str(),
+            listing.agent,
+            listing.tool,
+            listing.operation,
+            listing.summary,
+            signed(marks.opened_at),
+            signed(marks.changed_at),
+            state,
+            outcome,
+            code,
+            due,
+        ])?;
+        return Ok(());
+    }
+    let sql =
+        "UPDATE call SET tool = ?2, operation = ?3, summary = ?4, changed_at = ?5, state = ?6, outcome = ?7,
+            code = ?8, due = ?9
+         WHERE pos = ?1";
+    connection.prepare_cached(sql)?.execute(params![
+        first,
+        listing.tool,
+        listing.operation,
+        listing.summary,
+        signed(marks.changed_at),
+        state,
+        outcome,
+        code,
+        due,
+    ])?;
+    Ok(())
+}
+
+/// Closes the question a call waited at, if it did.
+fn clear_waiting(connection: &Connection, first: i64) -> Result<(), rusqlite::Error> {
+    let waiting = state_number(CallState::Waiting);
+    let mut statement = connection.prepare_cached("SELECT 1 FROM call WHERE pos = ?1 AND state = ?2")?;
+    if !statement.exists(params![first, waiting])? {
+        return Ok(());
+    }
+    connection
+        .prepare_cached("UPDATE question SET open = 0 WHERE call = ?1 AND open = 1")?
+        .execute([first])?;
+    Ok(())
+}
+
+fn open_question(
+    connection: &Connection,
+    first: i64,
+    pos: i64,
+    change: &ProjectionUpdate,
+    question: &Question,
+) -> Result<(), rusqlite::Error> {
+    // The id of a question is the asker's; one used twice would be a way to hide another's.
+    let sql = "INSERT INTO question(pos, id, call, tenant, session, kind, asked_at, expires_at, open)
+         VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 1) ON CONFLICT DO NOTHING";
+    connection.prepare_cached(sql)?.execute(params![
+        pos,
+        question.id.as_bytes(),
+        first,
+        change.listing.tenant.as_str(),
+        change.listing.session.as_str(),
+        kind_number(question.kind),
+        signed(change.marks.asked_at),
+        signed(question.expires_at),
+    ])?;
+    Ok(())
+}
+
+fn write_seat(connection: &Connection, change: &ProjectionUpdate) -> Result<(), rusqlite::Error> {
+    let CallSummary { tenant, session, .. } = &change.listing;
+    if !change.opens && (change.marks.ends || change.state == CallState::Settled) {
+        let sql = "DELETE FROM seat WHERE tenant = ?1 AND session = ?2 AND call = ?3";
+        connection.prepare_cached(sql)?.execute(params![
+            tenant.as_str(),
+            session.as_str(),
+            change.call.as_bytes()
+        ])?;
+    }
+    if let Some((attempt, owner)) = &change.seat {
+        let sql =
+            "INSERT OR REPLACE INTO seat(tenant, session, call, attempt, owner) VALUES(?1, ?2, ?3, ?4, ?5)";
+        connection.prepare_cached(sql)?.execute(params![
+            tenant.as_str(),
+            session.as_str(),
+            change.call.as_bytes(),
+            attempt.as_bytes(),
+            owner.as_bytes(),
+        ])?;
+    }
+    Ok(())
+}
+
+fn write_leaves(connection: &Connection, change: &ProjectionUpdate) -> Result<(), rusqlite::Error> {
+    for (leave, tool) in &change.marks.leaves_given {
+        let sql = "INSERT INTO leave(tenant, tool, id, call) VALUES(?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+        let tenant = change.listing.tenant.as_str();
+        connection.prepare_cached(sql)?.execute(params![
+            tenant,
+            tool,
+            leave.as_bytes(),
+            change.call.as_bytes()
+        ])?;
+    }
+    for (leave, attempt) in &change.marks.leaves_used {
+        let sql = "INSERT INTO leave_use(leave, call, attempt) VALUES(?1, ?2, ?3) ON CONFLICT DO NOTHING";
+        connection.prepare_cached(sql)?.execute(params![
+            leave.as_bytes(),
+            change.call.as_bytes(),
+            attempt.as_bytes()
+        ])?;
+    }
+    Ok(())
+}
+
+/// Takes what a list shows of a forgotten call away, beyond what its lines say.
+pub(super) fn forget(connection: &Connection, first: i64) -> Result<(), rusqlite::Error> {
+    connection.execute("UPDATE call SET summary = '' WHERE pos = ?1", [first])?;
+    pending_effects::clear(connection, first)
+}
+
+/// Throws all projections away and makes them again from the lines.
+pub(super) fn rebuild(connection: &Connection, vault: &KeyVault) -> Result<(), rusqlite::Error> {
+    for table in PROJECTION_TABLES {
+        connection.execute_batch(&format!("DROP TABLE IF EXISTS {table};"))?;
+    }
+    connection.execute_batch(PROJECTIONS)?;
+    let mut calls = connection
+        .prepare(&format!("SELECT call FROM line WHERE kind = {RECORD} AND seq = 0 ORDER BY pos"))?;
+    let mut calls = calls.query([])?;
+    while let Some(row) = calls.next()? {
+        let call = CallId::new(id_at(row, 0)?);
+        rebuild_call(connection, vault, &rows_of(connection, call)?)?;
+    }
+    Ok(())
+}
+
+fn rebuild_call(connection: &Connection, vault: &KeyVault, rows: &[EntryRow]) -> Result<(), rusqlite::Error> {
+    let Some(first) = rows.first() else { return Ok(()) };
+    let key = first.key.as_deref().and_then(|wrapped| vault.unwrap(first.call, wrapped));
+    let lines = lines_of(rows);
+    let mut written: usize = 0;
+    let mut noted = None;
+    for row in rows {
+        let upto = written.saturating_add(usize::try_from(row.count).unwrap_or(usize::MAX));
+        let record = Record::read(row.call, lines.get(..upto).unwrap_or(&lines));
+        let packed = contents_at(connection, row.pos)?;
+        if let Some(note) = key.as_ref().and_then(|key| noted_in(key, row, &packed)) {
+            noted = Some(note);
+        }
+        let Some(listing) = listing_of(&record, noted.as_ref()) else { return Ok(()) };
+        let question = match next(&record) {
+            NextStep::Wait(question) => Some(question),
+            NextStep::Do(_) | NextStep::Settle(_) => None,
+        };
+        let effects = match (&question, &key) {
+            (Some(question), Some(key)) if question.kind != QuestionKind::Release => {
+                planned_effects(connection, &record, rows, key)?
+            }
+            _ => Vec::new(),
+        };
+        let state = match (&question, record.damage(), record.settled()) {
+            (_, Some(_), _) => CallState::Damaged,
+            (_, None, Some(_)) => CallState::Settled,
+            (Some(_), None, None) => CallState::Waiting,
+            (None, None, None) => CallState::Open,
+        };
+        let change = ProjectionUpdate {
+            call: row.call,
+            opens: row.seq == 0,
+            listing,
+            waits: question.map(|question| PendingQuestion { question, effects }),
+            seat: seat_of(&record),
+            state,
+            marks: IndexFields::of(record.entries().get(written..).unwrap_or_default()),
+        };
+        project(connection, first.pos, row.pos, &change)?;
+        written = upto;
+    }
+    Ok(())
+}
+
+fn contents_at(connection: &Connection, pos: i64) -> Result<Vec<u8>, rusqlite::Error> {
+    connection.prepare_cached("SELECT contents FROM line WHERE pos = ?1")?.query_row([pos], |row| row.get(0))
+}
+
+fn noted_in(key: &RecordKey, row: &EntryRow, packed: &[u8]) -> Option<ListNote> {
+    ListNote::read(&encryption::unpack(key, row.call, row.seq, packed).ok()?.note)
+}
+
+/// The effects of the plan that a question is about.
+fn planned_effects(
+    connection: &Connection,
+    record: &Record,
+    rows: &[EntryRow],
+    key: &RecordKey,
+) -> Result<Vec<Effect>, rusqlite::Error> {
+    let Some(Ok(head)) = record.draft().and_then(|draft| draft.planned()) else { return Ok(Vec::new()) };
+    for row in rows {
+        let packed = contents_at(connection, row.pos)?;
+        let found = encryption::unpack(key, row.call, row.seq, &packed).ok().and_then(|unpacked| {
+            let content = unpacked.contents.into_iter().find(|content| content.held == head.plan)?;
+            serde_json::from_slice::<Plan>(&content.bytes).ok()
+        });
+        if let Some(plan) = found {
+            return Ok(plan.effects);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// The open attempt of a record whose tool may not run beside others.
+fn seat_of(record: &Record) -> Option<(AttemptId, OwnerId)> {
+    let Some(Ok(terms)) = record.resolved() else { return None };
+    invariants::open_attempt(record).filter(|_| !terms.concurrency_safe)
+}

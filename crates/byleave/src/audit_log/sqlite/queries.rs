@@ -1,0 +1,186 @@
+//! Queries: lists of calls and questions, by the projections.
+
+use std::collections::HashSet;
+
+use byleave_core::id::{CallId, QuestionId, SessionId, TenantId};
+use rusqlite::types::{Type, Value};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+
+use super::row::{id_at, signed, unsigned};
+use super::schema::RECORD;
+use crate::audit_log::index_fields::{kind_from, kind_number, state_from, state_number};
+use crate::audit_log::{
+    CallFilter, CallItem, CallState, Cursor, NewRecords, PageRequest, QuestionFilter, QuestionItem,
+};
+use crate::ledger::CallSummary;
+
+const LISTING: &str = "call.tenant, call.session, call.agent, call.tool, call.operation, call.summary";
+
+/// The conditions of a query, and the values in them.
+#[derive(Default)]
+struct SqlConditions {
+    sql: Vec<&'static str>,
+    values: Vec<Value>,
+}
+
+impl SqlConditions {
+    fn add(&mut self, sql: &'static str, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
+            self.sql.push(sql);
+            self.values.push(value.into());
+        }
+    }
+
+    fn add_bare(&mut self, sql: &'static str, wanted: bool) {
+        if wanted {
+            self.sql.push(sql);
+        }
+    }
+
+    fn all(&self) -> String {
+        if self.sql.is_empty() { "1".into() } else { self.sql.join(" AND ") }
+    }
+}
+
+/// Lists calls, the newest first.
+pub(super) fn calls(
+    connection: &Connection,
+    filter: &CallFilter,
+    page: PageRequest,
+) -> Result<Vec<CallItem>, rusqlite::Error> {
+    let mut conditions = SqlConditions::default();
+    conditions.add("call.tenant = ?", filter.tenant.clone().map(String::from));
+    conditions.add("call.session = ?", filter.session.clone().map(String::from));
+    conditions.add("call.tool = ?", filter.tool.clone());
+    conditions.add(
+        "(SELECT call.agent = name OR instr(call.agent, 'sub-agent `' || name || '` of ') = 1
+          FROM (SELECT ? AS name))",
+        filter.agent.clone(),
+    );
+    conditions.add("call.state = ?", filter.state.map(state_number));
+    conditions.add("call.outcome = ?", filter.outcome.clone());
+    conditions.add("call.code = ?", filter.code.clone());
+    conditions.add("instr(lower(call.summary), lower(?)) > 0", filter.text.clone());
+    // Read once into a set: few calls are asked about, and the index by call holds open questions only.
+    conditions.add_bare("call.pos IN (SELECT call FROM question)", filter.asked);
+    conditions.add("call.opened_at >= ?", filter.since.map(signed));
+    conditions.add("call.opened_at < ?", filter.until.map(signed));
+    conditions.add("call.pos < ?", page.after.map(|cursor| cursor.0));
+    // Everything else is found along the list itself: an index more would cost every call that is written.
+    let unsettled = matches!(filter.state, Some(CallState::Open | CallState::Waiting));
+    conditions.add_bare("call.due IS NOT NULL", unsettled);
+    let by = if unsettled { "INDEXED BY call_due" } else { "" };
+    let sql = format!(
+        "SELECT {LISTING}, call.id, call.pos, call.state, call.outcome, call.code, call.opened_at, call.changed_at
+         FROM call {by} WHERE {} ORDER BY call.pos DESC LIMIT {}",
+        conditions.all(),
+        page.limit
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map(params_from_iter(conditions.values), |row| {
+        Ok(CallItem {
+            call: CallId::new(id_at(row, 6)?),
+            cursor: Cursor(row.get(7)?),
+            listing: listing_at(row)?,
+            state: state_from(row.get(8)?),
+            outcome: row.get(9)?,
+            code: row.get(10)?,
+            opened_at: unsigned(row.get(11)?),
+            changed_at: unsigned(row.get(12)?),
+        })
+    })?;
+    rows.collect()
+}
+
+/// Which calls were written on after a place; see [`crate::audit_log::Book::written`].
+///
+/// Rows of lines are only ever added, at the end, by one who writes at a time: whoever has seen a place has seen all before it.
+pub(super) fn written(
+    connection: &Connection,
+    after: Option<Cursor>,
+    limit: usize,
+) -> Result<NewRecords, rusqlite::Error> {
+    let Some(after) = after else {
+        let sql = "SELECT coalesce(max(pos), 0) FROM line";
+        let upto = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        return Ok(NewRecords { upto: Cursor(upto), calls: Vec::new() });
+    };
+    let sql = "SELECT pos, kind, call FROM line WHERE pos > ?1 ORDER BY pos LIMIT ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params![after.0, i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    let (mut upto, mut calls, mut seen) = (after, Vec::new(), HashSet::new());
+    while let Some(row) = rows.next()? {
+        upto = Cursor(row.get(0)?);
+        let call = CallId::new(id_at(row, 2)?);
+        if row.get::<_, i64>(1)? == RECORD && seen.insert(call) {
+            calls.push(call);
+        }
+    }
+    Ok(NewRecords { upto, calls })
+}
+
+/// Lists open questions, the newest first.
+pub(super) fn questions(
+    connection: &Connection,
+    filter: &QuestionFilter,
+    page: PageRequest,
+) -> Result<Vec<QuestionItem>, rusqlite::Error> {
+    let mut conditions = SqlConditions::default();
+    conditions.add("question.tenant = ?", filter.tenant.clone().map(String::from));
+    conditions.add("question.session = ?", filter.session.clone().map(String::from));
+    conditions.add("question.kind = ?", filter.kind.map(kind_number));
+    conditions.add("question.pos < ?", page.after.map(|cursor| cursor.0));
+    let sql = format!(
+        "SELECT {LISTING}, call.id, question.pos, question.id, question.kind, question.asked_at, question.expires_at
+         FROM question INDEXED BY question_open JOIN call ON call.pos = question.call
+         WHERE question.open = 1 AND {} ORDER BY question.pos DESC LIMIT {}",
+        conditions.all(),
+        page.limit
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map(params_from_iter(conditions.values), |row| {
+        Ok(QuestionItem {
+            question: QuestionId::new(id_at(row, 8)?),
+            cursor: Cursor(row.get(7)?),
+            kind: kind_from(row.get(9)?),
+            call: CallId::new(id_at(row, 6)?),
+            listing: listing_at(row)?,
+            asked_at: unsigned(row.get(10)?),
+            expires_at: unsigned(row.get(11)?),
+        })
+    })?;
+    rows.collect()
+}
+
+/// What a list shows of one call.
+pub(super) fn listing(connection: &Connection, call: CallId) -> Result<Option<CallSummary>, rusqlite::Error> {
+    let sql = format!(
+        "SELECT {LISTING} FROM line JOIN call ON call.pos = line.pos WHERE line.call = ?1 AND line.seq = 0"
+    );
+    connection.prepare_cached(&sql)?.query_row([call.as_bytes()], listing_at).optional()
+}
+
+/// The encrypted contents of a record, batch by batch, each with the place of its first line.
+pub(super) fn packed_contents(
+    connection: &Connection,
+    call: CallId,
+) -> Result<Vec<(u32, Vec<u8>)>, rusqlite::Error> {
+    let sql = format!("SELECT seq, contents FROM line WHERE call = ?1 AND kind = {RECORD} ORDER BY seq");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map([call.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    rows.collect()
+}
+
+fn listing_at(row: &Row<'_>) -> Result<CallSummary, rusqlite::Error> {
+    let name = |column: usize, error: byleave_core::id::InvalidNameError| {
+        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
+    };
+    Ok(CallSummary {
+        tenant: TenantId::new(row.get::<_, String>(0)?).map_err(|error| name(0, error))?,
+        session: SessionId::new(row.get::<_, String>(1)?).map_err(|error| name(1, error))?,
+        agent: row.get(2)?,
+        tool: row.get(3)?,
+        operation: row.get(4)?,
+        summary: row.get(5)?,
+    })
+}

@@ -1,0 +1,175 @@
+//! The book's side of the store: lists, verification, forgetting.
+
+use byleave_core::admin_action::{AdminAction, AdminActionKind};
+use byleave_core::call::Millis;
+use byleave_core::id::{AdminActionId, CallId, TenantId};
+use byleave_core::record::Record;
+use uuid::Uuid;
+
+use super::row::{lines_of, rows_of};
+use super::write_op::WriteOp;
+use super::{SqliteLedger, SqliteStore, admin_actions, queries, schema, verify};
+use crate::audit_log::encryption;
+use crate::audit_log::index_fields::listing_of;
+use crate::audit_log::{
+    Anchor, AuditLog, CallFilter, CallItem, Cursor, EraseReport, NewRecords, PageRequest, QuestionFilter,
+    QuestionItem, StandingApprovalItem, StoredCall, Verification,
+};
+use crate::boxed::BoxFuture;
+use crate::ledger::{AppendError, LedgerError, RecordContent};
+
+impl AuditLog for SqliteLedger {
+    fn calls(
+        &self,
+        filter: CallFilter,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Vec<CallItem>, LedgerError>> {
+        Box::pin(async move {
+            self.store
+                .readers
+                .read("cannot list the calls", |connection| queries::calls(connection, &filter, page))
+        })
+    }
+
+    fn written(&self, after: Option<Cursor>, limit: usize) -> BoxFuture<'_, Result<NewRecords, LedgerError>> {
+        Box::pin(async move {
+            self.store
+                .readers
+                .read("cannot see what is new", |connection| queries::written(connection, after, limit))
+        })
+    }
+
+    fn questions(
+        &self,
+        filter: QuestionFilter,
+        page: PageRequest,
+    ) -> BoxFuture<'_, Result<Vec<QuestionItem>, LedgerError>> {
+        Box::pin(async move {
+            self.store
+                .readers
+                .read("cannot list the questions", |connection| queries::questions(connection, &filter, page))
+        })
+    }
+
+    fn record(&self, call: CallId) -> BoxFuture<'_, Result<Option<StoredCall>, LedgerError>> {
+        Box::pin(async move { self.store.kept(call) })
+    }
+
+    fn contents(&self, call: CallId) -> BoxFuture<'_, Result<Vec<RecordContent>, LedgerError>> {
+        Box::pin(async move { self.store.contents(call) })
+    }
+
+    fn leaves_given(
+        &self,
+        tenant: &TenantId,
+        now: Millis,
+    ) -> BoxFuture<'_, Result<Vec<StandingApprovalItem>, LedgerError>> {
+        let tenant = tenant.clone();
+        Box::pin(async move {
+            self.store.readers.with(|connection| {
+                let bench = &self.store.bench;
+                let force = bench.acts.refresh(connection)?;
+                let listed = bench.leaves.all(connection, &force, &tenant, now);
+                listed.map_err(|error| LedgerError::new("cannot list the leaves", error))
+            })?
+        })
+    }
+
+    fn acts(&self) -> BoxFuture<'_, Result<Vec<AdminAction>, LedgerError>> {
+        Box::pin(async move {
+            let rows = self.store.readers.read("cannot read the acts", admin_actions::all)?;
+            let read =
+                |row| admin_actions::read(row).map_err(|why| LedgerError::new("an act is damaged", why));
+            rows.iter().map(read).collect()
+        })
+    }
+
+    fn verify(&self) -> BoxFuture<'_, Result<Verification, LedgerError>> {
+        Box::pin(async move { self.store.verify() })
+    }
+
+    fn forget(
+        &self,
+        call: CallId,
+        by: String,
+        at: Millis,
+    ) -> BoxFuture<'_, Result<Option<EraseReport>, LedgerError>> {
+        Box::pin(async move {
+            let Some(kept) = self.store.kept(call)? else { return Ok(None) };
+            let tenant = match (kept.record.heading(), kept.listing) {
+                (Some(heading), _) => heading.tenant.clone(),
+                (None, Some(listing)) => listing.tenant,
+                (None, None) => {
+                    return Err(LedgerError::new("cannot forget a call", "nobody can say whose it is"));
+                }
+            };
+            let act = AdminAction {
+                id: AdminActionId::new(Uuid::now_v7()),
+                at,
+                tenant,
+                by,
+                deed: AdminActionKind::Forget { call },
+            };
+            let scrubbed = self.store.act(&act).await?;
+            Ok(Some(EraseReport { act, scrubbed }))
+        })
+    }
+
+    fn rebuild(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
+        Box::pin(async move {
+            match self.store.writer.submit(WriteOp::Rebuild).await {
+                Ok(()) => Ok(()),
+                Err(AppendError::Fault(fault)) => Err(fault),
+                Err(other) => Err(LedgerError::new("cannot rebuild the projections", other)),
+            }
+        })
+    }
+
+    fn seal(&self) -> BoxFuture<'_, Result<u64, LedgerError>> {
+        Box::pin(async move { self.store.sealer.seal(&self.store.readers, &self.store.writer) })
+    }
+
+    fn anchor(&self) -> BoxFuture<'_, Result<Option<Anchor>, LedgerError>> {
+        Box::pin(async move { self.store.sealer.anchor() })
+    }
+}
+
+impl SqliteStore {
+    fn kept(&self, call: CallId) -> Result<Option<StoredCall>, LedgerError> {
+        let rows = self.readers.read("cannot read a record", |connection| rows_of(connection, call))?;
+        let Some(first) = rows.first() else { return Ok(None) };
+        let lines = lines_of(&rows);
+        let record = Record::read(call, &lines);
+        let forgotten = first.key.as_deref().is_some_and(encryption::is_destroyed);
+        let listed =
+            self.readers.read("cannot look a call up", |connection| queries::listing(connection, call))?;
+        let listing = listed.or_else(|| listing_of(&record, None));
+        Ok(Some(StoredCall { record, lines, listing, forgotten }))
+    }
+
+    fn contents(&self, call: CallId) -> Result<Vec<RecordContent>, LedgerError> {
+        let key =
+            self.wrapped_key(call)?.flatten().and_then(|wrapped| self.bench.vault.unwrap(call, &wrapped));
+        let Some(key) = key else { return Ok(Vec::new()) };
+        let batches = self
+            .readers
+            .read("cannot read contents", |connection| queries::packed_contents(connection, call))?;
+        let mut contents = Vec::new();
+        for (seq, packed) in batches.iter().filter(|(_, packed)| !packed.is_empty()) {
+            let unpacked = encryption::unpack(&key, call, *seq, packed)
+                .map_err(|fault| LedgerError::new("cannot read contents", fault))?;
+            contents.extend(unpacked.contents);
+        }
+        Ok(contents)
+    }
+
+    /// Reads with a connection of its own: nothing that this process remembers has a say.
+    fn verify(&self) -> Result<Verification, LedgerError> {
+        let cannot = |error| LedgerError::new("cannot verify the book", error);
+        let connection = schema::connect_reader(&self.path, self.busy).map_err(cannot)?;
+        let key = self.sealer.public_key();
+        // Read before the book: what is sealed meanwhile must not look like an anchor that is ahead.
+        let anchor = self.sealer.anchor()?;
+        verify::verify(&connection, &self.bench.vault, &key, anchor).map_err(cannot)
+    }
+}

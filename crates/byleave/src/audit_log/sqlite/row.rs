@@ -1,0 +1,83 @@
+//! Rows of lines, and how a record is read back from its rows.
+
+use byleave_core::digest::Digest;
+use byleave_core::hash_chain::ChainedEntry;
+use byleave_core::id::CallId;
+use byleave_core::record::Record;
+use rusqlite::{Connection, Row};
+use uuid::Uuid;
+
+use super::schema::RECORD;
+use crate::audit_log::batch_encoding::{EncodedBatch, unframe};
+
+/// One row of lines.
+pub(super) struct EntryRow {
+    pub(super) pos: i64,
+    pub(super) call: CallId,
+    pub(super) kind: i64,
+    pub(super) seq: u32,
+    pub(super) count: u32,
+    pub(super) head: Digest,
+    pub(super) key: Option<Vec<u8>>,
+    pub(super) body: Vec<u8>,
+}
+
+/// The columns that [`LineRow::read`] reads, in order.
+pub(super) const LINE_COLUMNS: &str = "pos, call, kind, seq, count, head, key, body";
+
+impl EntryRow {
+    /// Its lines, as they lie in it.
+    pub(super) fn framed(&self) -> EncodedBatch<'_> {
+        EncodedBatch { seq: self.seq, count: self.count, head: self.head, body: &self.body }
+    }
+
+    pub(super) fn read(row: &Row<'_>) -> Result<Self, rusqlite::Error> {
+        Ok(Self {
+            pos: row.get(0)?,
+            call: CallId::new(Uuid::from_bytes(row.get(1)?)),
+            kind: row.get(2)?,
+            seq: row.get(3)?,
+            count: row.get(4)?,
+            head: Digest::from_bytes(row.get(5)?),
+            key: row.get(6)?,
+            body: row.get(7)?,
+        })
+    }
+}
+
+/// The rows of a record, in order.
+pub(super) fn rows_of(connection: &Connection, call: CallId) -> Result<Vec<EntryRow>, rusqlite::Error> {
+    let sql = format!("SELECT {LINE_COLUMNS} FROM line WHERE call = ?1 AND kind = {RECORD} ORDER BY seq");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map([call.as_bytes()], EntryRow::read)?;
+    rows.collect()
+}
+
+/// All lines of some rows.
+pub(super) fn lines_of(rows: &[EntryRow]) -> Vec<ChainedEntry> {
+    let mut lines = Vec::new();
+    for row in rows {
+        unframe(row.framed(), &mut lines);
+    }
+    lines
+}
+
+/// The record of a call as this connection sees it.
+pub(super) fn record_of(connection: &Connection, call: CallId) -> Result<Record, rusqlite::Error> {
+    Ok(Record::read(call, &lines_of(&rows_of(connection, call)?)))
+}
+
+/// An id from its sixteen bytes.
+pub(super) fn id_at(row: &Row<'_>, column: usize) -> Result<Uuid, rusqlite::Error> {
+    row.get(column).map(Uuid::from_bytes)
+}
+
+/// A time or a size as SQLite has them.
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A time or a size from SQLite.
+pub(super) fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

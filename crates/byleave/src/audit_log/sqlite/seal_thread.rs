@@ -1,0 +1,113 @@
+//! The keeper: a thread that seals what was written, soon after it was written, and once more when the book is closed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::{SqliteStore, seal};
+use crate::ledger::LedgerError;
+use crate::lock::locked;
+
+/// Rung after every write.
+#[derive(Default)]
+pub(super) struct WriteSignal {
+    rung: AtomicBool,
+    closed: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl WriteSignal {
+    pub(super) fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            // The lock makes sure that the keeper is either before its look at `rung` or already waiting.
+            drop(locked(&self.closed));
+            self.wake.notify_all();
+        }
+    }
+
+    fn close(&self) {
+        *locked(&self.closed) = true;
+        self.wake.notify_all();
+    }
+
+    /// Waits until something was written and a while has passed. Returns whether to go on.
+    fn wait(&self, a_while: Duration) -> bool {
+        let mut closed = locked(&self.closed);
+        while !*closed && !self.rung.load(Ordering::Acquire) {
+            closed = self.wake.wait(closed).unwrap_or_else(PoisonError::into_inner);
+        }
+        let (closed, _) = self
+            .wake
+            .wait_timeout_while(closed, a_while, |closed| !*closed)
+            .unwrap_or_else(PoisonError::into_inner);
+        !*closed
+    }
+}
+
+/// The thread that seals.
+pub(super) struct SealThread {
+    bell: Arc<WriteSignal>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SealThread {
+    pub(super) fn start(
+        store: Arc<SqliteStore>,
+        bell: Arc<WriteSignal>,
+        every: Duration,
+    ) -> Result<Self, LedgerError> {
+        // What another process left unsealed when it died is sealed too.
+        bell.ring();
+        let thread = std::thread::Builder::new()
+            .name("byleave-sealer".into())
+            .spawn({
+                let bell = Arc::clone(&bell);
+                move || keep(&store, &bell, every)
+            })
+            .map_err(|error| LedgerError::new("cannot start the sealer of the book", error))?;
+        Ok(Self { bell, thread: Some(thread) })
+    }
+}
+
+impl Drop for SealThread {
+    fn drop(&mut self) {
+        self.bell.close();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the sealer of the book panicked");
+        }
+    }
+}
+
+fn keep(store: &SqliteStore, bell: &WriteSignal, every: Duration) {
+    let mut last_fault = String::new();
+    loop {
+        let go_on = bell.wait(every);
+        bell.rung.store(false, Ordering::Release);
+        let sealed = store
+            .sealer
+            .seal_if_free(&store.readers, &store.writer)
+            .and_then(|_| store.readers.read("cannot tell what is not sealed", seal::is_behind));
+        match sealed {
+            Ok(behind) => {
+                last_fault.clear();
+                if behind {
+                    bell.rung.store(true, Ordering::Release);
+                }
+            }
+            Err(fault) => {
+                bell.rung.store(true, Ordering::Release);
+                let fault = fault.to_string();
+                if fault != last_fault {
+                    tracing::error!(%fault, "the book could not be sealed");
+                    last_fault = fault;
+                }
+            }
+        }
+        if !go_on {
+            return;
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Leaves: found through projections, believed only from the records that gave and used them.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
+
+use byleave_core::call::Millis;
+use byleave_core::digest::Digest;
+use byleave_core::id::{AttemptId, CallId, StandingApprovalId, TenantId};
+use byleave_core::record::Record;
+use byleave_core::standing_approval::StandingApproval;
+use lru::LruCache;
+use rusqlite::{Connection, params};
+
+use super::admin_actions::ActiveActions;
+use super::row::{EntryRow, id_at, lines_of, record_of, rows_of};
+use crate::audit_log::approval_usage::{self, ApprovalOrigin, gift};
+use crate::audit_log::{StandingApprovalItem, StandingApprovalState};
+use crate::ledger::invariants;
+use crate::lock::locked;
+
+/// What was verified before, so that it need not be walked again.
+pub(super) struct ApprovalCache {
+    /// With a digest of the rows it was read from: a record that has changed since is read again.
+    given: Mutex<LruCache<(TenantId, StandingApprovalId, CallId), GrantedApproval>>,
+    /// A use that was seen once is not given back, whatever happens to the record.
+    used: Mutex<LruCache<(StandingApprovalId, AttemptId), ()>>,
+}
+
+const GIVEN_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4_096 - 1);
+const USED_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(16_384 - 1);
+
+type GrantedApproval = (Digest, i64, Arc<StandingApproval>);
+
+impl Default for ApprovalCache {
+    fn default() -> Self {
+        Self { given: Mutex::new(LruCache::new(GIVEN_MAX)), used: Mutex::new(LruCache::new(USED_MAX)) }
+    }
+}
+
+impl ApprovalCache {
+    /// The leaves for a tool that count now.
+    pub(super) fn standing(
+        &self,
+        connection: &Connection,
+        force: &ActiveActions,
+        tenant: &TenantId,
+        tool: &str,
+        now: Millis,
+    ) -> Result<Vec<Arc<StandingApproval>>, rusqlite::Error> {
+        let mut standing: Vec<Arc<StandingApproval>> = Vec::new();
+        for leave in self.first_given(connection, tenant, tool, None)? {
+            if invariants::in_time(&leave, now)
+                && !force.is_revoked(tenant, leave.id)
+                && invariants::leave_left(&leave, self.uses(connection, &leave, leave.uses_max)?, 1, None)
+            {
+                standing.push(leave);
+            }
+        }
+        Ok(standing)
+    }
+
+    /// Whether a leave for a tool may be used so many times more; `asked_max` is what the batch takes its limit to be.
+    pub(super) fn is_left(
+        &self,
+        connection: &Connection,
+        force: &ActiveActions,
+        (tenant, tool): (&TenantId, &str),
+        leave: StandingApprovalId,
+        more: u32,
+        asked_max: Option<u32>,
+    ) -> Result<bool, rusqlite::Error> {
+        let given = self.first_given(connection, tenant, tool, Some(leave))?;
+        let Some(leave) = given.first().filter(|leave| !force.is_revoked(tenant, leave.id)) else {
+            return Ok(false);
+        };
+        let uses = self.uses(connection, leave, leave.uses_max.into_iter().chain(asked_max).min())?;
+        Ok(invariants::leave_left(leave, uses, more, asked_max))
+    }
+
+    /// The leaves for a tool, or the one of them; given twice under one id, the first counts.
+    fn first_given(
+        &self,
+        connection: &Connection,
+        tenant: &TenantId,
+        tool: &str,
+        only: Option<StandingApprovalId>,
+    ) -> Result<Vec<Arc<StandingApproval>>, rusqlite::Error> {
+        let sql = "SELECT id, call FROM leave WHERE tenant = ?1 AND tool = ?2 AND (?3 IS NULL OR id = ?3)";
+        let mut statement = connection.prepare_cached(sql)?;
+        let only = only.as_ref().map(StandingApprovalId::as_bytes);
+        let rows = statement.query_map(params![tenant.as_str(), tool, only], |row| {
+            Ok((StandingApprovalId::new(id_at(row, 0)?), CallId::new(id_at(row, 1)?)))
+        })?;
+        let mut first: Vec<(i64, Arc<StandingApproval>)> = Vec::new();
+        for row in rows {
+            let (id, call) = row?;
+            let Some((pos, leave)) = self.given(connection, tenant, id, call)? else { continue };
+            if leave.tool != tool {
+                continue;
+            }
+            match first.iter_mut().find(|(_, known)| known.id == id) {
+                Some(known) if pos < known.0 => *known = (pos, leave),
+                Some(_) => {}
+                None => first.push((pos, leave)),
+            }
+        }
+        Ok(first.into_iter().map(|(_, leave)| leave).collect())
+    }
+
+    /// How often a leave was used; counted no further than it matters.
+    fn uses(
+        &self,
+        connection: &Connection,
+        leave: &StandingApproval,
+        uses_max: Option<u32>,
+    ) -> Result<u32, rusqlite::Error> {
+        let Some(uses_max) = uses_max else { return Ok(0) };
+        let mut uses: u32 = 0;
+        let mut statement =
+            connection.prepare_cached("SELECT call, attempt FROM leave_use WHERE leave = ?1")?;
+        let mut rows = statement.query([leave.id.as_bytes()])?;
+        while uses < uses_max
+            && let Some(row) = rows.next()?
+        {
+            let (call, attempt) = (CallId::new(id_at(row, 0)?), AttemptId::new(id_at(row, 1)?));
+            if self.was_used(connection, leave.id, call, attempt)? {
+                uses += 1;
+            }
+        }
+        Ok(uses)
+    }
+
+    /// Every leave that was given, the newest first, with what has become of it.
+    pub(super) fn all(
+        &self,
+        connection: &Connection,
+        force: &ActiveActions,
+        tenant: &TenantId,
+        now: Millis,
+    ) -> Result<Vec<StandingApprovalItem>, rusqlite::Error> {
+        let sql = "SELECT DISTINCT id, call FROM leave WHERE tenant = ?1";
+        let mut statement = connection.prepare_cached(sql)?;
+        let rows = statement.query_map([tenant.as_str()], |row| {
+            Ok((StandingApprovalId::new(id_at(row, 0)?), CallId::new(id_at(row, 1)?)))
+        })?;
+        let mut given: Vec<(i64, CallId, Arc<StandingApproval>)> = Vec::new();
+        for row in rows {
+            let (id, call) = row?;
+            given.extend(self.given(connection, tenant, id, call)?.map(|(pos, leave)| (pos, call, leave)));
+        }
+        // Given twice under one id for one tool, the first counts.
+        given.sort_by_key(|(pos, ..)| *pos);
+        let mut items: Vec<StandingApprovalItem> = Vec::new();
+        for (_, call, leave) in given {
+            if items.iter().any(|item| item.leave.id == leave.id && item.leave.tool == leave.tool) {
+                continue;
+            }
+            let record = record_of(connection, call)?;
+            let Some(ApprovalOrigin { at, answered, .. }) = gift(&record, tenant, leave.id) else { continue };
+            let uses = self.uses(connection, &leave, leave.uses_max.or(Some(u32::MAX)))?;
+            let state = if force.is_revoked(tenant, leave.id) {
+                StandingApprovalState::Revoked
+            } else if !invariants::in_time(&leave, now) {
+                StandingApprovalState::Expired
+            } else if !invariants::leave_left(&leave, uses, 1, None) {
+                StandingApprovalState::Spent
+            } else {
+                StandingApprovalState::Standing
+            };
+            let (leave, by) = ((*leave).clone(), answered.by.clone());
+            items.push(StandingApprovalItem { leave, call, by, given_at: at, uses, state });
+        }
+        items.reverse();
+        Ok(items)
+    }
+
+    /// The leave and the row it was given in, if the record that is said to have given it did.
+    fn given(
+        &self,
+        connection: &Connection,
+        tenant: &TenantId,
+        id: StandingApprovalId,
+        call: CallId,
+    ) -> Result<Option<(i64, Arc<StandingApproval>)>, rusqlite::Error> {
+        let key = (tenant.clone(), id, call);
+        let rows = rows_of(connection, call)?;
+        let print = fingerprint(&rows);
+        if let Some((known, pos, leave)) = locked(&self.given).get(&key)
+            && *known == print
+        {
+            return Ok(Some((*pos, Arc::clone(leave))));
+        }
+        let record = Record::read(call, &lines_of(&rows));
+        let Some(gift) = gift(&record, tenant, id) else { return Ok(None) };
+        let leave = Arc::new(gift.leave.clone());
+        let pos = rows.iter().rfind(|row| row.seq <= gift.seq).map_or(i64::MAX, |row| row.pos);
+        let known = (print, pos, Arc::clone(&leave));
+        locked(&self.given).put(key, known);
+        Ok(Some((pos, leave)))
+    }
+
+    /// Whether the record that is said to have used a leave did.
+    fn was_used(
+        &self,
+        connection: &Connection,
+        leave: StandingApprovalId,
+        call: CallId,
+        attempt: AttemptId,
+    ) -> Result<bool, rusqlite::Error> {
+        if locked(&self.used).get(&(leave, attempt)).is_some() {
+            return Ok(true);
+        }
+        // A record that was damaged later has still used what it used, so the sound lines before count.
+        let record = record_of(connection, call)?;
+        let used = approval_usage::was_used(&record, leave, attempt);
+        if used {
+            locked(&self.used).put((leave, attempt), ());
+        }
+        Ok(used)
+    }
+}
+
+fn fingerprint(rows: &[EntryRow]) -> Digest {
+    let mut parts: Vec<&[u8]> = Vec::with_capacity(rows.len() * 2 + 1);
+    let places: Vec<u8> =
+        rows.iter().flat_map(|row| [row.seq.to_le_bytes(), row.count.to_le_bytes()]).flatten().collect();
+    parts.push(&places);
+    for row in rows {
+        parts.push(row.head.as_bytes());
+        parts.push(&row.body);
+    }
+    Digest::of_parts("byleave.rows", &parts)
+}

@@ -1,0 +1,73 @@
+//! The state directory: made for its owner only, with the keys of the book in it.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use byleave_files::own;
+use zeroize::Zeroizing;
+
+use crate::ledger::LedgerError;
+
+/// Makes a directory that only its owner can look into.
+pub(super) fn private_dir(dir: &Path) -> Result<(), LedgerError> {
+    let cannot = |error: io::Error| LedgerError::new(format!("cannot make `{}`", dir.display()), error);
+    match fs::metadata(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(cannot);
+        }
+        Err(error) => return Err(cannot(error)),
+        Ok(found) if found.permissions().mode() & 0o077 == 0 => return Ok(()),
+        Ok(_) => {}
+    }
+    // A directory that is ours, or nobody's yet, is closed to others. One with other things in it is left as it is.
+    let ours = dir.join("book.sqlite").exists() || fs::read_dir(dir).map_err(cannot)?.next().is_none();
+    if !ours {
+        let why = "others can look into it, and it holds other things; close it with `chmod 700`";
+        return Err(LedgerError::new(format!("cannot keep a book in `{}`", dir.display()), why));
+    }
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(cannot)
+}
+
+/// Makes an empty file that only its owner can read, unless it is there.
+pub(super) fn private_file(path: &Path) -> Result<(), LedgerError> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(LedgerError::new(format!("cannot make `{}`", path.display()), error)),
+    }
+}
+
+/// Reads a key of 32 bytes. Makes a new one only for a new book: a lost key must not be replaced in silence.
+pub(super) fn key(path: &Path, is_new: bool) -> Result<Zeroizing<[u8; 32]>, LedgerError> {
+    let cannot =
+        |error: io::Error| LedgerError::new(format!("cannot read the key `{}`", path.display()), error);
+    match own::open(path) {
+        Ok(mut file) => {
+            let mut key = Zeroizing::new([0; 32]);
+            file.read_exact(key.as_mut()).map_err(cannot)?;
+            Ok(key)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && is_new => new_key(path),
+        Err(error) => Err(cannot(error)),
+    }
+}
+
+fn new_key(path: &Path) -> Result<Zeroizing<[u8; 32]>, LedgerError> {
+    let what = || format!("cannot make the key `{}`", path.display());
+    let mut key = Zeroizing::new([0; 32]);
+    getrandom::fill(key.as_mut()).map_err(|error| LedgerError::new(what(), error))?;
+    let write = || -> io::Result<()> {
+        // Written beside and moved into place: half a key would be no key.
+        let beside = path.with_extension("new");
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        file.write_all(key.as_ref())?;
+        file.sync_all()?;
+        fs::rename(&beside, path)?;
+        path.parent().map_or(Ok(()), own::sync_directory)
+    };
+    write().map_err(|error| LedgerError::new(what(), error))?;
+    Ok(key)
+}

@@ -1,0 +1,322 @@
+//! Verifying: every line, every content that can still be read, every segment, the anchor.
+//!
+//! Goes by the lines themselves and never by an index or a projection, which could hide what they do not name.
+
+use std::collections::HashSet;
+
+use byleave_core::admin_action::AdminActionKind;
+use byleave_core::digest::{Digest, RecordKey};
+use byleave_core::id::{AdminActionId, CallId};
+use byleave_core::record::Record;
+use ed25519_dalek::VerifyingKey;
+use rusqlite::types::Value;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+
+use super::admin_actions;
+use super::row::{EntryRow, LINE_COLUMNS, lines_of, unsigned};
+use super::schema::{ACT, RECORD};
+use super::seal;
+use crate::audit_log::approval_usage::{self, ApprovalEvent, ApprovalUsage};
+use crate::audit_log::encryption::{self, KeyVault};
+use crate::audit_log::segment::{OLDER, SegmentBody, digest_of, hex, is_signed};
+use crate::audit_log::{Anchor, IntegrityError, LogPosition, Verification};
+
+/// Checks the whole book as one connection sees it at one moment.
+pub(super) fn verify(
+    connection: &Connection,
+    vault: &KeyVault,
+    key: &VerifyingKey,
+    anchor: Option<Anchor>,
+) -> Result<Verification, rusqlite::Error> {
+    let moment = connection.unchecked_transaction()?;
+    let found = Verification::default();
+    let mut check =
+        LogVerifier { connection, vault, key, found, tally: ApprovalUsage::default(), first: None };
+    match check.everything(anchor.as_ref()) {
+        Ok(()) => {}
+        // What SQLite itself cannot make sense of was not written by us.
+        Err(error) if is_damage(&error) => check.flaw(0, LogPosition::File, error.to_string()),
+        Err(error) => return Err(error),
+    }
+    moment.finish()?;
+    let LogVerifier { mut found, first, .. } = check;
+    found.anchor = anchor;
+    found.flaw = first.map(|(_, flaw)| flaw);
+    Ok(found)
+}
+
+/// Named only where nothing in the book itself is.
+const LAST: i64 = i64::MAX;
+
+struct LogVerifier<'a> {
+    connection: &'a Connection,
+    vault: &'a KeyVault,
+    key: &'a VerifyingKey,
+    found: Verification,
+    tally: ApprovalUsage,
+    /// The first flaw by its place in the book.
+    first: Option<(i64, IntegrityError)>,
+}
+
+impl LogVerifier<'_> {
+    fn everything(&mut self, anchor: Option<&Anchor>) -> Result<(), rusqlite::Error> {
+        let forgotten = self.acts()?;
+        self.records(&forgotten)?;
+        if let Some((place, why)) = self.tally.overdrawn() {
+            self.flaw(LAST, place, why);
+        }
+        let sealed_until = self.segments()?;
+        self.unsealed(sealed_until)?;
+        if let Some(anchor) = anchor {
+            self.anchor(anchor)?;
+        }
+        Ok(())
+    }
+
+    fn flaw(&mut self, pos: i64, place: LogPosition, why: impl Into<String>) {
+        if self.first.as_ref().is_none_or(|(first, _)| pos < *first) {
+            self.first = Some((pos, IntegrityError { place, why: why.into() }));
+        }
+    }
+
+    /// Checks the acts, and returns the calls that were forgotten.
+    fn acts(&mut self) -> Result<HashSet<CallId>, rusqlite::Error> {
+        let sql = format!("SELECT {LINE_COLUMNS} FROM line NOT INDEXED WHERE kind = {ACT} ORDER BY pos");
+        let mut statement = self.connection.prepare(&sql)?;
+        let mut rows = statement.query([])?;
+        let mut forgotten = HashSet::new();
+        while let Some(row) = rows.next()? {
+            let row = EntryRow::read(row)?;
+            self.found.acts += 1;
+            match admin_actions::read(&row) {
+                Ok(act) => {
+                    if let AdminActionKind::Forget { call } = act.deed {
+                        forgotten.insert(call);
+                    }
+                }
+                Err(why) => {
+                    self.flaw(row.pos, LogPosition::Act { act: AdminActionId::new(row.call.uuid()) }, why)
+                }
+            }
+        }
+        Ok(forgotten)
+    }
+
+    /// Checks every record: its lines from the first to the last, its key, its contents.
+    fn records(&mut self, forgotten: &HashSet<CallId>) -> Result<(), rusqlite::Error> {
+        let sql =
+            format!("SELECT call, pos FROM line NOT INDEXED WHERE kind <> {ACT} ORDER BY call, seq, pos");
+        let mut statement = self.connection.prepare(&sql)?;
+        let mut places = statement.query([])?;
+        let mut rows: Vec<EntryRow> = Vec::new();
+        while let Some(place) = places.next()? {
+            let row = self.row(place.get(1)?)?;
+            if rows.first().is_some_and(|first| first.call != row.call) {
+                self.record(&rows, forgotten)?;
+                rows.clear();
+            }
+            rows.push(row);
+        }
+        self.record(&rows, forgotten)
+    }
+
+    fn row(&self, pos: i64) -> Result<EntryRow, rusqlite::Error> {
+        let sql = format!("SELECT {LINE_COLUMNS} FROM line WHERE pos = ?1");
+        self.connection.prepare_cached(&sql)?.query_row([pos], EntryRow::read)
+    }
+
+    fn record(&mut self, rows: &[EntryRow], forgotten: &HashSet<CallId>) -> Result<(), rusqlite::Error> {
+        let Some(first) = rows.first() else { return Ok(()) };
+        let call = first.call;
+        let lines = lines_of(rows);
+        self.found.records += 1;
+        self.found.lines += lines.len() as u64;
+        if let Some(row) = rows.iter().find(|row| row.kind != RECORD) {
+            self.flaw(
+                row.pos,
+                LogPosition::Line { call, seq: row.seq },
+                "it is neither of a record nor an act",
+            );
+        }
+        let record = Record::read(call, &lines);
+        if let Some(damage) = record.damage() {
+            let seq = damage.seq();
+            let row = rows.iter().rev().find(|row| row.seq <= seq).unwrap_or(first);
+            self.flaw(row.pos, LogPosition::Line { call, seq }, damage.to_string());
+        }
+        for row in rows.iter().skip(1).filter(|row| row.key.is_some()) {
+            self.flaw(row.pos, LogPosition::Key { call }, "it stands on a line where none belongs");
+        }
+        let key = self.record_key(first, forgotten.contains(&call));
+        self.contents(rows, key.as_ref(), first.key.is_some())?;
+        self.leaves(&record, rows)
+    }
+
+    fn record_key(&mut self, first: &EntryRow, forgotten: bool) -> Option<RecordKey> {
+        let call = first.call;
+        let wrapped = first.key.as_deref()?;
+        match (encryption::is_destroyed(wrapped), forgotten) {
+            (true, true) => return None,
+            (true, false) => {
+                // The act that said so may be what is missing or damaged: then that comes first.
+                self.flaw(LAST, LogPosition::Key { call }, "it was destroyed, but no act says so");
+                return None;
+            }
+            (false, true) => self.flaw(
+                first.pos,
+                LogPosition::Key { call },
+                "the call was forgotten, but it is still there",
+            ),
+            (false, false) => {}
+        }
+        let key = self.vault.unwrap(call, wrapped);
+        if key.is_none() {
+            self.flaw(first.pos, LogPosition::Key { call }, "it is not what was written");
+        }
+        key
+    }
+
+    fn contents(
+        &mut self,
+        rows: &[EntryRow],
+        key: Option<&RecordKey>,
+        had_key: bool,
+    ) -> Result<(), rusqlite::Error> {
+        for row in rows {
+            let sql = "SELECT contents FROM line WHERE pos = ?1";
+            let packed: Vec<u8> =
+                self.connection.prepare_cached(sql)?.query_row([row.pos], |found| found.get(0))?;
+            let place = LogPosition::Content { call: row.call, seq: row.seq };
+            match key {
+                // Of a key that is destroyed or damaged was spoken already.
+                None if had_key || packed.is_empty() => {}
+                None => self.flaw(row.pos, place, "their key is missing"),
+                Some(key) if encryption::unpack(key, row.call, row.seq, &packed).is_ok() => {}
+                Some(_) => self.flaw(row.pos, place, "they are not what was written"),
+            }
+        }
+        Ok(())
+    }
+
+    /// A use of a leave that cannot be found could be had again, and a giving that cannot be found could be renewed.
+    fn leaves(&mut self, record: &Record, rows: &[EntryRow]) -> Result<(), rusqlite::Error> {
+        let call = record.call();
+        self.tally
+            .take(record, |seq| rows.iter().rfind(|row| row.seq <= seq).map_or(i64::MAX, |row| row.pos));
+        for (seq, moved) in approval_usage::moves(record) {
+            let (what, id, sql, third) = match moved {
+                ApprovalEvent::Given(leave) => {
+                    let sql = "SELECT 1 FROM leave WHERE id = ?1 AND call = ?2 AND tool = ?3";
+                    ("giving", leave.id, sql, Value::from(leave.tool.clone()))
+                }
+                ApprovalEvent::Used(leave, attempt) => {
+                    let sql = "SELECT 1 FROM leave_use WHERE leave = ?1 AND call = ?2 AND attempt = ?3";
+                    ("use", leave, sql, Value::from(attempt.as_bytes().to_vec()))
+                }
+            };
+            if !self.connection.prepare_cached(sql)?.exists(params![id.as_bytes(), call.as_bytes(), third])? {
+                let why = format!("its {what} of leave {id} is not listed; rebuild the projections");
+                self.flaw(LAST, LogPosition::Line { call, seq }, why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the segments and what they sealed. Returns the place after the last sealed row.
+    fn segments(&mut self) -> Result<i64, rusqlite::Error> {
+        let mut statement =
+            self.connection.prepare("SELECT number, body, signature FROM segment ORDER BY number")?;
+        let mut rows = statement.query([])?;
+        let (mut number, mut before, mut place) = (1_u64, Digest::from_bytes([0; 32]), 1_i64);
+        while let Some(row) = rows.next()? {
+            let segment = seal::read_segment(row)?;
+            self.found.segments += 1;
+            if segment.number != number {
+                self.flaw(place, LogPosition::Segment { number }, "it is missing");
+                number = segment.number;
+            }
+            let here = LogPosition::Segment { number };
+            let digest = digest_of(&segment.body);
+            let signed = is_signed(self.key, &segment.body, &segment.signature);
+            match SegmentBody::parse(&segment.body).filter(|_| signed) {
+                None => self.flaw(place, here, "its signature does not fit"),
+                Some(seal) if (seal.number, seal.before, seal.first) != (number, before, place) => {
+                    self.flaw(place, here, "it does not follow the one before it");
+                    place = seal.end();
+                }
+                Some(seal) => {
+                    self.sealed_rows(&seal)?;
+                    place = seal.end();
+                }
+            }
+            before = digest;
+            number = number.saturating_add(1);
+        }
+        Ok(place)
+    }
+
+    fn sealed_rows(&mut self, seal: &SegmentBody) -> Result<(), rusqlite::Error> {
+        let sql = "SELECT call, seq, count, head FROM line WHERE pos = ?1";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        for (pos, sealed) in (seal.first..).zip(&seal.rows) {
+            let found = statement.query_row([pos], seal::sealed_row).optional()?;
+            if found.as_ref() == Some(sealed) {
+                continue;
+            }
+            let how = if found.is_none() { "is missing" } else { "is not the one" };
+            let why = format!("it {how} that segment {} sealed", seal.number);
+            self.flaw(pos, LogPosition::Line { call: sealed.call, seq: sealed.seq }, why);
+        }
+        Ok(())
+    }
+
+    /// Counts what is not yet sealed, and looks for holes in it.
+    fn unsealed(&mut self, from: i64) -> Result<(), rusqlite::Error> {
+        let sql = "SELECT pos, count, call, seq FROM line WHERE pos >= ?1 OR pos < 1 ORDER BY pos";
+        let mut statement = self.connection.prepare(sql)?;
+        let mut rows = statement.query([from])?;
+        let mut expected = from;
+        while let Some(row) = rows.next()? {
+            let pos: i64 = row.get(0)?;
+            self.found.unsealed += unsigned(row.get(1)?);
+            if pos != expected {
+                let call = CallId::new(super::row::id_at(row, 2)?);
+                self.flaw(
+                    expected.min(pos),
+                    LogPosition::Line { call, seq: row.get(3)? },
+                    "what stood before it is missing",
+                );
+            }
+            expected = pos.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    fn anchor(&mut self, anchor: &Anchor) -> Result<(), rusqlite::Error> {
+        if anchor.key != hex(self.key.as_bytes()) {
+            self.flaw(LAST, LogPosition::Anchor, "it names another signing key");
+        }
+        match seal::segment_at(self.connection, anchor.number)? {
+            None => self.flaw(LAST, LogPosition::Anchor, OLDER),
+            Some(segment) if digest_of(&segment.body) != anchor.digest => {
+                let why = format!("segment {} is not the one that was anchored", anchor.number);
+                self.flaw(LAST, LogPosition::Anchor, why);
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// Whether an error says that the file holds something that was never written.
+fn is_damage(error: &rusqlite::Error) -> bool {
+    match error {
+        rusqlite::Error::SqliteFailure(failure, _) => {
+            matches!(failure.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+        }
+        rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::InvalidColumnType(..) => true,
+        _ => false,
+    }
+}

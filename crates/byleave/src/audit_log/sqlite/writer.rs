@@ -1,0 +1,341 @@
+//! The writer: one transaction for everything that waits to be written.
+//!
+//! Work is queued. Whoever finds the desk free takes all of the queue, commits it at once and tells everyone. That is the
+//! caller itself, where it is alone and the disk is quick: two changes of thread would cost more than the commit. Else it is
+//! a thread kept for it, which first waits a little for those who were there the last time, because one commit for all of
+//! them costs what a commit for half of them costs. Nothing is reported as written before the commit has returned.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use futures::channel::oneshot;
+use rusqlite::Connection;
+
+use super::schema;
+use super::write_op::{WriteContext, WriteOp, WriteResult};
+use crate::ledger::{AppendError, LedgerError};
+use crate::lock::locked;
+
+/// At most so much in one transaction.
+const TOGETHER_MAX: usize = 256;
+/// So long the thread waits for each that it expects, beside half of what a commit takes.
+const EACH_US: u64 = 10;
+/// A commit that takes longer than that is not waited for on the caller's thread.
+const INLINE_US_MAX: u64 = 1_500;
+
+/// Writes for everyone in this process.
+pub(super) struct SqliteWriter {
+    office: Arc<WriterShared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct WriterShared {
+    queue: Mutex<WriteQueue>,
+    bell: Condvar,
+    desk: Mutex<WriteConnection>,
+    bench: Arc<WriteContext>,
+    /// How long commits take lately, in microseconds.
+    commit_us: AtomicU64,
+    /// How many write at the same time: those whom the last commit served, and those who waited behind it.
+    abreast: AtomicUsize,
+    on_write: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Default)]
+struct WriteQueue {
+    jobs: Vec<WriteJob>,
+    /// The thread waits until there are so many.
+    wanted: usize,
+    closed: bool,
+}
+
+struct WriteJob {
+    work: WriteOp,
+    reply: oneshot::Sender<WriteResult>,
+}
+
+struct WriteConnection {
+    path: PathBuf,
+    busy: Duration,
+    connection: Connection,
+}
+
+impl SqliteWriter {
+    /// Starts a writer; `on_write` is called after every commit.
+    pub(super) fn start(
+        path: PathBuf,
+        busy: Duration,
+        connection: Connection,
+        bench: Arc<WriteContext>,
+        on_write: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<Self, LedgerError> {
+        let office = Arc::new(WriterShared {
+            queue: Mutex::default(),
+            bell: Condvar::new(),
+            desk: Mutex::new(WriteConnection { path, busy, connection }),
+            bench,
+            commit_us: AtomicU64::new(0),
+            abreast: AtomicUsize::new(0),
+            on_write,
+        });
+        let thread = std::thread::Builder::new()
+            .name("byleave-writer".into())
+            .spawn({
+                let office = Arc::clone(&office);
+                move || office.attend()
+            })
+            .map_err(|error| LedgerError::new("cannot start the writer of the book", error))?;
+        Ok(Self { office, thread: Some(thread) })
+    }
+
+    /// Has work written, and waits until it is durable.
+    pub(super) async fn submit(&self, work: WriteOp) -> WriteResult {
+        let answer = self.office.enqueue(work);
+        if self.office.is_quiet() {
+            self.office.lead();
+        } else {
+            self.office.ring();
+        }
+        answer.await.unwrap_or_else(|_| Err(AppendError::Fault(closed())))
+    }
+
+    /// The same for threads that may wait.
+    pub(super) fn submit_blocking(&self, work: WriteOp) -> WriteResult {
+        let mut answer = self.office.enqueue(work);
+        loop {
+            let desk = locked(&self.office.desk);
+            self.office.clear_queue(desk);
+            match answer.try_recv() {
+                Ok(Some(done)) => return done,
+                Ok(None) => {}
+                Err(oneshot::Canceled) => return Err(AppendError::Fault(closed())),
+            }
+        }
+    }
+
+    /// Does something with the connection that writes, beside all transactions.
+    pub(super) fn aside<T>(&self, what: impl FnOnce(&Connection) -> T) -> T {
+        let desk = locked(&self.office.desk);
+        let value = what(&desk.connection);
+        drop(desk);
+        self.office.ring_for_the_rest();
+        value
+    }
+
+    /// Reads with the connection that writes, if nobody is at it: it alone still knows the pages that it wrote last.
+    pub(super) fn read_if_idle<T>(&self, read: impl FnOnce(&Connection) -> T) -> Option<T> {
+        if !self.office.is_quiet() {
+            return None;
+        }
+        let desk = match self.office.desk.try_lock() {
+            Ok(desk) => desk,
+            Err(TryLockError::Poisoned(_) | TryLockError::WouldBlock) => return None,
+        };
+        let value = desk.connection.is_autocommit().then(|| read(&desk.connection));
+        drop(desk);
+        self.office.ring_for_the_rest();
+        value
+    }
+}
+
+impl Drop for SqliteWriter {
+    fn drop(&mut self) {
+        locked(&self.office.queue).closed = true;
+        self.office.bell.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the writer of the book panicked");
+        }
+    }
+}
+
+impl WriterShared {
+    fn enqueue(&self, work: WriteOp) -> oneshot::Receiver<WriteResult> {
+        let (reply, answer) = oneshot::channel();
+        locked(&self.queue).jobs.push(WriteJob { work, reply });
+        answer
+    }
+
+    /// Whether a caller may as well write by itself.
+    fn is_quiet(&self) -> bool {
+        self.abreast.load(Ordering::Relaxed) <= 1 && self.commit_us.load(Ordering::Relaxed) <= INLINE_US_MAX
+    }
+
+    /// Wakes the thread, if there is as much as it waits for.
+    fn ring(&self) {
+        let queue = locked(&self.queue);
+        if queue.jobs.len() >= queue.wanted {
+            drop(queue);
+            self.bell.notify_one();
+        }
+    }
+
+    /// The thread: waits for work that nobody else does.
+    fn attend(&self) {
+        loop {
+            let mut queue = locked(&self.queue);
+            queue.wanted = 1;
+            while queue.jobs.is_empty() {
+                if queue.closed {
+                    return;
+                }
+                queue = self.bell.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+            self.gather(queue);
+            self.clear_queue(locked(&self.desk));
+        }
+    }
+
+    /// Waits for as many as write at the same time, but not for long against what a commit takes.
+    fn gather(&self, mut queue: MutexGuard<'_, WriteQueue>) {
+        queue.wanted = self.abreast.load(Ordering::Relaxed).min(TOGETHER_MAX);
+        let patience = match u64::try_from(queue.wanted) {
+            // Nobody else is expected.
+            Ok(0 | 1) => return,
+            Ok(wanted) => (self.commit_us.load(Ordering::Relaxed) / 2).saturating_add(wanted * EACH_US),
+            Err(_) => 0,
+        };
+        let patience = Duration::from_micros(patience);
+        let (mut queue, _) = self
+            .bell
+            .wait_timeout_while(queue, patience, |queue| queue.jobs.len() < queue.wanted && !queue.closed)
+            .unwrap_or_else(PoisonError::into_inner);
+        // Who comes while this round is written need not ring.
+        queue.wanted = usize::MAX;
+    }
+
+    /// Commits what is queued, unless someone is at it. Who is at it looks at the queue again when done.
+    fn lead(&self) {
+        let desk = match self.desk.try_lock() {
+            Ok(desk) => desk,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        self.clear_queue(desk);
+    }
+
+    /// Commits one round of what is queued, and leaves the rest to the thread.
+    fn clear_queue(&self, mut desk: MutexGuard<'_, WriteConnection>) {
+        let jobs = {
+            let mut queue = locked(&self.queue);
+            let round = queue.jobs.len().min(TOGETHER_MAX);
+            queue.jobs.drain(..round).collect::<Vec<WriteJob>>()
+        };
+        if !jobs.is_empty() {
+            let (together, begun) = (jobs.len(), Instant::now());
+            let replies = desk.write(jobs, &self.bench);
+            self.learn(begun.elapsed());
+            let behind = locked(&self.queue).jobs.len();
+            self.abreast.store(together.saturating_add(behind), Ordering::Relaxed);
+            for (reply, done) in replies {
+                // Who asked may have gone; what was written stays written.
+                if reply.send(done).is_err() {
+                    tracing::trace!("nobody waits for what was written");
+                }
+            }
+            (self.on_write)();
+        }
+        drop(desk);
+        self.ring_for_the_rest();
+    }
+
+    fn ring_for_the_rest(&self) {
+        if !locked(&self.queue).jobs.is_empty() {
+            self.bell.notify_one();
+        }
+    }
+
+    fn learn(&self, took: Duration) {
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let known = self.commit_us.load(Ordering::Relaxed);
+        self.commit_us.store(known.saturating_mul(7).saturating_add(took) / 8, Ordering::Relaxed);
+    }
+}
+
+impl WriteConnection {
+    /// Writes all jobs in one transaction. If it cannot be committed, each gets one of its own, so that what spoilt it
+    /// spoils only itself.
+    fn write(
+        &mut self,
+        jobs: Vec<WriteJob>,
+        bench: &WriteContext,
+    ) -> Vec<(oneshot::Sender<WriteResult>, WriteResult)> {
+        let together = jobs.len();
+        let (works, replies): (Vec<WriteOp>, Vec<_>) =
+            jobs.into_iter().map(|job| (job.work, job.reply)).unzip();
+        let done = match self.transact(&works, bench) {
+            Ok(done) => done,
+            Err(error) if together > 1 => {
+                tracing::warn!(%error, together, "a transaction of the book failed; trying each write alone");
+                works.iter().map(|work| self.write_alone(work, bench)).collect()
+            }
+            Err(error) => vec![Err(AppendError::Fault(cannot_write(&error)))],
+        };
+        replies.into_iter().zip(done).collect()
+    }
+
+    fn write_alone(&mut self, work: &WriteOp, bench: &WriteContext) -> WriteResult {
+        match self.transact(std::slice::from_ref(work), bench) {
+            Ok(done) => done.into_iter().next().unwrap_or_else(|| Err(AppendError::Fault(closed()))),
+            Err(error) => Err(AppendError::Fault(cannot_write(&error))),
+        }
+    }
+
+    fn transact(
+        &mut self,
+        works: &[WriteOp],
+        bench: &WriteContext,
+    ) -> Result<Vec<WriteResult>, rusqlite::Error> {
+        // A panic may have left one open.
+        if !self.connection.is_autocommit() {
+            self.recover();
+        }
+        let result = self.try_transact(works, bench);
+        if result.is_err() {
+            self.recover();
+        }
+        result
+    }
+
+    fn try_transact(
+        &self,
+        works: &[WriteOp],
+        bench: &WriteContext,
+    ) -> Result<Vec<WriteResult>, rusqlite::Error> {
+        let connection = &self.connection;
+        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        // Nothing is written yet, so what is seen here can be remembered.
+        if works.iter().any(WriteOp::begins)
+            && let Err(fault) = bench.acts.refresh(connection)
+        {
+            // It is met again by those whom it concerns.
+            tracing::error!(%fault, "cannot tell what is in force");
+        }
+        let done = works.iter().map(|work| work.perform(connection, bench)).collect::<Result<Vec<_>, _>>()?;
+        connection.prepare_cached("COMMIT")?.execute([])?;
+        Ok(done)
+    }
+
+    /// Takes an unfinished transaction back; a connection that cannot do even that is replaced.
+    fn recover(&mut self) {
+        if self.connection.is_autocommit() || self.connection.execute_batch("ROLLBACK").is_ok() {
+            return;
+        }
+        match schema::connect(&self.path, self.busy) {
+            Ok(connection) => self.connection = connection,
+            Err(error) => tracing::error!(%error, "cannot open the book again"),
+        }
+    }
+}
+
+fn closed() -> LedgerError {
+    LedgerError::new("cannot write the book", "it was closed")
+}
+
+fn cannot_write(error: &rusqlite::Error) -> LedgerError {
+    LedgerError::new("cannot write the book", error)
+}

@@ -1,0 +1,16 @@
+//! Reviewers that come with the library. They go through the same traits as anyone's.
+
+mod drop_fields;
+mod injection;
+mod program;
+mod protocol;
+mod secrets;
+mod strip_argument;
+mod webhook;
+
+pub use drop_fields::drop_fields;
+pub use injection::injection_marks;
+pub use program::{InvalidProgramError, ProgramReviewer};
+pub use secrets::secret_redaction;
+pub use strip_argument::strip;
+pub use webhook::WebhookReviewer;

@@ -1,0 +1,171 @@
+//! A reviewer that is a program: the subject on its standard input, its opinion on standard output.
+//!
+//! Ending with another status than 0, or putting out anything but an opinion, objects. The program and whatever it
+//! started in its process group are killed when it is no longer waited for.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use byleave_core::outcome::Output;
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+
+use super::protocol::{WireOpinion, WireSubject, read};
+use crate::boxed::BoxFuture;
+use crate::review::{InputReviewer, InputSubject, Opinion, OutputReviewer, OutputSubject, ReviewError};
+
+/// The most that is read of what a program puts out.
+const OUTPUT_BYTES_MAX: u64 = 1024 * 1024;
+/// The most that is told of what a program complains about.
+const COMPLAINT_CHARS_MAX: usize = 400;
+
+/// A reviewer of arguments or results that is a program of the operator's.
+#[derive(Clone, Debug)]
+pub struct ProgramReviewer {
+    name: String,
+    path: PathBuf,
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+}
+
+/// A program that cannot be a reviewer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` is no absolute path; a reviewer is named by its whole path, so that nobody can put another in its place", .0.display())]
+pub struct InvalidProgramError(pub PathBuf);
+
+impl ProgramReviewer {
+    /// A reviewer that runs the program at this absolute path, in `/` and with no environment but `PATH`.
+    pub fn new(name: impl Into<String>, path: impl Into<PathBuf>) -> Result<Self, InvalidProgramError> {
+        let path = path.into();
+        if !path.is_absolute() {
+            return Err(InvalidProgramError(path));
+        }
+        Ok(Self { name: name.into(), path, arguments: Vec::new(), environment: Vec::new() })
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Sets a variable of its environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    async fn ask<T: for<'de> Deserialize<'de>>(
+        &self,
+        subject: WireSubject<'_>,
+    ) -> Result<Opinion<T>, ReviewError> {
+        let answer = self.run(subject.bytes()?).await?;
+        Ok(read::<WireOpinion<T>>(&answer)?.into())
+    }
+
+    async fn run(&self, subject: Vec<u8>) -> Result<Vec<u8>, ReviewError> {
+        let failed = |what: &str| {
+            let path = self.path.display().to_string();
+            let what = what.to_owned();
+            move |error: std::io::Error| ReviewError::Failed(format!("cannot {what} `{path}`: {error}"))
+        };
+        let mut child = Command::new(&self.path)
+            .args(&self.arguments)
+            .env_clear()
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed("start"))?;
+        let mut group = ProcessGroupGuard::of(child.id());
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let feed = async move {
+            // A program may make up its mind without reading everything: a closed pipe is no failure.
+            if let Some(mut stdin) = stdin
+                && let Err(error) = stdin.write_all(&subject).await
+            {
+                tracing::debug!(%error, "a reviewing program did not read its whole subject");
+            }
+        };
+        let ((), stdout, stderr) = tokio::join!(feed, drain(stdout), drain(stderr));
+        let (stdout, stderr) = (stdout.map_err(failed("read"))?, stderr.map_err(failed("read"))?);
+        if stdout.len() as u64 > OUTPUT_BYTES_MAX {
+            return Err(ReviewError::Nonsense(format!("the answer is larger than {OUTPUT_BYTES_MAX} bytes")));
+        }
+        let status = child.wait().await.map_err(failed("wait for"))?;
+        group.let_go();
+        if !status.success() {
+            let complaint: String =
+                String::from_utf8_lossy(&stderr).trim().chars().take(COMPLAINT_CHARS_MAX).collect();
+            return Err(ReviewError::Failed(format!(
+                "`{}` ended with {status}: {complaint}",
+                self.path.display()
+            )));
+        }
+        Ok(stdout)
+    }
+}
+
+/// Reads to the end or to just past the limit. Then the pipe is closed, and a program that goes on writing is stopped by it.
+async fn drain(pipe: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(pipe) = pipe {
+        pipe.take(OUTPUT_BYTES_MAX + 1).read_to_end(&mut bytes).await?;
+    }
+    Ok(bytes)
+}
+
+/// Kills a process group when dropped, as long as its leader was not waited for: after that its number may be another's.
+struct ProcessGroupGuard(Option<Pid>);
+
+impl ProcessGroupGuard {
+    fn of(leader: Option<u32>) -> Self {
+        Self(leader.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw))
+    }
+
+    fn let_go(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for ProcessGroupGuard {
+    fn drop(&mut self) {
+        if let Some(group) = self.0
+            && let Err(error) = kill_process_group(group, Signal::KILL)
+        {
+            tracing::debug!(%error, "a reviewing program was gone before it could be killed");
+        }
+    }
+}
+
+impl InputReviewer for ProgramReviewer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn review<'a>(&'a self, subject: InputSubject<'a>) -> BoxFuture<'a, Result<Opinion<Value>, ReviewError>> {
+        Box::pin(self.ask(subject.into()))
+    }
+}
+
+impl OutputReviewer for ProgramReviewer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn review<'a>(
+        &'a self,
+        subject: OutputSubject<'a>,
+    ) -> BoxFuture<'a, Result<Opinion<Output>, ReviewError>> {
+        Box::pin(self.ask(subject.into()))
+    }
+}

@@ -1,0 +1,121 @@
+//! Reports: what the caller gets back, read off a settled record.
+
+use byleave_core::decision::AskCause;
+use byleave_core::effect::Plan;
+use byleave_core::entry::RecordEvent;
+use byleave_core::id::CallId;
+use byleave_core::outcome::{Outcome, Output};
+use byleave_core::pattern::Pattern;
+use byleave_core::question::{Answer, QuestionKind};
+use byleave_core::record::Record;
+use byleave_core::refusal::{Code, Refusal};
+use byleave_core::review::ReviewOutcome;
+use byleave_core::standing_approval::keys;
+use serde_json::Value;
+
+use crate::gate::inner::GateInner;
+use crate::gate::task_outcome::unreadable;
+use crate::gate::truncate;
+use crate::gate::working_record::WorkingRecord;
+use crate::result::{CallOutcome, CallResult, Modification, ModifiedPart, Receipt};
+
+/// The result of a settled call.
+pub(crate) async fn report(parts: &GateInner, desk: &mut WorkingRecord, outcome: &Outcome) -> CallResult {
+    let ledger = &*parts.ledger;
+    let (call, limit) = (desk.call(), desk.terms().map_or(0, |terms| terms.limits.output_bytes));
+    let handed = |output: &Output| {
+        let mut output = output.clone();
+        truncate::handed(&mut output, limit, call, parts.settings.rest.as_deref());
+        output
+    };
+    let ending = match outcome {
+        Outcome::Completed { output } => {
+            desk.read::<Output>(ledger, *output).await.map(|output| CallOutcome::Completed(handed(&output)))
+        }
+        Outcome::Failed { output } => {
+            desk.read::<Output>(ledger, *output).await.map(|output| CallOutcome::Failed(handed(&output)))
+        }
+        Outcome::Rehearsed { plan } => {
+            desk.read::<Plan>(ledger, *plan).await.map(|plan| CallOutcome::Rehearsed((*plan).clone()))
+        }
+        Outcome::Withheld(refusal) => Ok(CallOutcome::Withheld(refusal.clone())),
+        Outcome::Refused(refusal) if refusal.code == Code::OutsideWorkspace => {
+            let plan = desk.plan(ledger).await.ok();
+            let rule = plan.and_then(|plan| allowing_rule(&plan, &desk.record));
+            let why = rule.map_or_else(|| refusal.why.clone(), |rule| format!("{}; {rule}", refusal.why));
+            Ok(CallOutcome::Refused(Refusal::new(refusal.code, why)))
+        }
+        Outcome::Refused(refusal) => Ok(CallOutcome::Refused(refusal.clone())),
+        Outcome::Unknown(refusal) => Ok(CallOutcome::Unknown(refusal.clone())),
+    };
+    let arguments = desk.arguments(ledger).await.map(|arguments| (*arguments).clone()).unwrap_or_default();
+    let tool = match (desk.terms(), desk.record.heading()) {
+        (Some(terms), _) => terms.tool.clone(),
+        (None, Some(heading)) => heading.tool.clone(),
+        (None, None) => String::new(),
+    };
+    CallResult {
+        call: desk.call(),
+        tool,
+        arguments,
+        // It ran, but what came of it cannot be read any more.
+        ending: ending.unwrap_or_else(|fault| CallOutcome::Withheld(unreadable(fault))),
+        changes: changes(&desk.record),
+        receipt: Some(Receipt { entries: desk.record.len(), head: desk.record.head() }),
+    }
+}
+
+/// The rule that would allow what was refused outside the workspace. The record has no paths in clear, so it is told here.
+fn allowing_rule(plan: &Plan, record: &Record) -> Option<String> {
+    let ruling = record.draft()?.permitted()?.as_ref().ok()?;
+    let outside = ruling.reasons.iter().filter(|reason| reason.cause == Some(AskCause::Outside));
+    let effects = outside.flat_map(|reason| &reason.effects).filter_map(|at| plan.effects.get(*at as usize));
+    let patterns: Vec<Pattern> = effects.filter_map(Pattern::of_path).collect();
+    let lines: Vec<String> = keys(&patterns).into_iter().map(|line| format!("`{line}`")).collect();
+    Some(format!(
+        "to allow it, write a rule into your policy file, a line each: `[[rule]]`, `verdict = \"allow\"`, {}",
+        lines.join(", ")
+    ))
+}
+
+/// A result without a record.
+pub(crate) fn bare(call: CallId, tool: Option<&str>, ending: CallOutcome) -> CallResult {
+    let tool = tool.unwrap_or_default().to_owned();
+    CallResult { call, tool, arguments: Value::Null, ending, changes: Vec::new(), receipt: None }
+}
+
+/// What was changed on the way, by whom and why.
+fn changes(record: &Record) -> Vec<Modification> {
+    let mut changes = Vec::new();
+    for entry in record.entries() {
+        match &entry.fact {
+            RecordEvent::Reviewed(Ok(review)) | RecordEvent::OutputReviewed(Ok(review)) => {
+                let what = match &entry.fact {
+                    RecordEvent::Reviewed(_) => ModifiedPart::Arguments,
+                    _ => ModifiedPart::Output,
+                };
+                let changed = review.notes.iter().filter(|note| note.said == ReviewOutcome::Changed);
+                changes.extend(changed.map(|note| Modification {
+                    what,
+                    by: format!("reviewer `{}`", note.reviewer),
+                    why: note.why.clone(),
+                }));
+            }
+            RecordEvent::Answered(answered) => {
+                let release =
+                    record.question(answered.question).is_some_and(|q| q.kind == QuestionKind::Release);
+                let edited = if release { ModifiedPart::Output } else { ModifiedPart::Arguments };
+                let (what, why) = match &answered.answer {
+                    Answer::Edit { note, .. } => (edited, note.clone()),
+                    Answer::Yes { note: Some(note) } | Answer::Part { note: Some(note), .. } => {
+                        (ModifiedPart::Nothing, Some(note.clone()))
+                    }
+                    _ => continue,
+                };
+                changes.push(Modification { what, by: answered.by.name.clone(), why });
+            }
+            _ => {}
+        }
+    }
+    changes
+}

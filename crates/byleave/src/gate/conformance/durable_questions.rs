@@ -1,0 +1,177 @@
+//! Waiting costs nothing: a question, and a held result, outlive whoever asked.
+
+use std::sync::Arc;
+
+use byleave_core::entry::Limits;
+use byleave_core::question::QuestionKind;
+use byleave_core::refusal::Code;
+use serde_json::json;
+
+use super::fixture::{
+    NOW, ScenarioContext, answer, completed, ended, inbox, refused, settled, until, waiting, yes,
+};
+use crate::approver::Reply;
+use crate::gate::{AnswerError, Gate};
+use crate::ledger::Ledger;
+use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
+use crate::result::ModifiedPart;
+use crate::review::hold;
+
+/// The gate is gone, its process too, and every other.
+async fn everything_stops(
+    stage: &ScenarioContext<'_>,
+    gate: Gate,
+    ledger: Arc<dyn Ledger>,
+) -> Result<(), ConformanceError> {
+    drop(gate);
+    stage.bench.kill(ledger).await?;
+    Ok(stage.bench.restart().await?)
+}
+
+// req: R5
+pub(super) async fn a_question_outlives_its_gate(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let ledger = stage.ledger().await?;
+    let gate = stage.gate_on(ledger.clone())?.settings(inbox()).build()?;
+    let mut asked = Vec::new();
+    for number in 0..5 {
+        let mut call = stage.write("f", &number.to_string())?;
+        call.session = format!("s{number}").parse()?;
+        asked.push((call.id, waiting(gate.advance(call).await)?));
+    }
+    everything_stops(&stage, gate, ledger).await?;
+
+    let gate = stage.gate().await?.settings(inbox()).build()?;
+    ensure!(gate.resume_all().await?.is_empty(), "something that waits was driven");
+    let Some((id, question)) = asked.get(2) else { return Err(ConformanceError::new("there are five")) };
+    let sheet = gate.sheet(question.id).await?;
+    same("the sheet's call", &sheet.call, id)?;
+    same("the sheet's arguments", &sheet.arguments, &json!({"path": "f", "text": "2"}))?;
+    answer(&gate, question, yes()).await?;
+    ensure!(matches!(gate.sheet(question.id).await, Err(AnswerError::Late)), "an answered question is shown");
+    let standings = gate.resume_all().await?;
+    let [standing] = standings.as_slice() else {
+        return Err(ConformanceError::new(format!("more than the answered call was driven: {standings:?}")));
+    };
+    same("who was driven", &standing.call(), id)?;
+    completed(&settled(standing.clone())?)?;
+    same("what ran", &stage.runs.all(), &vec![("write".into(), json!({"path": "f", "text": "2"}))])?;
+    for (other, question) in asked.iter().filter(|(other, _)| other != id) {
+        same("the others still wait", &waiting(gate.resume(*other).await)?, question)?;
+    }
+    same("runs", &stage.runs.count(), &1)
+}
+
+// req: R5
+pub(super) async fn a_call_is_resumed_by_its_answer_in_another_gate(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let gate = stage.gate().await?.settings(inbox()).build()?;
+    let other = stage.gate().await?.settings(inbox()).build()?;
+    let mut events = gate.subscribe();
+    let call = stage.write("f", "1")?;
+    let id = call.id;
+    let task = tokio::spawn({
+        let gate = gate.clone();
+        async move { gate.settle(call).await }
+    });
+    until(&mut events, |fact| fact.kind() == "asked").await?;
+    let question = waiting(other.resume(id).await)?;
+    answer(&other, &question, yes()).await?;
+    completed(&task.await?)?;
+    same("runs", &stage.runs.count(), &1)
+}
+
+// req: R5
+pub(super) async fn a_question_expires(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let gate = stage.gate().await?.settings(inbox()).build()?;
+    let call = stage.write("f", "1")?;
+    let question = waiting(gate.advance(call.clone()).await)?;
+    same("when", &question.expires_at, &(NOW + Limits::default().question_ms))?;
+    stage.clock.advance(Limits::default().question_ms - 1);
+    waiting(gate.resume(call.id).await)?;
+    stage.clock.advance(1);
+    refused(&gate.settle(call).await, Code::Unanswered)?;
+    stage.runs.nothing("nobody answered")
+}
+
+// req: R2, R5
+pub(super) async fn a_held_result_waits_for_a_person(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let ledger = stage.ledger().await?;
+    let build = |ledger| -> Result<Gate, ConformanceError> {
+        let builder = stage.gate_on(ledger)?.settings(inbox());
+        Ok(builder.review_output("read", hold("it may be private")).build()?)
+    };
+    let gate = build(ledger.clone())?;
+    let replies = [
+        ("release", yes()),
+        ("edit", Reply::Edit { value: json!({"text": "edited f"}), note: Some("names taken out".into()) }),
+        ("withhold", Reply::No { feedback: Some("too private".into()) }),
+        ("expiry", yes()),
+    ];
+    let mut asked = Vec::new();
+    for (what, reply) in replies {
+        let call = stage.read("f")?;
+        let question = waiting(gate.advance(call.clone()).await)?;
+        same("the kind", &question.kind, &QuestionKind::Release)?;
+        let sheet = gate.sheet(question.id).await?;
+        same("what is held", &sheet.output.map(|output| output.text), &Some("old f".into()))?;
+        asked.push((what, reply, call, question));
+    }
+    same("runs", &stage.runs.count(), &4)?;
+    everything_stops(&stage, gate, ledger).await?;
+
+    // Once more from the start, after every answer: what was said is what is there.
+    for (what, reply, call, question) in asked {
+        let ledger = stage.ledger().await?;
+        let gate = build(ledger.clone())?;
+        if what == "expiry" {
+            stage.clock.advance(Limits::default().question_ms);
+        } else {
+            answer(&gate, &question, reply).await?;
+        }
+        let result = settled(gate.resume(call.id).await)?;
+        match what {
+            "release" => same(what, &completed(&result)?.text.as_str(), &"old f")?,
+            "edit" => {
+                same(what, &completed(&result)?.text.as_str(), &"edited f")?;
+                let changes: Vec<_> = result.changes.iter().map(|change| change.what).collect();
+                same("changes", &changes, &vec![ModifiedPart::Output])?;
+                ensure!(result.text().contains("names taken out"), "not told: {}", result.text());
+            }
+            "withhold" => {
+                ended(&result, "withheld", Code::OutputDeclined)?;
+                ensure!(result.error().is_some_and(|error| error.contains("too private")), "{result:?}");
+            }
+            _ => ended(&result, "withheld", Code::OutputUnanswered)?,
+        }
+        ensure!(what == "release" || !result.text().contains("old f"), "{what}: it shows");
+        everything_stops(&stage, gate, ledger).await?;
+        let again = stage.gate().await?.settings(inbox()).build()?;
+        same("after another restart", &again.settle(call).await, &result)?;
+    }
+    same("runs", &stage.runs.count(), &4)
+}
+
+// req: R2
+pub(super) async fn a_held_result_holds_nobody_up(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let builder = stage.gate().await?.settings(inbox());
+    let gate = builder.review_output("write", hold("someone should look")).build()?;
+    let call = stage.write("open/x", "1")?;
+    let id = call.id;
+    let question = waiting(gate.advance(call).await)?;
+    same("the file", &stage.folder.read("open/x")?.as_str(), &"+1")?;
+    let next = gate.settle(stage.read("open/x")?).await;
+    same("a later call", &completed(&next)?.text.as_str(), &"+1")?;
+    gate.cancel(id, "ada").await?;
+    ended(&settled(gate.resume(id).await)?, "withheld", Code::Cancelled)?;
+    let late = answer(&gate, &question, yes()).await;
+    ensure!(matches!(late, Err(AnswerError::Late)), "released after all: {late:?}");
+    Ok(())
+}

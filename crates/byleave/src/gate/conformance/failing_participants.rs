@@ -1,0 +1,236 @@
+//! Breaking is objecting: whoever has a say and errs, panics, hangs or talks nonsense has said no (R3).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use byleave_core::challenge::{Challenge, ChallengeVerdict};
+use byleave_core::decision::Verdict;
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::id::StandingApprovalId;
+use byleave_core::outcome::Output;
+use byleave_core::pattern::Pattern;
+use byleave_core::refusal::Code;
+use byleave_core::standing_approval::StandingApproval;
+use serde_json::{Value, json};
+
+use super::fixture::{ScenarioContext, ended, fall_over, inbox, quick, rule};
+use crate::approver::{ApproverError, Reply, callback_async};
+use crate::boxed::BoxFuture;
+use crate::challenge::{ChallengeError, ChallengeSubject, Challenger};
+use crate::clock::fresh_id;
+use crate::gate::GateBuilder;
+use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
+use crate::review::{Opinion, OutputReviewer, OutputSubject, ReviewError, ReviewScope, input_async};
+use crate::settings::{GateSettings, UnattendedAction};
+use crate::tool::ToolError;
+
+/// Who has a say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum FailingParticipant {
+    InputReviewer,
+    OutputReviewer,
+    Challenger,
+    Approver,
+    Checkpoint,
+    Predicate,
+    Planner,
+}
+
+/// How it breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum FailureMode {
+    Errs,
+    Panics,
+    PanicsLater,
+    Hangs,
+    Nonsense,
+}
+
+use FailureMode::{Errs, Hangs, Nonsense, Panics, PanicsLater};
+
+#[rustfmt::skip]
+const TABLE: &[(FailingParticipant, FailureMode, Code)] = &[
+    (FailingParticipant::InputReviewer, Errs, Code::ReviewFailed),
+    (FailingParticipant::InputReviewer, Panics, Code::ReviewPanicked),
+    (FailingParticipant::InputReviewer, PanicsLater, Code::ReviewPanicked),
+    (FailingParticipant::InputReviewer, Hangs, Code::ReviewTimedOut),
+    (FailingParticipant::InputReviewer, Nonsense, Code::ReviewInvalid),
+    (FailingParticipant::OutputReviewer, Errs, Code::OutputReviewFailed),
+    (FailingParticipant::OutputReviewer, Panics, Code::OutputReviewPanicked),
+    (FailingParticipant::OutputReviewer, PanicsLater, Code::OutputReviewPanicked),
+    (FailingParticipant::OutputReviewer, Hangs, Code::OutputReviewTimedOut),
+    (FailingParticipant::OutputReviewer, Nonsense, Code::OutputReviewInvalid),
+    (FailingParticipant::Challenger, Errs, Code::ChallengeFailed),
+    (FailingParticipant::Challenger, Panics, Code::ChallengePanicked),
+    (FailingParticipant::Challenger, PanicsLater, Code::ChallengePanicked),
+    (FailingParticipant::Challenger, Hangs, Code::ChallengeTimedOut),
+    (FailingParticipant::Challenger, Nonsense, Code::ChallengeInvalid),
+    (FailingParticipant::Approver, Errs, Code::ApproverFailed),
+    (FailingParticipant::Approver, Panics, Code::ApproverPanicked),
+    (FailingParticipant::Approver, PanicsLater, Code::ApproverPanicked),
+    (FailingParticipant::Approver, Hangs, Code::ApproverTimedOut),
+    (FailingParticipant::Approver, Nonsense, Code::ApproverInvalid),
+    (FailingParticipant::Checkpoint, Errs, Code::CheckpointFailed),
+    (FailingParticipant::Checkpoint, Panics, Code::CheckpointPanicked),
+    (FailingParticipant::Checkpoint, PanicsLater, Code::CheckpointPanicked),
+    (FailingParticipant::Checkpoint, Hangs, Code::CheckpointTimedOut),
+    (FailingParticipant::Checkpoint, Nonsense, Code::CheckpointInvalid),
+    (FailingParticipant::Predicate, Errs, Code::PredicateFailed),
+    (FailingParticipant::Predicate, Panics, Code::PredicatePanicked),
+    (FailingParticipant::Predicate, PanicsLater, Code::PredicatePanicked),
+    (FailingParticipant::Predicate, Hangs, Code::PredicateTimedOut),
+    (FailingParticipant::Planner, Errs, Code::PlanFailed),
+    (FailingParticipant::Planner, Panics, Code::PlanPanicked),
+    (FailingParticipant::Planner, PanicsLater, Code::PlanPanicked),
+    (FailingParticipant::Planner, Hangs, Code::PlanTimedOut),
+    (FailingParticipant::Planner, Nonsense, Code::Denied),
+];
+
+/// Breaks, one way or another.
+async fn break_down<T, E>(how: FailureMode, error: E, nonsense: Result<T, E>) -> Result<T, E> {
+    match how {
+        Errs => Err(error),
+        Panics => fall_over(),
+        PanicsLater => {
+            tokio::task::yield_now().await;
+            fall_over()
+        }
+        Hangs => std::future::pending().await,
+        Nonsense => nonsense,
+    }
+}
+
+struct FailingChallenger(FailureMode);
+
+impl Challenger for FailingChallenger {
+    fn challenge<'a>(&'a self, _: ChallengeSubject<'a>) -> BoxFuture<'a, Result<Challenge, ChallengeError>> {
+        let says_nothing = Challenge {
+            assumptions: vec![" ".into()],
+            failure_scenarios: Vec::new(),
+            verdict: ChallengeVerdict::Proceed,
+            why: String::new(),
+        };
+        Box::pin(break_down(self.0, ChallengeError("no".into()), Ok(says_nothing)))
+    }
+}
+
+struct FailingReviewer(FailureMode);
+
+impl OutputReviewer for FailingReviewer {
+    fn name(&self) -> &str {
+        "bad"
+    }
+
+    fn review<'a>(&'a self, _: OutputSubject<'a>) -> BoxFuture<'a, Result<Opinion<Output>, ReviewError>> {
+        let nonsense = Err(ReviewError::Nonsense("no".into()));
+        Box::pin(break_down(self.0, ReviewError::Failed("no".into()), nonsense))
+    }
+}
+
+/// A gate in which one of those who have a say breaks.
+fn broken(
+    stage: &ScenarioContext<'_>,
+    builder: GateBuilder,
+    who: FailingParticipant,
+    how: FailureMode,
+) -> GateBuilder {
+    let probe = stage.probe("tool", |_, _| async { Output::text("did it") });
+    let failed = || ReviewError::Failed("no".into());
+    let builder = match who {
+        FailingParticipant::InputReviewer => {
+            let nonsense: Opinion<Value> = Opinion::Change { value: json!(7), why: None };
+            let review = move |_| break_down(how, failed(), Ok(nonsense.clone()));
+            builder.review_input(ReviewScope::All, input_async("bad", review))
+        }
+        FailingParticipant::OutputReviewer => builder.review_output(ReviewScope::All, FailingReviewer(how)),
+        FailingParticipant::Challenger => builder.challenger(Arc::new(FailingChallenger(how))),
+        FailingParticipant::Approver => {
+            let edit = Reply::Edit { value: json!(7), note: None };
+            let ask = move |_| break_down(how, ApproverError::Failed("no".into()), Ok(edit.clone()));
+            builder.approver(Arc::new(callback_async("bad", ask)))
+        }
+        FailingParticipant::Checkpoint => {
+            let id = StandingApprovalId::new(fresh_id());
+            let leave = StandingApproval {
+                id,
+                tool: "tool".into(),
+                scope: Vec::new(),
+                session: None,
+                until: None,
+                uses_max: None,
+            };
+            let ask =
+                move |_| break_down(how, ApproverError::Failed("no".into()), Ok(Reply::Leave(leave.clone())));
+            builder.checkpoint(Arc::new(callback_async("bad", ask)))
+        }
+        FailingParticipant::Predicate | FailingParticipant::Planner => builder,
+    };
+    let fault = || ToolError("no".into());
+    builder.tool(match who {
+        FailingParticipant::Challenger => probe.with(|manifest| manifest.requires_reverse_thinking = true),
+        FailingParticipant::Checkpoint => probe.with(|manifest| manifest.requires_checkpoint = true),
+        FailingParticipant::Predicate => probe.asking(move |_| break_down(how, fault(), Ok(false))),
+        FailingParticipant::Planner => probe.planning(move |_, _| {
+            // A second spelling of a path would be a way around every rule on the first.
+            let effects = vec![Effect::Read { path: "open/../closed".into() }];
+            break_down(how, fault(), Ok(Plan { effects, reads_only: true, ..Plan::default() }))
+        }),
+        FailingParticipant::InputReviewer
+        | FailingParticipant::OutputReviewer
+        | FailingParticipant::Approver => probe,
+    })
+}
+
+// req: R3, T8
+pub(super) async fn breaking_is_objecting(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
+    let mut codes: BTreeMap<Code, Vec<(FailingParticipant, FailureMode)>> = BTreeMap::new();
+    for (who, how, code) in TABLE {
+        let stage = ScenarioContext::new(bench)?;
+        // On a busy machine those who do not hang take their time, too.
+        let limit = Duration::from_millis(if *how == Hangs { 500 } else { 30_000 });
+        let settings = GateSettings { stranger_timeout: limit, approver_timeout: limit, ..quick() };
+        let gate = broken(&stage, stage.gate().await?.settings(settings), *who, *how).build()?;
+        // Nothing else stands in the way of those who are not asked in every case.
+        if !matches!(who, FailingParticipant::Approver) {
+            let allow = rule("tool", Verdict::Allow, vec![Pattern::Invoke("tool".into())]);
+            gate.set_policy(stage.policy([allow])?);
+        }
+        let call = stage.call("tool", json!({}))?;
+        let result = gate.settle(call.clone()).await;
+        let (word, runs) =
+            if *who == FailingParticipant::OutputReviewer { ("withheld", 1) } else { ("refused", 0) };
+        let what = format!("{who:?} {how:?}");
+        ended(&result, word, *code)
+            .map_err(|flaw| ConformanceError::new(format!("{what}: {}", flaw.what())))?;
+        same(&what, &stage.runs.count(), &runs)?;
+        ensure!(!result.text().contains("did it"), "{what}: the output is released");
+        same("again", &gate.settle(call).await, &result)?;
+        same(&what, &stage.runs.count(), &runs)?;
+        let how = if *how == PanicsLater { Panics } else { *how };
+        codes.entry(*code).or_default().push((*who, how));
+    }
+    for (code, mut broke) in codes {
+        broke.dedup();
+        ensure!(broke.len() == 1, "{code} stands for {broke:?}");
+    }
+    Ok(())
+}
+
+// req: R3
+pub(super) async fn an_approver_that_breaks_is_not_made_up_for(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    // Neither an inbox nor a setting for when nobody is there lets a call pass someone who is there and breaks.
+    for how in [Errs, Panics, Hangs, Nonsense] {
+        let stage = ScenarioContext::new(bench)?;
+        let unattended = UnattendedAction::AllowWithWarning;
+        let settings = GateSettings { approver_timeout: Duration::from_millis(30), unattended, ..inbox() };
+        let gate = broken(&stage, stage.gate().await?.settings(settings), FailingParticipant::Approver, how)
+            .build()?;
+        let result = gate.settle(stage.call("tool", json!({}))?).await;
+        ensure!(result.ending.word() == "refused", "{how:?}: {:?}", result.ending);
+        stage.runs.nothing(format!("{how:?}"))?;
+    }
+    Ok(())
+}

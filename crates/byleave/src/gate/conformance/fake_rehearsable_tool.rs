@@ -1,0 +1,130 @@
+//! A tool that can be rehearsed, for scenarios: its copies are lists in memory.
+
+use std::fs;
+use std::sync::Arc;
+
+use byleave_core::digest::Digest;
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::file_change::{FileChange, FileChanges, FileNode, FileNodeKind, GitStatus};
+use byleave_core::id::CallId;
+use byleave_core::manifest::{Manifest, PermissionClass};
+use byleave_core::outcome::{ExecutionStatus, Output};
+use byleave_core::rehearsal::{BlockedHost, Rehearsal};
+use serde_json::{Value, json};
+
+use super::fake_copies::TestCopies;
+use super::fixture::{RunLog, ScenarioContext};
+use crate::boxed::BoxFuture;
+use crate::tool::{Rehearsable, RehearseError, RunContext, Tool, ToolContext, ToolError};
+
+/// A tool that writes texts to files, of which nobody can tell beforehand which; on a copy that is a list in memory.
+#[derive(Clone)]
+pub(super) struct MemoryCopyTool {
+    manifest: Arc<Manifest>,
+    copies: TestCopies,
+    runs: RunLog,
+}
+
+impl ScenarioContext<'_> {
+    /// A tool that can be rehearsed.
+    pub(super) fn copyist(&self) -> MemoryCopyTool {
+        let mut manifest = Manifest::new("copyist", "writes", json!({"type": "object"}));
+        manifest.permission_class = PermissionClass::Bash;
+        manifest.sensitive = Some(false);
+        MemoryCopyTool { manifest: Arc::new(manifest), copies: self.copies.clone(), runs: self.runs.clone() }
+    }
+}
+
+fn files(arguments: &Value) -> Vec<(String, String)> {
+    let files = arguments.get("files").and_then(Value::as_object).into_iter().flatten();
+    files.map(|(path, text)| (path.clone(), text.as_str().unwrap_or_default().to_owned())).collect()
+}
+
+fn seen(arguments: &Value) -> Rehearsal {
+    let change = |(path, text): &(String, String)| FileChange {
+        path: path.clone(),
+        before: None,
+        after: Some(FileNode {
+            kind: FileNodeKind::File { size: text.len() as u64, digest: Some(Digest::of(text.as_bytes())) },
+            mode: 0o644,
+            modified: 0,
+        }),
+        standing: GitStatus::Untracked,
+        diff: Some(format!("+{text}")),
+    };
+    let want = |host: &str| BlockedHost { host: Some(host.to_owned()), port: 443 };
+    Rehearsal {
+        changes: FileChanges {
+            list: files(arguments).iter().map(change).collect(),
+            ..FileChanges::default()
+        },
+        scratch: 0,
+        wanted: arguments.get("wants").and_then(Value::as_str).map(want).into_iter().collect(),
+        left_running: u32::from(arguments.get("leaves").is_some()),
+        weaker: Vec::new(),
+        status: ExecutionStatus::Done,
+        output: Output::text("printed on the copy"),
+    }
+}
+
+impl Tool for MemoryCopyTool {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+    fn plan<'a>(
+        &'a self,
+        _: &'a Value,
+        _: &'a ToolContext,
+    ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
+        let effects = vec![Effect::Unknown { why: "only running it tells".into() }];
+        Some(Box::pin(async move { Ok(Plan { effects, ..Plan::default() }) }))
+    }
+    fn rehearser(&self) -> Option<&dyn Rehearsable> {
+        Some(self)
+    }
+    fn execute(&self, _: Value, run: RunContext) -> BoxFuture<'_, Output> {
+        let mut kept = self.copies.kept();
+        kept.executed += 1;
+        kept.granted.extend(run.plan.effects.iter().map(ToString::to_string));
+        Box::pin(async { Output::text("ran for real") })
+    }
+}
+
+impl Rehearsable for MemoryCopyTool {
+    fn rehearse(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Result<Rehearsal, RehearseError>> {
+        let mut kept = self.copies.kept();
+        kept.rehearsed += 1;
+        if let Some(why) = arguments.get("unable").and_then(Value::as_str) {
+            let why = why.to_owned();
+            return Box::pin(async move { Err(RehearseError::Not(why)) });
+        }
+        kept.copies.insert(run.call, files(&arguments));
+        Box::pin(async move { Ok(seen(&arguments)) })
+    }
+    fn is_kept<'a>(&'a self, call: CallId, _: &'a Rehearsal) -> BoxFuture<'a, bool> {
+        let kept = self.copies.kept().copies.contains_key(&call);
+        Box::pin(async move { kept })
+    }
+    fn commit(&self, seen: Rehearsal, only: Option<Vec<String>>, run: RunContext) -> BoxFuture<'_, Output> {
+        let mut kept = self.copies.kept();
+        kept.committed += 1;
+        // What is done is only told.
+        if !kept.done.insert(run.call) {
+            return Box::pin(async move { seen.output });
+        }
+        self.runs.note("copyist", &json!({}));
+        let files = kept.copies.remove(&run.call).unwrap_or_default();
+        let chosen = |path: &String| only.as_ref().is_none_or(|only| only.contains(path));
+        for (path, text) in files.iter().filter(|(path, _)| chosen(path)) {
+            if let Err(error) = fs::write(path, text) {
+                let failure = Output::failure(error.to_string());
+                return Box::pin(async move { failure });
+            }
+        }
+        Box::pin(async move { seen.output })
+    }
+    fn discard(&self, call: CallId) -> BoxFuture<'_, ()> {
+        self.copies.kept().copies.remove(&call);
+        Box::pin(async {})
+    }
+}

@@ -1,0 +1,440 @@
+//! The stage on which scenarios are played: a folder, a clock, a few tools and what there is to say of a result.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use byleave_core::call::{Call, Millis, Mode};
+use byleave_core::decision::Verdict;
+use byleave_core::effect::Plan;
+use byleave_core::entry::RecordEvent;
+use byleave_core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave_core::manifest::{ApprovalRequirement, ArgumentRole, Manifest, PermissionClass};
+use byleave_core::outcome::Output;
+use byleave_core::pattern::Pattern;
+use byleave_core::policy::{Layer, PathVariables, Policy, Rule, builtin};
+use byleave_core::question::{ApproverIdentity as By, Assurance, Question};
+use byleave_core::record::Record;
+use byleave_core::refusal::Code;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+use super::fake_copies::TestCopies;
+use crate::approver::Reply;
+use crate::boxed::BoxFuture;
+use crate::clock::{ManualClock, fresh_id};
+use crate::event::GateEvent;
+use crate::gate::{AnswerError, Gate, GateBuilder, SubmittedAnswer};
+use crate::ledger::Ledger;
+use crate::ledger::conformance::record_script::loaded;
+use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure};
+use crate::lock::locked;
+use crate::result::{CallOutcome, CallResult, CallStatus};
+use crate::settings::GateSettings;
+use crate::tool::{RunContext, Tool, ToolContext, ToolError};
+
+/// When scenarios begin.
+pub(super) const NOW: Millis = 1_700_000_000_000;
+
+/// Everything a scenario is played with.
+pub(super) struct ScenarioContext<'a> {
+    pub(super) bench: &'a dyn LedgerHarness,
+    pub(super) folder: TestDir,
+    pub(super) clock: ManualClock,
+    pub(super) runs: RunLog,
+    pub(super) copies: TestCopies,
+}
+
+impl<'a> ScenarioContext<'a> {
+    pub(super) fn new(bench: &'a dyn LedgerHarness) -> Result<Self, ConformanceError> {
+        let folder = TestDir::new()?;
+        fs::create_dir(folder.path("open"))?;
+        fs::create_dir(folder.path("closed"))?;
+        fs::write(folder.path("f"), "old f")?;
+        fs::write(folder.path("g"), "old g")?;
+        Ok(Self {
+            bench,
+            folder,
+            clock: ManualClock::at(NOW),
+            runs: RunLog::default(),
+            copies: TestCopies::default(),
+        })
+    }
+
+    /// Another owner on the store.
+    pub(super) async fn ledger(&self) -> Result<Arc<dyn Ledger>, ConformanceError> {
+        Ok(self.bench.open().await?)
+    }
+
+    /// A gate to be built on a ledger of its own.
+    pub(super) async fn gate(&self) -> Result<GateBuilder, ConformanceError> {
+        self.gate_on(self.ledger().await?)
+    }
+
+    /// A gate to be built on this ledger, with the tools and the policy of the stage.
+    pub(super) fn gate_on(&self, ledger: Arc<dyn Ledger>) -> Result<GateBuilder, ConformanceError> {
+        let builder = Gate::builder()
+            .ledger(ledger)
+            .clock(self.clock.clone())
+            .settings(quick())
+            .policy(self.policy([])?)
+            .tool(self.probe("free", |arguments, _| async move { Output::text(format!("did {arguments}")) }))
+            .tool(self.probe("ask", |arguments, _| async move { Output::text(format!("did {arguments}")) }))
+            .tool(self.file("read", PermissionClass::Readonly, ArgumentRole::ReadPath).with(|manifest| {
+                manifest.concurrency_safe = true;
+                manifest.repeatable = true;
+            }))
+            .tool(self.file("write", PermissionClass::File, ArgumentRole::WritePath))
+            .tool(self.file("edit", PermissionClass::File, ArgumentRole::EditPath));
+        Ok(builder)
+    }
+
+    /// The rules of the stage, and these.
+    ///
+    /// The folder may be read, `open` written to, and `free` tools used; `closed` is out of bounds; the rest asks.
+    pub(super) fn policy(&self, more: impl IntoIterator<Item = Rule>) -> Result<Policy, ConformanceError> {
+        let root = self.folder.text("")?;
+        let mut rules = builtin(&PathVariables { workspace: Some(&root), ..PathVariables::default() })?;
+        let (open, closed) = (format!("{root}/open/**"), format!("{root}/closed/**"));
+        rules.push(rule("open", Verdict::Allow, vec![Pattern::Write(open)]));
+        rules.push(rule("free", Verdict::Allow, vec![Pattern::Invoke("free*".into())]));
+        let closed = vec![Pattern::Read(closed.clone()), Pattern::Write(closed)];
+        rules.push(rule("closed", Verdict::Deny, closed));
+        rules.extend(more);
+        Ok(Policy::new(rules)?.within(Some(&root)))
+    }
+
+    /// A call of the one agent there is, in the one session.
+    pub(super) fn call(&self, tool: &str, arguments: Value) -> Result<Call, ConformanceError> {
+        Ok(Call {
+            id: CallId::new(fresh_id()),
+            tenant: tenant()?,
+            session: SessionId::new("s")?,
+            agent: AgentId::new("agent")?,
+            tool: tool.into(),
+            arguments,
+            reason: Some("because the task says so".into()),
+            cwd: self.folder.text("")?,
+            mode: Mode::ConfirmSensitive,
+            dry_run: false,
+        })
+    }
+
+    /// A call that writes to a file of the folder.
+    pub(super) fn write(&self, path: &str, text: &str) -> Result<Call, ConformanceError> {
+        self.call("write", json!({"path": path, "text": text}))
+    }
+
+    /// A call that reads a file of the folder.
+    pub(super) fn read(&self, path: &str) -> Result<Call, ConformanceError> {
+        self.call("read", json!({ "path": path }))
+    }
+
+    /// A tool of class generic that does what it is told and is noted when it runs.
+    pub(super) fn probe<F, Fut>(&self, name: &str, body: F) -> ProbeTool
+    where
+        F: Fn(Value, RunContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Output> + Send + 'static,
+    {
+        let mut manifest = Manifest::new(name, format!("does {name}"), json!({"type": "object"}));
+        manifest.permission_class = PermissionClass::Generic;
+        manifest.sensitive = Some(false);
+        let (runs, noted) = (self.runs.clone(), name.to_owned());
+        let body = move |arguments: Value, run: RunContext| -> BoxFuture<'static, Output> {
+            runs.note(&noted, &arguments);
+            Box::pin(body(arguments, run))
+        };
+        ProbeTool { manifest, body: Box::new(body), planner: None, predicate: None, prompt: false }
+    }
+
+    /// A tool that reads a file or adds a line to it, by its role.
+    fn file(&self, name: &str, class: PermissionClass, role: ArgumentRole) -> ProbeTool {
+        let reads = role == ArgumentRole::ReadPath;
+        let probe = self.probe(name, move |arguments, run| async move {
+            let text =
+                |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let path = run.site.cwd.join(text("path"));
+            let done = if reads {
+                fs::read_to_string(&path)
+            } else {
+                let before = fs::read_to_string(&path).unwrap_or_default();
+                fs::write(&path, format!("{before}+{}", text("text"))).map(|()| "written".into())
+            };
+            done.map_or_else(|error| Output::failure(error.to_string()), Output::text)
+        });
+        probe.with(|manifest| {
+            manifest.permission_class = class;
+            manifest.roles.insert("/path".into(), role);
+            manifest.input_schema = json!({
+                "type": "object",
+                "properties": {"path": {"type": "string"}, "text": {"type": "string"}},
+                "required": ["path"],
+                "additionalProperties": false
+            });
+        })
+    }
+}
+
+/// The settings of scenarios: as they come, but quick to look again.
+pub(super) fn quick() -> GateSettings {
+    GateSettings {
+        poll: Duration::from_millis(5),
+        stop_grace: Duration::from_millis(100),
+        ..GateSettings::default()
+    }
+}
+
+/// The same, with questions left open for later.
+pub(super) fn inbox() -> GateSettings {
+    GateSettings { inbox: true, ..quick() }
+}
+
+/// A rule of the user.
+pub(super) fn rule(id: &str, verdict: Verdict, patterns: Vec<Pattern>) -> Rule {
+    Rule { why: format!("so says `{id}`"), ..Rule::new(id, Layer::User, verdict, patterns) }
+}
+
+pub(super) fn tenant() -> Result<TenantId, ConformanceError> {
+    Ok(TenantId::new("local")?)
+}
+
+/// A folder that is gone when dropped.
+pub(super) struct TestDir(PathBuf);
+
+impl TestDir {
+    fn new() -> Result<Self, ConformanceError> {
+        let root = fs::canonicalize(std::env::temp_dir())?.join(format!("byleave-scenario-{}", fresh_id()));
+        fs::create_dir(&root)?;
+        Ok(Self(root))
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        if name.is_empty() { self.0.clone() } else { self.0.join(name) }
+    }
+
+    /// A path as text.
+    pub(super) fn text(&self, name: &str) -> Result<String, ConformanceError> {
+        let path = self.path(name).into_os_string().into_string();
+        path.map_err(|path| ConformanceError::new(format!("`{}` is not text", Path::new(&path).display())))
+    }
+
+    /// What is in a file.
+    pub(super) fn read(&self, name: &str) -> Result<String, ConformanceError> {
+        Ok(fs::read_to_string(self.path(name))?)
+    }
+}
+
+impl Drop for TestDir {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::warn!(folder = %self.0.display(), %error, "cannot remove the folder of a scenario");
+        }
+    }
+}
+
+/// What has run, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RunLog(Arc<Mutex<Vec<(String, Value)>>>);
+
+impl RunLog {
+    pub(super) fn note(&self, tool: &str, arguments: &Value) {
+        locked(&self.0).push((tool.to_owned(), arguments.clone()));
+    }
+
+    pub(super) fn all(&self) -> Vec<(String, Value)> {
+        locked(&self.0).clone()
+    }
+
+    pub(super) fn clear(&self) {
+        locked(&self.0).clear();
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.all().len()
+    }
+
+    /// How often one tool ran.
+    pub(super) fn of(&self, tool: &str) -> usize {
+        self.all().iter().filter(|(name, _)| name == tool).count()
+    }
+
+    pub(super) fn nothing(&self, when: impl fmt::Display) -> Result<(), ConformanceError> {
+        ensure!(self.count() == 0, "{when}: something ran: {:?}", self.all());
+        Ok(())
+    }
+}
+
+type ProbeBody = Box<dyn Fn(Value, RunContext) -> BoxFuture<'static, Output> + Send + Sync>;
+type ProbePlanner =
+    Box<dyn Fn(&Value, &ToolContext) -> BoxFuture<'static, Result<Plan, ToolError>> + Send + Sync>;
+type ProbePredicate = Box<dyn Fn(&Value) -> BoxFuture<'static, Result<bool, ToolError>> + Send + Sync>;
+
+/// A tool that does what it is told.
+pub(super) struct ProbeTool {
+    manifest: Manifest,
+    body: ProbeBody,
+    planner: Option<ProbePlanner>,
+    predicate: Option<ProbePredicate>,
+    prompt: bool,
+}
+
+impl ProbeTool {
+    /// The same, begun in place.
+    pub(super) fn prompt(mut self) -> Self {
+        self.prompt = true;
+        self
+    }
+
+    /// The same with something else said of it.
+    pub(super) fn with(mut self, change: impl FnOnce(&mut Manifest)) -> Self {
+        change(&mut self.manifest);
+        self
+    }
+
+    /// The same with a plan of its own.
+    pub(super) fn planning<Fut>(
+        mut self,
+        planner: impl Fn(&Value, &ToolContext) -> Fut + Send + Sync + 'static,
+    ) -> Self
+    where
+        Fut: Future<Output = Result<Plan, ToolError>> + Send + 'static,
+    {
+        self.planner = Some(Box::new(move |arguments, site| Box::pin(planner(arguments, site))));
+        self
+    }
+
+    /// The same with a predicate on whether it needs an approval.
+    pub(super) fn asking<Fut>(mut self, predicate: impl Fn(&Value) -> Fut + Send + Sync + 'static) -> Self
+    where
+        Fut: Future<Output = Result<bool, ToolError>> + Send + 'static,
+    {
+        self.manifest.needs_approval = ApprovalRequirement::Depends;
+        self.predicate = Some(Box::new(move |arguments| Box::pin(predicate(arguments))));
+        self
+    }
+}
+
+impl Tool for ProbeTool {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn plan<'a>(
+        &'a self,
+        arguments: &'a Value,
+        site: &'a ToolContext,
+    ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
+        self.planner.as_ref().map(|planner| planner(arguments, site))
+    }
+
+    fn needs_approval<'a>(&'a self, arguments: &'a Value) -> BoxFuture<'a, Result<bool, ToolError>> {
+        match &self.predicate {
+            Some(predicate) => predicate(arguments),
+            None => Box::pin(async { Ok(true) }),
+        }
+    }
+
+    fn is_prompt(&self) -> bool {
+        self.prompt
+    }
+
+    fn execute(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Output> {
+        (self.body)(arguments, run)
+    }
+}
+
+/// The person who answers.
+pub(super) fn ada() -> By {
+    By { name: "ada".into(), grade: Assurance::Terminal }
+}
+
+/// A plain yes.
+pub(super) fn yes() -> Reply {
+    Reply::Yes { note: None }
+}
+
+/// Answers a question as it was shown.
+pub(super) async fn answer(gate: &Gate, question: &Question, reply: Reply) -> Result<CallId, AnswerError> {
+    let (digest, question) = (question.digest(), question.id);
+    gate.answer(SubmittedAnswer { question, digest, reply, by: ada() }).await
+}
+
+/// The question that a call waits at.
+pub(super) fn waiting(standing: CallStatus) -> Result<Question, ConformanceError> {
+    match standing {
+        CallStatus::Waiting { question, .. } => Ok(question),
+        other => Err(ConformanceError::new(format!("expected a call that waits, got {other:?}"))),
+    }
+}
+
+/// The result of a call that came to its end.
+pub(super) fn settled(standing: CallStatus) -> Result<CallResult, ConformanceError> {
+    match standing {
+        CallStatus::Settled(result) => Ok(result),
+        other => Err(ConformanceError::new(format!("expected a settled call, got {other:?}"))),
+    }
+}
+
+/// What a call that completed put out.
+pub(super) fn completed(result: &CallResult) -> Result<&Output, ConformanceError> {
+    match &result.ending {
+        CallOutcome::Completed(output) => Ok(output),
+        other => Err(ConformanceError::new(format!("expected a completed call, got {other:?}"))),
+    }
+}
+
+/// What a call that failed put out.
+pub(super) fn failed(result: &CallResult) -> Result<&Output, ConformanceError> {
+    match &result.ending {
+        CallOutcome::Failed(output) => Ok(output),
+        other => Err(ConformanceError::new(format!("expected a failed call, got {other:?}"))),
+    }
+}
+
+/// Checks that a call ended in this word, with this code.
+pub(super) fn ended(result: &CallResult, word: &str, code: Code) -> Result<(), ConformanceError> {
+    let seen = (result.ending.word(), result.ending.refusal().map(|refusal| refusal.code));
+    ensure!(seen == (word, Some(code)), "expected {word} ({code}), got {:?}", result.ending);
+    Ok(())
+}
+
+/// Checks that a call was refused with this code.
+pub(super) fn refused(result: &CallResult, code: Code) -> Result<(), ConformanceError> {
+    ended(result, "refused", code)
+}
+
+/// The record of a call.
+pub(super) async fn record(ledger: &dyn Ledger, call: CallId) -> Result<Record, ConformanceError> {
+    loaded(ledger, call).await
+}
+
+/// The kinds of what is on a record, in order.
+pub(super) fn kinds(record: &Record) -> Vec<&'static str> {
+    record.entries().iter().map(|entry| entry.fact.kind()).collect()
+}
+
+/// How often something of a kind is on a record.
+pub(super) fn how_often(record: &Record, is: impl Fn(&RecordEvent) -> bool) -> usize {
+    record.entries().iter().filter(|entry| is(&entry.fact)).count()
+}
+
+/// Waits until something is on a record.
+pub(super) async fn until(
+    events: &mut broadcast::Receiver<GateEvent>,
+    wanted: impl Fn(&RecordEvent) -> bool,
+) -> Result<CallId, ConformanceError> {
+    loop {
+        if let GateEvent::Entry { call, entry, .. } = events.recv().await?
+            && wanted(&entry.fact)
+        {
+            return Ok(call);
+        }
+    }
+}
+
+/// Panics as a stranger's code does, without a word on the screen.
+pub(super) fn fall_over<T>() -> T {
+    std::panic::resume_unwind(Box::new("fell over"))
+}

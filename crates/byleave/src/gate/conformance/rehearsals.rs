@@ -1,0 +1,184 @@
+//! Rehearsals (E5, E6): shown before they count, committed once, dropped on no, made anew when they are gone.
+
+use std::fs;
+use std::sync::{Arc, Mutex};
+
+use byleave_core::call::Mode;
+use byleave_core::decision::Verdict;
+use byleave_core::entry::RecordEvent;
+use byleave_core::grant::GrantedBy;
+use byleave_core::pattern::Pattern;
+use byleave_core::question_view::{QuestionView, RehearsalView};
+use byleave_core::refusal::Code;
+use serde_json::json;
+
+use super::fixture::{ScenarioContext, completed, quick, record, refused, rule, yes};
+use crate::approver::{Approver, Reply, callback};
+use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
+use crate::lock::locked;
+use crate::settings::GateSettings;
+
+/// What a person was shown, and whoever answers: with these, one after the other, and then no.
+#[derive(Clone, Default)]
+struct ShownRehearsals(Arc<Mutex<Vec<QuestionView>>>);
+
+impl ShownRehearsals {
+    fn count(&self) -> usize {
+        locked(&self.0).len()
+    }
+
+    fn person(&self, replies: impl IntoIterator<Item = Reply>) -> Arc<dyn Approver> {
+        let replies = Mutex::new(replies.into_iter().collect::<std::collections::VecDeque<_>>());
+        let shown = self.clone();
+        Arc::new(callback("ada", move |sheet| {
+            locked(&shown.0).push(sheet.clone());
+            locked(&replies).pop_front().unwrap_or(Reply::No { feedback: None })
+        }))
+    }
+}
+
+// req: E5
+pub(super) async fn a_rehearsal_is_shown_and_a_yes_commits_that_very_run(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let (tool, shown) = (stage.copyist(), ShownRehearsals::default());
+    let gate = stage.gate().await?.tool(tool.clone()).approver(shown.person([yes()])).build()?;
+    let path = stage.folder.text("f")?;
+    let call = stage.call("copyist", json!({"files": {&*path: "new f"}}))?;
+    let result = gate.settle(call.clone()).await;
+    completed(&result)?;
+    same("the output", &result.text().contains("printed on the copy"), &true)?;
+    same("rehearsed, committed, executed", &stage.copies.counts(), &(1, 1, 0))?;
+    same("the file", &fs::read_to_string(&path)?, &"new f".to_owned())?;
+    let sheets = locked(&shown.0).clone();
+    let [QuestionView { seen: Some(RehearsalView::Ran { rehearsal, ruling: Some(ruling) }), .. }] =
+        sheets.as_slice()
+    else {
+        return Err(ConformanceError::new(format!("shown: {sheets:?}")));
+    };
+    same("what was shown", &rehearsal.changes.list.len(), &1)?;
+    same("what the rules say of it", &ruling.verdict, &Verdict::Ask)?;
+
+    // No drops the copy, and nothing has happened.
+    let declined = gate.settle(stage.call("copyist", json!({"files": {&*path: "other"}}))?).await;
+    refused(&declined, Code::Declined)?;
+    same("the file after a no", &fs::read_to_string(&path)?, &"new f".to_owned())?;
+    same("copies kept after a no", &stage.copies.count(), &0)
+}
+
+// req: E5
+pub(super) async fn what_was_seen_is_judged_by_the_same_rules(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let (tool, shown) = (stage.copyist(), ShownRehearsals::default());
+    let gate = stage.gate().await?.tool(tool.clone()).approver(shown.person([yes(), yes()])).build()?;
+    let denied = stage.folder.text("closed/x")?;
+    let result = gate.settle(stage.call("copyist", json!({"files": {&*denied: "x"}}))?).await;
+    refused(&result, Code::Denied)?;
+    same("asked about what is denied", &shown.count(), &0)?;
+    same("copies kept", &stage.copies.count(), &0)?;
+    // What is allowed to be written is shown all the same: it was not understood, and it did something.
+    let allowed = stage.folder.text("open/x")?;
+    completed(&gate.settle(stage.call("copyist", json!({"files": {&*allowed: "x"}}))?).await)?;
+    same("asked about what changed something", &shown.count(), &1)
+}
+
+// req: E5
+pub(super) async fn what_did_nothing_on_the_copy_is_not_asked_about(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let (tool, shown) = (stage.copyist(), ShownRehearsals::default());
+    let gate = stage.gate().await?.tool(tool.clone()).approver(shown.person([])).build()?;
+    let call = stage.call("copyist", json!({}))?;
+    completed(&gate.settle(call.clone()).await)?;
+    same("asked", &shown.count(), &0)?;
+    same("rehearsed, committed, executed", &stage.copies.counts(), &(1, 1, 0))?;
+    let record = record(&*stage.ledger().await?, call.id).await?;
+    let by = record.entries().iter().find_map(|entry| match &entry.fact {
+        RecordEvent::Begun(Ok(claim)) => Some(claim.by),
+        _ => None,
+    });
+    same("the reason on the record", &by, &Some(GrantedBy::Rehearsal))?;
+    // Each of these by itself is a question.
+    let cases = [
+        ("background", json!({"leaves": 1}), Mode::ConfirmSensitive),
+        ("network", json!({"wants": "h.example"}), Mode::ConfirmSensitive),
+        ("not rehearsed", json!({"unable": "no overlay here"}), Mode::ConfirmSensitive),
+        ("confirm-all", json!({}), Mode::ConfirmAll),
+    ];
+    for (place, (what, arguments, mode)) in cases.into_iter().enumerate() {
+        let mut call = stage.call("copyist", arguments)?;
+        call.mode = mode;
+        refused(&gate.settle(call).await, Code::Declined)?;
+        ensure!(shown.count() == place + 1, "{what} was not asked about");
+    }
+    let off = GateSettings { rehearsal_spares: false, ..quick() };
+    let asking = stage.gate().await?.tool(tool.clone()).settings(off).approver(shown.person([])).build()?;
+    refused(&asking.settle(stage.call("copyist", json!({}))?).await, Code::Declined)?;
+    same("asked where it is turned off", &shown.count(), &5)
+}
+
+// req: E5
+pub(super) async fn what_wanted_the_network_is_run_again_with_those_hosts(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let (tool, shown) = (stage.copyist(), ShownRehearsals::default());
+    let gate = stage.gate().await?.tool(tool.clone()).approver(shown.person([yes()])).build()?;
+    completed(&gate.settle(stage.call("copyist", json!({"wants": "h.example"}))?).await)?;
+    same("rehearsed, committed, executed", &stage.copies.counts(), &(1, 0, 1))?;
+    let reached = stage.copies.granted();
+    ensure!(reached.contains(&"reach h.example:443".to_owned()), "{reached:?}");
+    let deny = rule("no-h", Verdict::Deny, vec![Pattern::Reach("h.example".into())]);
+    let strict = stage.gate().await?.policy(stage.policy([deny])?).tool(tool.clone());
+    let strict = strict.approver(shown.person([yes()])).build()?;
+    refused(&strict.settle(stage.call("copyist", json!({"wants": "h.example"}))?).await, Code::Denied)
+}
+
+// req: E6
+pub(super) async fn a_part_of_a_rehearsal_can_be_chosen(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let (tool, shown) = (stage.copyist(), ShownRehearsals::default());
+    let (f, g) = (stage.folder.text("f")?, stage.folder.text("g")?);
+    let part = Reply::Part { paths: vec![g.clone()], note: Some("only g".into()) };
+    let gate = stage.gate().await?.tool(tool.clone()).approver(shown.person([part])).build()?;
+    let arguments = json!({"files": {&*f: "new f", &*g: "new g"}});
+    completed(&gate.settle(stage.call("copyist", arguments)?).await)?;
+    same("f", &fs::read_to_string(&f)?, &"old f".to_owned())?;
+    same("g", &fs::read_to_string(&g)?, &"new g".to_owned())?;
+    // Of what was not seen on a copy there are no parts.
+    let part = Reply::Part { paths: vec![g], note: None };
+    let gate = stage.gate().await?.tool(tool).approver(shown.person([part])).build()?;
+    let result = gate.settle(stage.call("copyist", json!({"unable": "no"}))?).await;
+    ensure!(!result.success(), "{result:?}");
+    Ok(())
+}
+
+// req: E5
+pub(super) async fn a_copy_that_is_gone_is_made_and_asked_about_again(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let (tool, shown) = (stage.copyist(), ShownRehearsals::default());
+    let (copies, again) = (stage.copies.clone(), Mutex::new(true));
+    let asked = shown.clone();
+    let person = callback("ada", move |sheet| {
+        locked(&asked.0).push(sheet.clone());
+        // While the person thinks, the copy is dropped: once.
+        if std::mem::take(&mut *locked(&again)) {
+            copies.forget();
+        }
+        yes()
+    });
+    let gate = stage.gate().await?.tool(tool.clone()).approver(Arc::new(person)).build()?;
+    let path = stage.folder.text("f")?;
+    completed(&gate.settle(stage.call("copyist", json!({"files": {&*path: "new f"}}))?).await)?;
+    same("asked", &shown.count(), &2)?;
+    same("rehearsed, committed, executed", &stage.copies.counts(), &(2, 1, 0))?;
+    same("the file", &fs::read_to_string(&path)?, &"new f".to_owned())
+}

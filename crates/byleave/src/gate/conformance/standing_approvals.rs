@@ -1,0 +1,214 @@
+//! Leaves: what a person allowed for good, within its scope, and nothing beyond it.
+
+use std::sync::Arc;
+
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::entry::RecordEvent;
+use byleave_core::grant::GrantedBy;
+use byleave_core::id::StandingApprovalId;
+use byleave_core::outcome::Output;
+use byleave_core::pattern::Pattern;
+use byleave_core::refusal::Code;
+use byleave_core::standing_approval::StandingApproval;
+use serde_json::json;
+
+use super::fixture::{
+    NOW, ScenarioContext, answer, completed, inbox, record, refused, settled, tenant, waiting, yes,
+};
+use crate::approver::{Reply, callback};
+use crate::clock::fresh_id;
+use crate::gate::{AnswerError, Gate};
+use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
+use crate::review::hold;
+
+fn leave(tool: &str, scope: Vec<Pattern>) -> StandingApproval {
+    StandingApproval {
+        id: StandingApprovalId::new(fresh_id()),
+        tool: tool.into(),
+        scope,
+        session: None,
+        until: None,
+        uses_max: None,
+    }
+}
+
+/// Has a person give a leave in answer to a call of its tool, and lets that call run.
+async fn give(
+    stage: &ScenarioContext<'_>,
+    gate: &Gate,
+    leave: &StandingApproval,
+) -> Result<(), ConformanceError> {
+    let call = if leave.tool == "write" {
+        stage.write("f", "given")?
+    } else {
+        stage.call(&leave.tool, json!({}))?
+    };
+    let id = call.id;
+    let question = waiting(gate.advance(call).await)?;
+    answer(gate, &question, Reply::Leave(leave.clone())).await?;
+    completed(&settled(gate.resume(id).await)?)?;
+    stage.runs.clear();
+    Ok(())
+}
+
+fn writes(stage: &ScenarioContext<'_>, glob: &str) -> Result<Vec<Pattern>, ConformanceError> {
+    Ok(vec![Pattern::Write(stage.folder.text(glob)?)])
+}
+
+// req: R5
+pub(super) async fn a_leave_covers_the_next_call(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let ledger = stage.ledger().await?;
+    let gate = stage.gate_on(ledger.clone())?.settings(inbox()).build()?;
+    let given = leave("write", writes(&stage, "f")?);
+    give(&stage, &gate, &given).await?;
+    let call = stage.write("f", "2")?;
+    completed(&settled(gate.advance(call.clone()).await)?)?;
+    let record = record(&*ledger, call.id).await?;
+    let by = record.entries().iter().find_map(|entry| match &entry.fact {
+        RecordEvent::Begun(Ok(claim)) => Some(claim.by),
+        _ => None,
+    });
+    same("what it rests on", &by, &Some(GrantedBy::Leave(given.id)))?;
+    // In another process, too; and not for another file, another tool, or what nobody understands.
+    let other = stage.gate().await?.settings(inbox()).build()?;
+    completed(&settled(other.advance(stage.write("f", "3")?).await)?)?;
+    waiting(other.advance(stage.write("g", "1")?).await)?;
+    waiting(other.advance(stage.call("edit", json!({"path": "f", "text": "1"}))?).await)?;
+    same("runs", &stage.runs.count(), &2)
+}
+
+// req: R5
+pub(super) async fn a_leave_runs_out(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
+    type LimitSetter = fn(&mut StandingApproval);
+    const LIMITS: &[(&str, LimitSetter)] = &[
+        ("uses", |leave| leave.uses_max = Some(2)),
+        ("time", |leave| leave.until = Some(NOW + 1_000)),
+        ("session", |leave| leave.session = "s".parse().ok()),
+        ("revocation", |_| {}),
+    ];
+    for (what, limit) in LIMITS {
+        let stage = ScenarioContext::new(bench)?;
+        let gate = stage.gate().await?.settings(inbox()).build()?;
+        let mut given = leave("write", writes(&stage, "f")?);
+        limit(&mut given);
+        give(&stage, &gate, &given).await?;
+        for _ in 0..2 {
+            completed(&settled(gate.advance(stage.write("f", "in scope")?).await)?)?;
+        }
+        let mut call = stage.write("f", "out of scope")?;
+        match *what {
+            "time" => stage.clock.advance(1_000),
+            "session" => call.session = "another".parse()?,
+            "revocation" => gate.revoke(&tenant()?, "ada", given.id).await?,
+            _ => {}
+        }
+        let standing = gate.advance(call).await;
+        waiting(standing).map_err(|flaw| ConformanceError::new(format!("{what}: {}", flaw.what())))?;
+        same(&format!("runs, {what}"), &stage.runs.count(), &2)?;
+    }
+    Ok(())
+}
+
+// req: R5
+pub(super) async fn a_use_is_counted_once_for_many_at_once(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let gates =
+        [stage.gate().await?.settings(inbox()).build()?, stage.gate().await?.settings(inbox()).build()?];
+    let [first, _] = &gates;
+    let given = StandingApproval { uses_max: Some(3), ..leave("write", writes(&stage, "f")?) };
+    give(&stage, first, &given).await?;
+    let mut tasks = Vec::new();
+    for gate in gates.iter().cycle().take(8) {
+        let (gate, call) = (gate.clone(), stage.write("f", "x")?);
+        tasks.push(tokio::spawn(async move { gate.advance(call).await }));
+    }
+    let mut done = 0;
+    for task in tasks {
+        if let Ok(result) = settled(task.await?) {
+            if result.success() {
+                done += 1;
+            } else {
+                refused(&result, Code::LeaveSpent)?;
+            }
+        }
+    }
+    same("runs", &stage.runs.count(), &3)?;
+    same("done", &done, &3)
+}
+
+// req: R5, R8
+pub(super) async fn no_leave_answers_what_a_person_must_see(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let unknown = || {
+        let effects =
+            vec![Effect::Invoke { tool: "murky".into() }, Effect::Unknown { why: "nobody can say".into() }];
+        std::future::ready(Ok(Plan { effects, ..Plan::default() }))
+    };
+    let final_one = stage.probe("final", |_, _| async { Output::text("") });
+    let gate = stage
+        .gate()
+        .await?
+        .settings(inbox())
+        .tool(stage.probe("murky", |_, _| async { Output::text("") }).planning(move |_, _| unknown()))
+        .tool(stage.probe("watched", |_, _| async { Output::text("") }))
+        .tool(final_one.with(|manifest| manifest.requires_checkpoint = true))
+        .review_input("watched", hold("someone should look"))
+        .checkpoint(Arc::new(callback("guard", |_| true)))
+        .build()?;
+    for tool in ["murky", "watched"] {
+        give(&stage, &gate, &leave(tool, vec![Pattern::Invoke("*".into())])).await?;
+        let call = stage.call(tool, json!({}))?;
+        let id = call.id;
+        let standing = gate.advance(call).await;
+        waiting(standing).map_err(|flaw| ConformanceError::new(format!("{tool}: {}", flaw.what())))?;
+        stage.runs.nothing(tool)?;
+        gate.cancel(id, "ada").await?;
+    }
+    // A checkpoint is released by its handler alone.
+    completed(&settled(gate.advance(stage.call("final", json!({}))?).await)?).map(|_| ())
+}
+
+// req: R8
+pub(super) async fn a_leave_beside_another_ceremony_is_not_used(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let given = StandingApproval { uses_max: Some(1), ..leave("ask", vec![Pattern::Invoke("ask".into())]) };
+    let plain = stage.gate().await?.settings(inbox()).build()?;
+    give(&stage, &plain, &given).await?;
+    // The same tool, with a reviewer who wants a person to look: the leave covers the rule, not the reviewer.
+    let watched =
+        stage.gate().await?.settings(inbox()).review_input("ask", hold("someone should look")).build()?;
+    let call = stage.call("ask", json!({}))?;
+    let id = call.id;
+    let question = waiting(watched.advance(call).await)?;
+    answer(&watched, &question, yes()).await?;
+    completed(&settled(watched.resume(id).await)?)?;
+    // Its one use is still there.
+    completed(&settled(plain.advance(stage.call("ask", json!({}))?).await)?)?;
+    waiting(plain.advance(stage.call("ask", json!({}))?).await).map(|_| ())
+}
+
+// req: R5
+pub(super) async fn a_leave_that_makes_no_sense_is_not_taken(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let gate = stage.gate().await?.settings(inbox()).build()?;
+    let question = waiting(gate.advance(stage.write("f", "1")?).await)?;
+    let bad = [
+        ("for another tool", leave("read", writes(&stage, "f")?)),
+        ("for nothing", leave("write", Vec::new())),
+        ("with a bad glob", leave("write", vec![Pattern::Write("[".into())])),
+    ];
+    for (what, leave) in bad {
+        let taken = answer(&gate, &question, Reply::Leave(leave)).await;
+        ensure!(matches!(taken, Err(AnswerError::Unusable(_))), "{what}: {taken:?}");
+    }
+    stage.runs.nothing("leaves that make no sense")
+}

@@ -1,0 +1,343 @@
+//! The driver: one loop with three arms. Perform the task and write down what came of it; wait; settle.
+
+use std::time::Duration;
+
+use byleave_core::call::Call;
+use byleave_core::entry::{Entry, RecordEvent};
+use byleave_core::id::CallId;
+use byleave_core::outcome::Outcome;
+use byleave_core::pipeline::{NextStep, Task, WALK, durable_before, next};
+use byleave_core::question::Question;
+use byleave_core::refusal::{Code, Refusal};
+
+use crate::event::GateEvent;
+use crate::gate::in_flight::ActiveCall;
+use crate::gate::inner::GateInner;
+use crate::gate::preflight::{halted, leave_spent};
+use crate::gate::questions;
+use crate::gate::scheduler::QueuedCall;
+use crate::gate::task_outcome::TaskOutcome;
+use crate::gate::tasks::perform;
+use crate::gate::working_record::WorkingRecord;
+use crate::gate::{build_result, rehearse};
+use crate::ledger::{AppendError, Interruption, LedgerError, StartBlocked};
+use crate::result::{CallOutcome, CallResult, CallStatus};
+
+/// How often the end of something that ran is offered to a ledger that fails.
+const END_TRIES: u32 = 6;
+
+/// How far a call is driven at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DriveUntil {
+    /// To its end.
+    Settled,
+    /// To where all that is left is to begin it.
+    Ready,
+}
+
+/// Drives a call as far as it goes: to its end, to a person, or behind another call.
+///
+/// The only loop in the system. Everything that it knows is on the record; what is not yet durable can be walked again.
+pub(crate) async fn drive(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+    driving: &ActiveCall,
+    spot: &mut QueuedCall,
+    until: DriveUntil,
+) -> CallStatus {
+    loop {
+        let step = match next(&desk.record) {
+            NextStep::Do(Task::Begin(_))
+                if until == DriveUntil::Ready && driving.cancelled_by().is_none() =>
+            {
+                ready(parts, desk).await
+            }
+            NextStep::Do(task) => step(parts, desk, driving, task).await,
+            NextStep::Wait(question) => wait(parts, desk, driving, spot, question).await,
+            NextStep::Settle(outcome) => settle(parts, desk, outcome).await,
+        };
+        match step {
+            Ok(()) => {}
+            Err(DriveExit::At(standing)) => return *standing,
+            Err(DriveExit::Fault(fault)) => return CallStatus::Settled(unrecorded(desk, &fault)),
+        }
+    }
+}
+
+/// Why the loop ends.
+enum DriveExit {
+    At(Box<CallStatus>),
+    Fault(LedgerError),
+}
+
+impl From<CallStatus> for DriveExit {
+    fn from(standing: CallStatus) -> Self {
+        Self::At(Box::new(standing))
+    }
+}
+
+async fn step(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+    driving: &ActiveCall,
+    task: Task,
+) -> Result<(), DriveExit> {
+    let (runs, runs_here) = match &task {
+        Task::Execute { attempt, .. } => (true, desk.mine == Some(*attempt)),
+        _ => (false, false),
+    };
+    if let Some(by) = driving.cancelled_by()
+        && !runs_here
+        && desk.record.cancelled().is_none()
+    {
+        write(parts, desk, RecordEvent::Cancelled { by })?;
+        // Whoever runs it finds it on the record.
+        return if runs { flush(parts, desk).await.map(|_| ()) } else { Ok(()) };
+    }
+    if durable_before(&desk.record, &task) && !desk.is_durable() && !flush(parts, desk).await? {
+        return Ok(());
+    }
+    match perform(parts, desk, task).await {
+        TaskOutcome::Fact(fact) => write(parts, desk, fact),
+        TaskOutcome::LookAgain => reload(parts, desk).await,
+        TaskOutcome::Elsewhere => Err(CallStatus::RunningElsewhere { call: desk.call() }.into()),
+        TaskOutcome::HeldUp(by) => {
+            // It stands back with nothing but its receipt on the record, and is walked anew when its turn comes.
+            desk.rewind_to_received();
+            flush(parts, desk).await?;
+            Err(CallStatus::HeldUp { call: desk.call(), by }.into())
+        }
+    }
+}
+
+/// All that is left is to begin it, which is for somebody else: what they go by must be there when they look.
+async fn ready(parts: &GateInner, desk: &mut WorkingRecord) -> Result<(), DriveExit> {
+    if !desk.is_durable() && !flush(parts, desk).await? {
+        return Ok(());
+    }
+    Err(CallStatus::Ready { call: desk.call() }.into())
+}
+
+async fn wait(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+    driving: &ActiveCall,
+    spot: &mut QueuedCall,
+    question: Question,
+) -> Result<(), DriveExit> {
+    if !flush(parts, desk).await? {
+        return Ok(());
+    }
+    if parts.now() >= question.expires_at {
+        return write(parts, desk, RecordEvent::Expired { question: question.id });
+    }
+    if let Some(by) = driving.cancelled_by() {
+        return write(parts, desk, RecordEvent::Cancelled { by });
+    }
+    // While a person thinks, only those wait who would come into conflict with this call.
+    spot.leave();
+    let (call, len) = (desk.call(), desk.durable_len());
+    let closing = tokio::select! {
+        biased;
+        () = driving.cancel.cancelled() => return Ok(()),
+        closing = questions::put(parts, desk, &question) => Some(closing),
+        () = moved_on(parts, driving, call, len) => None,
+    };
+    match closing {
+        None => reload(parts, desk).await?,
+        Some(None) => return Err(CallStatus::Waiting { call: desk.call(), question }.into()),
+        Some(Some(fact)) => {
+            write(parts, desk, fact)?;
+            // An answer is kept before anything is made of it. If someone else was faster, theirs counts.
+            flush(parts, desk).await?;
+        }
+    }
+    // A no needs no turn: it must not wait behind those whom an abort would stop.
+    if matches!(next(&desk.record), NextStep::Do(_)) {
+        tokio::select! {
+            biased;
+            () = spot.take() => {}
+            () = driving.cancel.cancelled() => {}
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the record is longer than it was, whoever wrote on it.
+async fn moved_on(parts: &GateInner, driving: &ActiveCall, call: CallId, len: u32) {
+    loop {
+        tokio::select! {
+            () = driving.grown_beyond(len) => return,
+            () = parts.pause() => {}
+        }
+        if let Ok(Some(loaded)) = parts.ledger.load(call).await
+            && loaded.record.len() > len
+        {
+            return;
+        }
+    }
+}
+
+async fn settle(parts: &GateInner, desk: &mut WorkingRecord, outcome: Outcome) -> Result<(), DriveExit> {
+    // A record of another walk is left to a program that knows it.
+    let ours = desk.record.heading().is_some_and(|heading| heading.walk == WALK);
+    if ours && desk.record.settled().is_none() && desk.record.damage().is_none() {
+        // Before it is settled: a call that waits for this one begins as soon as it is.
+        if outcome.refusal().is_some_and(|refusal| refusal.code == Code::Aborted)
+            && let Some(driving) = parts.bustle.find(desk.call())
+        {
+            driving.stop_others_of_turn();
+        }
+        write(parts, desk, RecordEvent::Settled(outcome.clone()))?;
+        if !flush(parts, desk).await? {
+            return Ok(());
+        }
+        questions::remember_no(parts, desk).await;
+    }
+    rehearse::drop_copy(parts, desk).await;
+    Err(CallStatus::Settled(build_result::report(parts, desk, &outcome).await).into())
+}
+
+fn write(parts: &GateInner, desk: &mut WorkingRecord, fact: RecordEvent) -> Result<(), DriveExit> {
+    let kind = fact.kind();
+    desk.write(parts.now(), fact).map_err(|misplaced| {
+        DriveExit::Fault(LedgerError::new(format!("cannot write `{kind}` on the record"), misplaced))
+    })
+}
+
+/// Makes everything durable. `false`: it could not be, and the walk must look again.
+async fn flush(parts: &GateInner, desk: &mut WorkingRecord) -> Result<bool, DriveExit> {
+    let first = desk.durable_len();
+    let stirs = !desk.concerns_nobody_else();
+    let mut tries = 0;
+    loop {
+        match desk.flush(&*parts.ledger).await {
+            Ok(()) => {
+                if stirs {
+                    parts.bustle.stir();
+                }
+                tell(parts, desk, first).await;
+                return Ok(true);
+            }
+            // Someone else appended first. What ran here is put behind it; everything else is walked again.
+            Err(AppendError::Stale) => {
+                reload(parts, desk).await?;
+                return Ok(false);
+            }
+            Err(AppendError::Hindered(hindrance)) => {
+                hindered(parts, desk, hindrance).await?;
+                return Ok(false);
+            }
+            // What has run must be written down; it is worth more than one try.
+            Err(AppendError::Fault(fault)) if desk.ran && tries < END_TRIES => {
+                tries += 1;
+                tracing::warn!(call = %desk.call(), %fault, "the end of a call could not be recorded; trying again");
+                tokio::time::sleep((parts.settings.poll / 10).saturating_mul(1 << tries)).await;
+            }
+            Err(AppendError::Fault(fault)) => return Err(DriveExit::Fault(fault)),
+        }
+    }
+}
+
+async fn reload(parts: &GateInner, desk: &mut WorkingRecord) -> Result<(), DriveExit> {
+    match parts.ledger.load(desk.call()).await {
+        Ok(Some(loaded)) if desk.is_same_as(&loaded) => {
+            desk.renew(loaded);
+            Ok(())
+        }
+        Ok(Some(_)) => Err(CallStatus::Settled(reused(desk)).into()),
+        Ok(None) => {
+            desk.rewind();
+            Ok(())
+        }
+        Err(fault) => Err(DriveExit::Fault(fault)),
+    }
+}
+
+/// The attempt may not begin now: say so on the record, or step back and try again.
+async fn hindered(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+    hindrance: StartBlocked,
+) -> Result<(), DriveExit> {
+    let refusal = match hindrance {
+        StartBlocked::Halted { why } => halted(&why),
+        StartBlocked::LeaveSpent => {
+            // Nothing rests on it yet, so it is simply ruled again, without the leave.
+            if desk.durable_len() <= 1 {
+                desk.rewind_to_received();
+                return Ok(());
+            }
+            leave_spent()
+        }
+        StartBlocked::SessionBusy { call, attempt } => {
+            match parts.ledger.interrupt(call, attempt, parts.now()).await {
+                Ok(Interruption::OwnerAlive) => tokio::time::sleep(Duration::from_millis(2)).await,
+                Ok(Interruption::Written) => parts.bustle.orphan(call),
+                Ok(Interruption::NotOpen) => {}
+                Err(fault) => return Err(DriveExit::Fault(fault)),
+            }
+            // What the other call has changed is planned with, unless a person has seen the plan already.
+            if desk.durable_len() <= 1 {
+                desk.rewind_to_received();
+            } else {
+                desk.unbegin();
+            }
+            return Ok(());
+        }
+    };
+    desk.unbegin();
+    write(parts, desk, RecordEvent::Begun(Err(refusal)))
+}
+
+/// Tells whoever listens what is now on the record.
+pub(crate) async fn tell(parts: &GateInner, desk: &mut WorkingRecord, first: u32) {
+    parts.bustle.ring(desk.call(), desk.durable_len());
+    if !parts.events.has_listeners() {
+        return;
+    }
+    let entries: Vec<Entry> = desk.record.entries().iter().skip(first as usize).cloned().collect();
+    let facts: Vec<RecordEvent> = entries.iter().map(|entry| entry.fact.clone()).collect();
+    let call = desk.call();
+    let events =
+        (first..).zip(entries).map(|(seq, entry)| GateEvent::Entry { call, seq, entry: entry.into() });
+    parts.events.emit(events);
+    if let Some(event) = questions::approval_event(parts, desk, &facts).await {
+        parts.events.emit([event]);
+    }
+}
+
+/// The ledger failed: refused if nothing has run, unknown if something has. Never completed.
+fn unrecorded(desk: &WorkingRecord, fault: &LedgerError) -> CallResult {
+    tracing::error!(call = %desk.call(), %fault, "a call could not be recorded");
+    let ending = if desk.may_have_run() {
+        CallOutcome::Unknown(Refusal::new(
+            Code::EndNotRecorded,
+            format!("it ran, but its end could not be recorded: {fault}"),
+        ))
+    } else {
+        CallOutcome::Refused(Refusal::new(
+            Code::NotRecorded,
+            format!("it could not be recorded, so it did not run: {fault}"),
+        ))
+    };
+    build_result::bare(desk.call(), desk.record.heading().map(|heading| heading.tool.as_str()), ending)
+}
+
+/// The result for a call whose id someone else was quicker to use for another.
+fn reused(desk: &WorkingRecord) -> CallResult {
+    let refusal = Refusal::new(Code::CallReused, format!("the id {} was used for another call", desk.call()));
+    let tool = desk.record.heading().map(|heading| heading.tool.as_str());
+    build_result::bare(desk.call(), tool, CallOutcome::Refused(refusal))
+}
+
+/// The result for a call that never got onto a record.
+pub(crate) fn unopened(call: &Call, code: Code, why: String) -> CallResult {
+    build_result::bare(call.id, Some(&call.tool), CallOutcome::Refused(Refusal::new(code, why)))
+}
+
+/// The result for a call that nobody knows.
+pub(crate) fn unheard_of(call: CallId) -> CallResult {
+    let refusal = Refusal::new(Code::NotRecorded, format!("there is no call {call} in the book"));
+    build_result::bare(call, None, CallOutcome::Refused(refusal))
+}

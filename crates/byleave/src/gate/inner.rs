@@ -1,0 +1,109 @@
+//! The parts a gate is made of.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use byleave_core::call::Millis;
+use byleave_core::decision::PolicyDecision;
+use byleave_core::digest::{Digest, RecordKey};
+use byleave_core::entry::CallHeader;
+use byleave_core::id::AttemptId;
+use byleave_core::policy::Policy;
+use byleave_core::record::Record;
+use lru::LruCache;
+
+use crate::approver::Approver;
+use crate::catalog::Catalog;
+use crate::challenge::Challenger;
+use crate::clock::Clock;
+use crate::event::EventBus;
+use crate::gate::in_flight::InFlight;
+use crate::gate::scheduler::Scheduler;
+use crate::ledger::Ledger;
+use crate::lock::locked;
+use crate::review::Reviewers;
+use crate::settings::GateSettings;
+use crate::tool::ToolContext;
+
+/// Says of a call whether it is for others to drive.
+pub type SkipCall = Arc<dyn Fn(&CallHeader) -> bool + Send + Sync>;
+
+/// The parts a gate is made of.
+pub(crate) struct GateInner {
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) catalog: Catalog,
+    pub(crate) policy: ArcSwap<Policy>,
+    pub(crate) reviewers: Reviewers,
+    pub(crate) approver: Option<Arc<dyn Approver>>,
+    pub(crate) checkpoint: Option<Arc<dyn Approver>>,
+    pub(crate) challenger: Option<Arc<dyn Challenger>>,
+    pub(crate) settings: GateSettings,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) events: EventBus,
+    pub(crate) schedule: Scheduler,
+    pub(crate) bustle: InFlight,
+    pub(crate) rulings: DecisionCache,
+    /// Which calls are for others to drive.
+    pub(crate) others: Option<SkipCall>,
+}
+
+impl GateInner {
+    pub(crate) fn now(&self) -> Millis {
+        self.clock.now()
+    }
+
+    /// Waits until it is time to look again at what other processes have written.
+    pub(crate) async fn pause(&self) {
+        tokio::time::sleep(self.settings.poll.max(Duration::from_millis(1))).await;
+    }
+}
+
+/// Who asks, and where, as the record has it.
+pub(crate) fn site(record: &Record) -> Option<ToolContext> {
+    let heading = record.heading()?;
+    let cwd = PathBuf::from(&heading.cwd);
+    let (tenant, session, agent) = (heading.tenant.clone(), heading.session.clone(), heading.agent.clone());
+    Some(ToolContext { tenant, session, agent, cwd })
+}
+
+/// Rulings that were made before on the same digest (P9).
+#[derive(Debug)]
+pub(crate) struct DecisionCache(Option<Mutex<LruCache<Digest, PolicyDecision>>>);
+
+impl DecisionCache {
+    pub(crate) fn new(entries: usize) -> Self {
+        Self(NonZeroUsize::new(entries).map(|entries| Mutex::new(LruCache::new(entries))))
+    }
+
+    /// Whether anything is remembered at all.
+    pub(crate) const fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub(crate) fn get(&self, key: &Digest) -> Option<PolicyDecision> {
+        let mut ruling = locked(self.0.as_ref()?).get(key).cloned()?;
+        ruling.cached = true;
+        Some(ruling)
+    }
+
+    pub(crate) fn put(&self, key: Digest, ruling: &PolicyDecision) {
+        if let Some(cache) = &self.0 {
+            locked(cache).put(key, ruling.clone());
+        }
+    }
+}
+
+/// An attempt of this drive.
+pub(crate) fn fresh_attempt() -> AttemptId {
+    AttemptId::new(crate::clock::fresh_id())
+}
+
+/// The key of a record that is opened now.
+pub(crate) fn fresh_key() -> Result<RecordKey, getrandom::Error> {
+    let mut key = [0_u8; 32];
+    getrandom::fill(&mut key)?;
+    Ok(RecordKey::from_bytes(key))
+}

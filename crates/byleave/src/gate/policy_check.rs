@@ -1,0 +1,90 @@
+//! Judging: what the policy in force says of a plan, with the leaves in force and the tool's own word.
+
+use std::sync::Arc;
+
+use byleave_core::decision::PolicyDecision;
+use byleave_core::digest::Digest;
+use byleave_core::effect::Plan;
+use byleave_core::policy::PolicyRequest;
+use byleave_core::refusal::{Code, Refusal, StageResult};
+use byleave_core::standing_approval::StandingApprovalMatcher;
+use serde_json::Value;
+
+use crate::catalog::CatalogEntry;
+use crate::gate::inner::GateInner;
+use crate::gate::task_outcome::just_seen;
+use crate::gate::working_record::WorkingRecord;
+use crate::plugin_guard::{PluginFailure, guard};
+use crate::tool::Tool;
+
+/// Whether the tool itself asks for an approval of this call (T8).
+pub(crate) async fn predicate(
+    parts: &GateInner,
+    tool: Arc<dyn Tool>,
+    arguments: Arc<Value>,
+) -> StageResult<bool> {
+    let limit = parts.settings.stranger_timeout;
+    let answer = guard(limit, move || async move { tool.needs_approval(&arguments).await }).await;
+    answer.map_err(|broken| {
+        let code = match broken {
+            PluginFailure::Failed(_) => Code::PredicateFailed,
+            PluginFailure::Panicked(_) => Code::PredicatePanicked,
+            PluginFailure::TimedOut(_) => Code::PredicateTimedOut,
+        };
+        Refusal::new(code, format!("whether the call needs an approval could not be found out: {broken}"))
+    })
+}
+
+/// What the policy in force says of a plan, with the leaves in force.
+pub(crate) async fn rule(
+    parts: &GateInner,
+    desk: &WorkingRecord,
+    entry: &CatalogEntry,
+    plan: &Plan,
+    tool_asks: bool,
+) -> StageResult<PolicyDecision> {
+    let heading = desk.record.heading().ok_or_else(|| Refusal::new(Code::RecordBroken, "no heading"))?;
+    let now = parts.now();
+    let policy = parts.policy.load_full();
+    let given = match just_seen(parts, desk) {
+        Some(seen) => Ok(seen.leaves.clone()),
+        None => parts.ledger.leaves(&heading.tenant, &entry.manifest().name, now).await,
+    };
+    let given = given.map_err(|fault| Refusal::new(Code::JudgeFailed, fault.to_string()))?;
+    let leaves: Result<Vec<StandingApprovalMatcher>, _> =
+        given.iter().map(|leave| StandingApprovalMatcher::new((**leave).clone())).collect();
+    let leaves = leaves.map_err(|bad| Refusal::new(Code::JudgeFailed, bad.to_string()))?;
+    let request = PolicyRequest {
+        manifest: entry.manifest(),
+        plan,
+        mode: heading.mode,
+        tool_asks,
+        session: &heading.session,
+        agent: &heading.agent,
+        leaves: &leaves,
+        now,
+    };
+    // A leave runs out of time and of uses; what rests on one is ruled anew each time, and so is what a sub-agent does.
+    if !leaves.is_empty() || !parts.rulings.is_on() || !heading.lineage.is_empty() {
+        return Ok(policy.rule_in(&request, &heading.lineage));
+    }
+    let Ok(plan_bytes) = serde_json::to_vec(plan) else { return Ok(policy.rule(&request)) };
+    let (version, manifest) = (policy.digest(), entry.digest());
+    let flags = [heading.mode as u8, u8::from(tool_asks)];
+    // Only where a rule asks who calls, so that sessions share rulings everywhere else.
+    let caller = if policy.looks_at_the_caller() {
+        [heading.session.as_str().as_bytes(), heading.agent.as_str().as_bytes()]
+    } else {
+        [&[][..], &[]]
+    };
+    let [session, agent] = caller;
+    let parts_of_key: [&[u8]; 6] =
+        [version.as_bytes(), manifest.as_bytes(), &flags, &plan_bytes, session, agent];
+    let key = Digest::of_parts("byleave.ruling", &parts_of_key);
+    if let Some(ruling) = parts.rulings.get(&key) {
+        return Ok(ruling);
+    }
+    let ruling = policy.rule(&request);
+    parts.rulings.put(key, &ruling);
+    Ok(ruling)
+}

@@ -1,0 +1,523 @@
+//! Questions: opened, shown in full, put to whoever is there, and answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use byleave_core::decision::{AskCause, PolicyDecision};
+use byleave_core::digest::{Digest, canonical};
+use byleave_core::effect::Effect;
+use byleave_core::entry::{CallHeader, RecordEvent};
+use byleave_core::id::{CallId, QuestionId};
+use byleave_core::outcome::Output;
+use byleave_core::pipeline::QuestionRequest;
+use byleave_core::question::{
+    Answer, ApproverIdentity as By, Assurance, Question, QuestionKind, RecordedAnswer,
+};
+use byleave_core::question_view::{QuestionView, RehearsalView};
+use byleave_core::record::QuestionClosure;
+use byleave_core::refusal::{Code, Refusal, StageResult};
+use byleave_core::rehearsal::{Rehearsal, RehearsalOutcome};
+use byleave_core::render::{Rendering, is_cut, render};
+use byleave_core::standing_approval::StandingApprovalMatcher;
+use byleave_core::transition::TransitionError;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::approver::{Approver, ApproverError, Reply};
+use crate::clock::fresh_id;
+use crate::event::GateEvent;
+use crate::gate::inner::GateInner;
+use crate::gate::run_context::given;
+use crate::gate::task_outcome::{pinned, unreadable};
+use crate::gate::working_record::WorkingRecord;
+use crate::ledger::{ContentError, LedgerError};
+use crate::plugin_guard::{PluginFailure, guard};
+use crate::settings::UnattendedAction;
+
+/// Opens a question, if there is someone to answer it and it can be shown in full.
+pub(crate) async fn open(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+    asking: QuestionRequest,
+) -> StageResult<Question> {
+    someone_there(parts, desk, asking.kind)?;
+    can_run(parts, desk, asking.kind).await?;
+    let terms = desk.terms().ok_or_else(|| Refusal::new(Code::RecordBroken, "the call was not resolved"))?;
+    let now = parts.now();
+    let expires_at = now.saturating_add(terms.limits.question_ms);
+    let id = QuestionId::new(fresh_id());
+    let question = Question { id, kind: asking.kind, binding: asking.binding, expires_at };
+    if let Some(heading) = desk.record.heading()
+        && !parts.bustle.may_ask(&heading.tenant, &heading.session, now, parts.settings.questions_per_minute)
+    {
+        return Err(Refusal::new(
+            Code::TooManyQuestions,
+            format!(
+                "this session asked more than {} questions in a minute",
+                parts.settings.questions_per_minute
+            ),
+        ));
+    }
+    let sheet = sheet(parts, desk, &question).await.map_err(unreadable)?;
+    if let Some(why) = parts.bustle.declined().get(&exactly(desk, &sheet)) {
+        let why = format!("{why}; in this session nobody is asked about the same call again");
+        return Err(Refusal::new(Code::Declined, why));
+    }
+    if looks_relayed_in_part(&sheet) {
+        return Err(Refusal::new(
+            Code::NotShownInFull,
+            "the arguments say that a part of them was cut away before they came here; make the call with all of them",
+        ));
+    }
+    if !render(&sheet).complete {
+        return Err(Refusal::new(
+            Code::NotShownInFull,
+            "the call is too large to be shown to a person in full; make it smaller or split it",
+        ));
+    }
+    Ok(question)
+}
+
+/// Nobody is asked about a call that cannot run, whatever the answer. What ran on a copy can, and who has not got the tool cannot tell.
+async fn can_run(parts: &GateInner, desk: &mut WorkingRecord, kind: QuestionKind) -> StageResult<()> {
+    let ran =
+        desk.record.draft().is_some_and(|draft| matches!(draft.rehearsed(), Some(RehearsalOutcome::Ran(_))));
+    if ran || kind == QuestionKind::Release {
+        return Ok(());
+    }
+    let Ok(entry) = pinned(parts, desk) else { return Ok(()) };
+    let run = given(parts, desk, None).await?.unheard(CancellationToken::new());
+    let tool = entry.tool().clone();
+    let answer = guard(parts.settings.stranger_timeout, move || async move { tool.can_run(run).await });
+    answer.await.map_err(|broken| {
+        let why = match broken {
+            PluginFailure::Failed(fault) => fault.to_string(),
+            other => format!("whether it can run could not be found out: {other}"),
+        };
+        Refusal::new(Code::CannotRun, format!("it cannot run here: {why}"))
+    })
+}
+
+/// What a no is about: the same call in the same session, with the same effects on the same files. The name of a session says
+/// nothing without its tenant.
+fn exactly(desk: &WorkingRecord, sheet: &QuestionView) -> Digest {
+    let tenant = desk.record.heading().map_or("", |heading| heading.tenant.as_str());
+    let plan = serde_json::to_vec(&sheet.plan).unwrap_or_default();
+    let arguments = canonical(&sheet.arguments);
+    let parts: [&[u8]; 8] = [
+        tenant.as_bytes(),
+        sheet.session.as_str().as_bytes(),
+        sheet.agent.as_str().as_bytes(),
+        sheet.cwd.as_bytes(),
+        sheet.terms.manifest.as_bytes(),
+        &[sheet.question.kind as u8],
+        arguments.as_bytes(),
+        &plan,
+    ];
+    Digest::of_parts("byleave.declined", &parts)
+}
+
+/// What a no to an open question is about, and what is said when the same is asked again. The no of one who is not asked directly
+/// counts as much as that of one who is.
+pub(crate) async fn declined(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+    question: &Question,
+    reply: &Reply,
+    by: &str,
+) -> Option<(Digest, String)> {
+    let why = said_no(reply, by).filter(|_| question.kind == QuestionKind::Approval)?;
+    // A call that can no longer be shown is refused before it could be asked about again.
+    let sheet = sheet(parts, desk, question).await.ok()?;
+    Some((exactly(desk, &sheet), why))
+}
+
+/// Remembers the no that a call ended with: it may have been given through another gate, and the same call comes here again.
+pub(crate) async fn remember_no(parts: &GateInner, desk: &mut WorkingRecord) {
+    let no = desk.record.entries().iter().rev().find_map(|entry| match &entry.fact {
+        RecordEvent::Answered(RecordedAnswer { question, answer: Answer::No { feedback }, by, .. }) => {
+            Some((*question, Reply::No { feedback: feedback.clone() }, by.name.clone()))
+        }
+        _ => None,
+    });
+    let Some((question, reply, by)) = no else { return };
+    let Some(question) = desk.record.question(question).cloned() else { return };
+    if let Some((what, why)) = declined(parts, desk, &question, &reply, &by).await {
+        parts.bustle.declined().put(what, why);
+    }
+}
+
+fn said_no(reply: &Reply, by: &str) -> Option<String> {
+    let Reply::No { feedback } = reply else { return None };
+    let words = feedback.as_ref().map(|feedback| format!(": {feedback}")).unwrap_or_default();
+    Some(format!("{by} said no before{words}"))
+}
+
+/// Whether something would be run whose text carries a count of what was left out of it.
+fn looks_relayed_in_part(sheet: &QuestionView) -> bool {
+    let runs = |effect: &Effect| matches!(effect, Effect::Run { .. } | Effect::Unknown { .. });
+    sheet.question.kind != QuestionKind::Release
+        && sheet.plan.effects.iter().any(runs)
+        && is_cut(&sheet.arguments)
+}
+
+/// Whether the settings answer a question that nobody is there to answer (R7). Only a person lets a tool touch files outside
+/// the workspace (P4).
+fn may_pass_unattended(parts: &GateInner, desk: &WorkingRecord, kind: QuestionKind) -> bool {
+    let draft = desk.record.draft();
+    let permitted = draft.as_ref().and_then(|draft| draft.permitted()?.as_ref().ok());
+    let rehearsed = draft.as_ref().and_then(|draft| draft.rehearsal()?.ruling.as_ref());
+    let mut causes = permitted.into_iter().chain(rehearsed).flat_map(PolicyDecision::causes);
+    kind == QuestionKind::Approval
+        && parts.settings.unattended == UnattendedAction::AllowWithWarning
+        && !causes.any(|cause| cause == AskCause::Outside)
+}
+
+fn someone_there(parts: &GateInner, desk: &WorkingRecord, kind: QuestionKind) -> StageResult<()> {
+    match kind {
+        QuestionKind::Checkpoint if parts.checkpoint.is_none() => Err(Refusal::new(
+            Code::NoCheckpoint,
+            "the tool must be released by a checkpoint and no handler is registered",
+        )),
+        QuestionKind::Checkpoint => Ok(()),
+        QuestionKind::Approval if may_pass_unattended(parts, desk, kind) => Ok(()),
+        QuestionKind::Approval | QuestionKind::Release => {
+            if parts.approver.is_some() || parts.settings.inbox {
+                return Ok(());
+            }
+            Err(Refusal::new(
+                Code::NoApprover,
+                "a person must be asked and nobody is there: run it at a terminal, leave the question open with \
+                 `--ask inbox` and answer with `byleave inbox`, use another approver, `--mode yolo`, or `--dry-run` to \
+                 see what it would do",
+            ))
+        }
+    }
+}
+
+/// The model's own words on why.
+pub(crate) async fn reason(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+) -> Result<Option<String>, ContentError> {
+    let Some(held) = desk.record.heading().and_then(|heading| heading.reason) else { return Ok(None) };
+    let text: Arc<Value> = desk.read(&*parts.ledger, held).await?;
+    Ok(text.as_str().map(str::to_owned))
+}
+
+/// Everything a person must see to answer a question.
+pub(crate) async fn sheet(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+    question: &Question,
+) -> Result<QuestionView, ContentError> {
+    let arguments = desk.arguments(&*parts.ledger).await?;
+    let plan = desk.plan(&*parts.ledger).await?;
+    let challenge = desk.challenge(&*parts.ledger).await?;
+    let reason = reason(parts, desk).await?;
+    let output = match question.kind {
+        QuestionKind::Release => Some((*desk.output(&*parts.ledger).await?).clone()),
+        QuestionKind::Approval | QuestionKind::Checkpoint => None,
+    };
+    let heading = desk.record.heading().cloned().ok_or(ContentError::Missing)?;
+    let terms = desk.terms().cloned().ok_or(ContentError::Missing)?;
+    let draft = desk.record.draft().ok_or(ContentError::Missing)?;
+    let number = draft.number;
+    let ruling =
+        draft.permitted().and_then(|step| step.as_ref().ok()).cloned().ok_or(ContentError::Missing)?;
+    let notes = notes(desk, question.kind);
+    let seen = match draft.rehearsed().cloned() {
+        None => None,
+        Some(RehearsalOutcome::Not { why }) => Some(RehearsalView::Not { why }),
+        Some(RehearsalOutcome::Ran(head)) => {
+            let rehearsal: Arc<Rehearsal> = desk.read(&*parts.ledger, head.rehearsal).await?;
+            Some(RehearsalView::Ran { rehearsal: (*rehearsal).clone(), ruling: head.ruling })
+        }
+    };
+    let first_arguments = if number > 1 {
+        let first: Arc<Value> = desk.read(&*parts.ledger, heading.arguments).await?;
+        Some((*first).clone())
+    } else {
+        None
+    };
+    Ok(QuestionView {
+        question: question.clone(),
+        call: desk.call(),
+        session: heading.session,
+        agent: heading.agent,
+        lineage: heading.lineage,
+        cwd: heading.cwd,
+        mode: heading.mode,
+        terms,
+        draft: number,
+        arguments: (*arguments).clone(),
+        first_arguments,
+        reason,
+        plan: (*plan).clone(),
+        ruling,
+        notes,
+        challenge: challenge.map(|challenge| (*challenge).clone()),
+        seen: seen.filter(|_| question.kind != QuestionKind::Release),
+        output,
+    })
+}
+
+fn notes(desk: &WorkingRecord, kind: QuestionKind) -> Vec<byleave_core::review::ReviewNote> {
+    let reviews = desk.record.entries().iter().filter_map(|entry| match (&entry.fact, kind) {
+        (RecordEvent::OutputReviewed(Ok(review)), QuestionKind::Release) => Some(review),
+        (RecordEvent::Reviewed(Ok(review)), QuestionKind::Approval | QuestionKind::Checkpoint) => {
+            Some(review)
+        }
+        _ => None,
+    });
+    reviews.flat_map(|review| review.notes.clone()).collect()
+}
+
+/// Puts an open question to whoever is there. `None`: it stays open for someone to answer later.
+pub(crate) async fn put(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+    question: &Question,
+) -> Option<RecordEvent> {
+    let approver = match question.kind {
+        QuestionKind::Checkpoint => parts.checkpoint.clone(),
+        QuestionKind::Approval | QuestionKind::Release => parts.approver.clone(),
+    };
+    let Some(approver) = approver else {
+        let may_pass = may_pass_unattended(parts, desk, question.kind) && !parts.settings.inbox;
+        return may_pass.then(|| unattended(question));
+    };
+    let sheet = match sheet(parts, desk, question).await {
+        Ok(sheet) => sheet,
+        Err(fault) => {
+            return Some(RecordEvent::Unasked { question: question.id, refusal: unreadable(fault) });
+        }
+    };
+    let left = Duration::from_millis(question.expires_at.saturating_sub(parts.now()));
+    let limit = left.min(parts.settings.approver_timeout);
+    let by = By { name: approver.name().to_owned(), grade: approver.grade() };
+    let exactly = exactly(desk, &sheet);
+    let reply = put_to(approver, sheet, limit).await;
+    if let (Ok(reply), QuestionKind::Approval) = (&reply, question.kind)
+        && let Some(why) = said_no(reply, &by.name)
+    {
+        parts.bustle.declined().put(exactly, why);
+    }
+    let answer = match reply {
+        Ok(reply) => {
+            answer(desk, question, reply).map_err(|why| (ApproverFailure::Nonsense, why.to_string()))
+        }
+        Err((broke, why)) => Err((broke, why)),
+    };
+    Some(match answer {
+        Ok(answer) => RecordEvent::Answered(RecordedAnswer {
+            question: question.id,
+            digest: question.digest(),
+            answer,
+            by,
+        }),
+        Err((ApproverFailure::TimedOut, _)) if parts.now() >= question.expires_at => {
+            RecordEvent::Expired { question: question.id }
+        }
+        Err((broke, why)) => {
+            let why = format!("{} could not be asked: {why}", by.name);
+            RecordEvent::Unasked {
+                question: question.id,
+                refusal: Refusal::new(broke.code(question.kind), why),
+            }
+        }
+    })
+}
+
+async fn put_to(
+    approver: Arc<dyn Approver>,
+    sheet: QuestionView,
+    limit: Duration,
+) -> Result<Reply, (ApproverFailure, String)> {
+    let rendering: Rendering = render(&sheet);
+    if !rendering.complete {
+        return Err((ApproverFailure::Failed, "the question cannot be shown in full".into()));
+    }
+    let answer = guard(limit, move || async move { approver.ask(&sheet, &rendering).await }).await;
+    answer.map_err(|broken| match broken {
+        PluginFailure::Failed(ApproverError::Nonsense(why)) => (ApproverFailure::Nonsense, why),
+        PluginFailure::Failed(fault @ ApproverError::Failed(_)) => {
+            (ApproverFailure::Failed, fault.to_string())
+        }
+        PluginFailure::Panicked(why) => (ApproverFailure::Panicked, format!("panicked: {why}")),
+        PluginFailure::TimedOut(limit) => (ApproverFailure::TimedOut, format!("took longer than {limit:?}")),
+    })
+}
+
+fn unattended(question: &Question) -> RecordEvent {
+    tracing::warn!(question = %question.id, "nobody is there to ask; allowed because the settings say so");
+    let note = Some("nobody was there to ask; allowed with a warning because the settings say so".into());
+    RecordEvent::Answered(RecordedAnswer {
+        question: question.id,
+        digest: question.digest(),
+        answer: Answer::Yes { note },
+        by: By { name: "unattended".into(), grade: Assurance::Program },
+    })
+}
+
+/// How an approver broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ApproverFailure {
+    Failed,
+    Panicked,
+    TimedOut,
+    Nonsense,
+}
+
+impl ApproverFailure {
+    const fn code(self, kind: QuestionKind) -> Code {
+        match (kind, self) {
+            (QuestionKind::Checkpoint, Self::Failed) => Code::CheckpointFailed,
+            (QuestionKind::Checkpoint, Self::Panicked) => Code::CheckpointPanicked,
+            (QuestionKind::Checkpoint, Self::TimedOut) => Code::CheckpointTimedOut,
+            (QuestionKind::Checkpoint, Self::Nonsense) => Code::CheckpointInvalid,
+            (_, Self::Failed) => Code::ApproverFailed,
+            (_, Self::Panicked) => Code::ApproverPanicked,
+            (_, Self::TimedOut) => Code::ApproverTimedOut,
+            (_, Self::Nonsense) => Code::ApproverInvalid,
+        }
+    }
+}
+
+/// Why an answer was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerError {
+    /// There is no such question.
+    #[error("there is no question {0}")]
+    NoSuchQuestion(QuestionId),
+    /// The answer was given for something else than this question asks now.
+    #[error("the answer belongs to another question (code answer-mismatch)")]
+    Mismatch,
+    /// The question was closed already, or is too old.
+    #[error("the question can no longer be answered: it was answered, cancelled, or is too old")]
+    Late,
+    /// The answer cannot be used.
+    #[error("the answer cannot be used: {0}")]
+    Unusable(String),
+    /// The agent that asks cannot answer itself.
+    #[error("an agent cannot answer its own question")]
+    OwnQuestion,
+    /// It could not be recorded.
+    #[error("the answer could not be recorded: {0}")]
+    NotRecorded(String),
+}
+
+impl From<LedgerError> for AnswerError {
+    fn from(fault: LedgerError) -> Self {
+        Self::NotRecorded(fault.to_string())
+    }
+}
+
+impl From<TransitionError> for AnswerError {
+    fn from(misplaced: TransitionError) -> Self {
+        match misplaced {
+            TransitionError::OtherQuestion => Self::Mismatch,
+            TransitionError::WrongAnswer => Self::Unusable("this question cannot be answered so".into()),
+            _ => Self::Late,
+        }
+    }
+}
+
+/// Turns a reply into an answer for the record; contents are kept under the record's key.
+pub(crate) fn answer(
+    desk: &mut WorkingRecord,
+    question: &Question,
+    reply: Reply,
+) -> Result<Answer, AnswerError> {
+    let unusable = |why: &str| Err(AnswerError::Unusable(why.to_owned()));
+    Ok(match reply {
+        Reply::Yes { note } => Answer::Yes { note },
+        Reply::No { feedback } => Answer::No { feedback },
+        Reply::Abort => Answer::Abort,
+        Reply::Edit { value, note } if question.kind == QuestionKind::Release => {
+            let Ok(output) = serde_json::from_value::<Output>(value) else {
+                return unusable("an edited result is an object with at least `text`");
+            };
+            Answer::Edit { content: desk.hold(&output), note }
+        }
+        Reply::Edit { value, note } => {
+            if !value.is_object() {
+                return unusable("edited arguments are an object");
+            }
+            Answer::Edit { content: desk.hold_json(&value), note }
+        }
+        Reply::Part { paths, note } => {
+            if paths.is_empty() {
+                return unusable("a part names at least one path; to keep nothing, say no");
+            }
+            Answer::Part { paths: desk.hold(&paths), note }
+        }
+        Reply::Leave(leave) => {
+            if question.kind != QuestionKind::Approval {
+                return unusable("no leave can answer a checkpoint or release a result");
+            }
+            if desk.terms().is_none_or(|terms| terms.tool != leave.tool) {
+                return unusable("a leave is for the tool that asks");
+            }
+            if leave.scope.is_empty() {
+                return unusable("a leave names at least one effect");
+            }
+            if let Err(bad) = StandingApprovalMatcher::new(leave.clone()) {
+                return unusable(&bad.to_string());
+            }
+            Answer::Leave(leave)
+        }
+    })
+}
+
+/// An answer from outside, for a question that is open in the book.
+#[derive(Clone, Debug)]
+pub struct SubmittedAnswer {
+    /// The question.
+    pub question: QuestionId,
+    /// [`Question::digest`] of the question as it was shown.
+    pub digest: Digest,
+    /// What is said.
+    pub reply: Reply,
+    /// Who says it.
+    pub by: By,
+}
+
+/// The approval as an event (R6), once the question about a plan was closed.
+pub(crate) async fn approval_event(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+    facts: &[RecordEvent],
+) -> Option<GateEvent> {
+    let question = facts.iter().find_map(|fact| match fact {
+        RecordEvent::Answered(answered) => Some(answered.question),
+        RecordEvent::Expired { question } | RecordEvent::Unasked { question, .. } => Some(*question),
+        _ => None,
+    })?;
+    if desk.record.question(question)?.kind == QuestionKind::Release {
+        return None;
+    }
+    let approved = match desk.record.closing(question)? {
+        QuestionClosure::Answered { answered, .. } => {
+            matches!(
+                answered.answer,
+                Answer::Yes { .. } | Answer::Part { .. } | Answer::Leave(_) | Answer::Edit { .. }
+            )
+        }
+        QuestionClosure::Expired | QuestionClosure::Unasked(_) => false,
+    };
+    let tool = desk.terms()?.tool.clone();
+    let parameters = desk.arguments(&*parts.ledger).await.ok()?;
+    Some(GateEvent::ToolApproval { call: desk.call(), tool, parameters, approved })
+}
+
+/// Whether this is the name of the agent that asks, or of one above it: they want it done, so they cannot allow it.
+pub(crate) fn is_asked_by(heading: &CallHeader, name: &str) -> bool {
+    let mut agents = heading.lineage.iter().map(|opening| &opening.agent).chain([&heading.agent]);
+    agents.any(|agent| agent.as_str() == name)
+}
+
+/// The call that an open question belongs to.
+pub(crate) async fn call_of(parts: &GateInner, question: QuestionId) -> Result<CallId, AnswerError> {
+    parts.ledger.call_of(question).await?.ok_or(AnswerError::NoSuchQuestion(question))
+}

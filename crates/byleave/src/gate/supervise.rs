@@ -1,0 +1,144 @@
+//! The leash: a tool at work, within its time, stoppable; whoever lets go of it before it is done stops it.
+
+use std::time::Duration;
+
+use byleave_core::id::CallId;
+use byleave_core::outcome::ExecutionStatus;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use crate::boxed::step_aside;
+use crate::gate::inner::GateInner;
+use crate::plugin_guard::{CatchPanic, PanicPayload, first_poll, payload};
+
+/// How a tool came to its end.
+pub(crate) enum ToolExit<T> {
+    /// By itself.
+    Itself(Result<T, PanicPayload>),
+    /// It was stopped.
+    Stopped {
+        /// In a word.
+        status: ExecutionStatus,
+        /// In words.
+        why: String,
+        /// What it had to say all the same; `None` where it does not stop.
+        said: Option<Result<T, PanicPayload>>,
+    },
+}
+
+/// Lets a tool work until it is done, its time is over, or the call is called off.
+pub(crate) async fn at_work<T, W>(
+    parts: &GateInner,
+    call: CallId,
+    timeout: Duration,
+    is_prompt: bool,
+    work: impl FnOnce(CancellationToken) -> W,
+) -> ToolExit<T>
+where
+    T: Send + 'static,
+    W: Future<Output = T> + Send + 'static,
+{
+    let driving = parts.bustle.enter(call);
+    // Told by us alone, once it is decided that the call is off: what a tool then has to say is no success.
+    let stop = CancellationToken::new();
+    let called_off = async {
+        tokio::select! {
+            () = driving.cancel.cancelled() => {}
+            () = called_off_elsewhere(parts, call) => {}
+        }
+    };
+    let mut work = CatchPanic::new(work(stop.clone()));
+    if is_prompt && let Some(ended) = first_poll(&mut work).await {
+        return ToolExit::Itself(ended);
+    }
+    let leash =
+        ToolTask { task: Some(tokio::spawn(work.in_current_span())), stop, grace: parts.settings.stop_grace };
+    watch(leash, called_off, timeout).await
+}
+
+/// Waits until another process has written on the record that the call is off.
+async fn called_off_elsewhere(parts: &GateInner, call: CallId) {
+    loop {
+        parts.pause().await;
+        match parts.ledger.load(call).await {
+            Ok(Some(loaded)) if loaded.record.cancelled().is_some() => return,
+            Ok(_) => {}
+            Err(fault) => tracing::warn!(%call, %fault, "cannot see whether a running call was cancelled"),
+        }
+    }
+}
+
+struct ToolTask<T: Send + 'static> {
+    task: Option<JoinHandle<Result<T, PanicPayload>>>,
+    stop: CancellationToken,
+    grace: Duration,
+}
+
+impl<T: Send + 'static> ToolTask<T> {
+    async fn ended(&mut self) -> Result<T, PanicPayload> {
+        match &mut self.task {
+            Some(task) => {
+                let ended = task.await;
+                self.task = None;
+                ended.unwrap_or_else(|error| Err(payload(error)))
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// A tool that listens ends its own children first; one that does not is dropped where it stands.
+    async fn pull(mut self) -> Option<Result<T, PanicPayload>> {
+        self.stop.cancel();
+        if let Ok(ended) = tokio::time::timeout(self.grace, self.ended()).await {
+            return Some(ended);
+        }
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+        // It is gone as soon as it lets go of its thread. One that blocks cannot be made to.
+        tokio::time::timeout(self.grace, self.ended()).await.ok()
+    }
+}
+
+impl<T: Send + 'static> Drop for ToolTask<T> {
+    fn drop(&mut self) {
+        let Some(mut task) = self.task.take() else { return };
+        self.stop.cancel();
+        let grace = self.grace;
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(async move {
+                if tokio::time::timeout(grace, &mut task).await.is_err() {
+                    task.abort();
+                }
+            })),
+            Err(_) => task.abort(),
+        }
+    }
+}
+
+/// Waits for the tool, its time limit or a cancellation; and sees to it that the tool then really stops.
+async fn watch<T: Send + 'static>(
+    mut leash: ToolTask<T>,
+    called_off: impl Future<Output = ()>,
+    timeout: Duration,
+) -> ToolExit<T> {
+    let stopped = async {
+        // A tool that is done at once costs no timer.
+        step_aside().await;
+        tokio::select! {
+            biased;
+            () = called_off => (ExecutionStatus::Stopped, "cancelled while it ran".to_owned()),
+            () = tokio::time::sleep(timeout) => {
+                (ExecutionStatus::TimedOut, format!("timed out after {} ms and was stopped", timeout.as_millis()))
+            }
+        }
+    };
+    let (status, why) = tokio::select! {
+        biased;
+        ended = leash.ended() => return ToolExit::Itself(ended),
+        stopped = stopped => stopped,
+    };
+    ToolExit::Stopped { status, why, said: leash.pull().await }
+}

@@ -1,0 +1,227 @@
+//! Performs the tasks of the walk, one arm each. Total: a stage that breaks is a fact saying so.
+
+use std::sync::Arc;
+
+use byleave_core::challenge::ChallengeSummary;
+use byleave_core::decision::PolicyDecision;
+use byleave_core::effect::Plan;
+use byleave_core::entry::{ChallengeRequirement, Limits, RecordEvent, ResolvedTool, ValidDraft};
+use byleave_core::manifest::ApprovalRequirement;
+use byleave_core::pipeline::Task;
+use byleave_core::refusal::{Code, Refusal, StageResult};
+use byleave_core::rehearsal::RehearsalSettings;
+use byleave_core::review::Review;
+
+use crate::catalog::CatalogEntry;
+use crate::challenge::{ChallengeError, ChallengeSubject};
+use crate::gate::inner::{GateInner, site};
+use crate::gate::policy_check::{predicate, rule};
+use crate::gate::task_outcome::{TaskOutcome, just_seen, pinned, unreadable};
+use crate::gate::working_record::WorkingRecord;
+use crate::gate::{execute, preflight, questions, rehearse};
+use crate::plan;
+use crate::plan_bindings;
+use crate::plugin_guard::{PluginFailure, guard};
+use crate::review::{OwnedInput, OwnedOutput};
+use crate::schema;
+use crate::tool::{ToolContext, ToolError};
+
+/// Carries out one task and says, as a fact, what came of it.
+pub(crate) async fn perform(parts: &GateInner, desk: &mut WorkingRecord, task: Task) -> TaskOutcome {
+    let fact = match task {
+        Task::Resolve => RecordEvent::Resolved(resolve(parts, desk)),
+        Task::Validate => RecordEvent::Validated(validate(parts, desk).await),
+        Task::Plan => match planned(parts, desk).await {
+            Ok(plan) => {
+                if let Some(performed) = held_up(parts, desk, &plan).await {
+                    return performed;
+                }
+                RecordEvent::Planned(desk.hold_plan(&plan))
+            }
+            Err(refusal) => RecordEvent::Planned(Err(refusal)),
+        },
+        Task::Permit => RecordEvent::Permitted(permit(parts, desk).await),
+        Task::ReviewInput => RecordEvent::Reviewed(review_input(parts, desk).await),
+        Task::Challenge => RecordEvent::Challenged(challenge(parts, desk).await),
+        Task::OpenRehearsal(binding) => RecordEvent::Rehearsing { binding },
+        Task::Rehearse => return rehearse::rehearse(parts, desk).await,
+        Task::Ask(asking) => RecordEvent::Asked(questions::open(parts, desk, asking).await),
+        Task::Begin(grant) => match preflight::begin(parts, desk, &grant).await {
+            Ok(fact) => fact,
+            Err(refusal) => RecordEvent::Begun(Err(refusal)),
+        },
+        Task::Execute { attempt, grant: _ } => return execute::execute(parts, desk, attempt).await,
+        Task::ReviewOutput => RecordEvent::OutputReviewed(review_output(parts, desk).await),
+    };
+    TaskOutcome::Fact(fact)
+}
+
+fn resolve(parts: &GateInner, desk: &WorkingRecord) -> StageResult<ResolvedTool> {
+    let name = desk.record.heading().map(|heading| heading.tool.as_str()).unwrap_or_default();
+    let entry =
+        parts.catalog.get(name).map_err(|unknown| Refusal::new(Code::ToolUnknown, unknown.to_string()))?;
+    Ok(terms(parts, &entry))
+}
+
+fn terms(parts: &GateInner, entry: &CatalogEntry) -> ResolvedTool {
+    let settings = &parts.settings;
+    let manifest = entry.manifest();
+    let timeout_ms = manifest.timeout_ms.unwrap_or(settings.limits.timeout_ms).min(settings.timeout_ms_max);
+    ResolvedTool {
+        tool: manifest.name.clone(),
+        manifest: entry.digest(),
+        operation: manifest.operation().to_owned(),
+        read_only: manifest.read_only,
+        destructive: manifest.destructive,
+        concurrency_safe: manifest.concurrency_safe && settings.max_concurrent > 1,
+        repeatable: manifest.repeatable,
+        checkpoint: manifest.requires_checkpoint,
+        challenge: manifest.requires_reverse_thinking.then(|| ChallengeRequirement {
+            when: settings.challenge_when,
+            stands_in: settings.challenge_stands_in.contains(&manifest.name),
+        }),
+        rehearsal: (settings.rehearse && entry.tool().rehearser().is_some())
+            .then_some(RehearsalSettings { spares: settings.rehearsal_spares }),
+        limits: Limits { timeout_ms, ..settings.limits },
+    }
+}
+
+fn place(desk: &WorkingRecord) -> StageResult<ToolContext> {
+    site(&desk.record)
+        .ok_or_else(|| Refusal::new(Code::RecordBroken, "the record does not begin with a call"))
+}
+
+async fn validate(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<ValidDraft> {
+    let entry = pinned(parts, desk)?;
+    let arguments = desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
+    let (validator, limits) = (entry.validator(), schema::JsonLimits::default());
+    if entry.manifest().server.is_some() {
+        // Models write null for what they leave out, and servers of others cannot be told to expect it (M1).
+        validator.check(&validator.without_nulls((*arguments).clone(), &limits), &limits)?;
+    } else {
+        validator.check(&arguments, &limits)?;
+    }
+    Ok(ValidDraft {})
+}
+
+async fn planned(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Plan> {
+    let entry = pinned(parts, desk)?;
+    let arguments = desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
+    let site = place(desk)?;
+    let tool = entry.tool().clone();
+    let manifest = entry.clone();
+    let limit = parts.settings.stranger_timeout;
+    let answer = guard(limit, move || async move {
+        let mut plan = match tool.plan(&arguments, &site) {
+            Some(own) => own.await?,
+            None => plan::by_class(manifest.manifest(), &arguments, &site)?,
+        };
+        plan_bindings::bind_directory(&mut plan, &site)?;
+        Ok::<_, ToolError>(plan)
+    });
+    answer.await.map_err(|broken| {
+        let code = match broken {
+            PluginFailure::Failed(_) => Code::PlanFailed,
+            PluginFailure::Panicked(_) => Code::PlanPanicked,
+            PluginFailure::TimedOut(_) => Code::PlanTimedOut,
+        };
+        Refusal::new(code, format!("the effects could not be worked out: {broken}"))
+    })
+}
+
+/// Stands back behind a call of the session that waits for a person and conflicts with this plan.
+async fn held_up(parts: &GateInner, desk: &WorkingRecord, plan: &Plan) -> Option<TaskOutcome> {
+    let heading = desk.record.heading()?;
+    // Who has been asked about this call has seen it in its place; it does not go back behind others.
+    if heading.dry_run || desk.record.draft()?.number > 1 {
+        return None;
+    }
+    if just_seen(parts, desk).is_some_and(|seen| !seen.is_crowded) {
+        return None;
+    }
+    match parts.ledger.held_up_by(&heading.tenant, &heading.session, desk.call(), plan).await {
+        Ok(None) => None,
+        Ok(Some(other)) => Some(TaskOutcome::HeldUp(other)),
+        Err(fault) => Some(TaskOutcome::Fact(RecordEvent::Planned(Err(Refusal::new(
+            Code::NotRecorded,
+            fault.to_string(),
+        ))))),
+    }
+}
+
+async fn permit(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<PolicyDecision> {
+    let entry = pinned(parts, desk)?;
+    let arguments = desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
+    let plan = desk.plan(&*parts.ledger).await.map_err(unreadable)?;
+    let tool_asks = match entry.manifest().needs_approval {
+        ApprovalRequirement::Never => false,
+        ApprovalRequirement::Always => true,
+        ApprovalRequirement::Depends => predicate(parts, entry.tool().clone(), arguments).await?,
+    };
+    rule(parts, desk, &entry, &plan, tool_asks).await
+}
+
+async fn review_input(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Review> {
+    if parts.reviewers.no_inputs() {
+        return Ok(Review::default());
+    }
+    let entry = pinned(parts, desk)?;
+    let arguments = desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
+    let plan = desk.plan(&*parts.ledger).await.map_err(unreadable)?;
+    let input = OwnedInput { call: desk.call(), tool: Arc::from(entry.name()), arguments, plan };
+    let reviewed = parts.reviewers.review_input(input, entry.digest()).await?;
+    let change = reviewed.change.map(|value| desk.hold_json(&value));
+    Ok(Review { notes: reviewed.notes, change })
+}
+
+async fn review_output(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Review> {
+    if parts.reviewers.no_outputs() {
+        return Ok(Review::default());
+    }
+    let tool = desk.terms().map(|terms| terms.tool.clone()).unwrap_or_default();
+    let arguments = desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
+    let output = desk.output(&*parts.ledger).await.map_err(unreadable)?;
+    let subject = OwnedOutput { call: desk.call(), tool: Arc::from(tool), arguments, output };
+    let reviewed = parts.reviewers.review_output(subject).await?;
+    let change = reviewed.change.map(|output| desk.hold(&output));
+    Ok(Review { notes: reviewed.notes, change })
+}
+
+async fn challenge(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<ChallengeSummary> {
+    let Some(challenger) = parts.challenger.clone() else {
+        return Err(Refusal::new(
+            Code::NoChallenger,
+            "the tool asks for a challenge and nobody can make one",
+        ));
+    };
+    let tool = desk.terms().map(|terms| terms.tool.clone()).unwrap_or_default();
+    let arguments = desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
+    let plan = desk.plan(&*parts.ledger).await.map_err(unreadable)?;
+    let reason = questions::reason(parts, desk).await.map_err(unreadable)?;
+    let call = desk.call();
+    let answer = guard(parts.settings.stranger_timeout, move || async move {
+        let subject = ChallengeSubject {
+            call,
+            tool: &tool,
+            arguments: &arguments,
+            reason: reason.as_deref(),
+            plan: &plan,
+        };
+        challenger.challenge(subject).await
+    });
+    let case = answer.await.map_err(|broken: PluginFailure<ChallengeError>| {
+        let code = match broken {
+            PluginFailure::Failed(_) => Code::ChallengeFailed,
+            PluginFailure::Panicked(_) => Code::ChallengePanicked,
+            PluginFailure::TimedOut(_) => Code::ChallengeTimedOut,
+        };
+        Refusal::new(code, format!("the challenge could not be made: {broken}"))
+    })?;
+    if !case.makes_sense() {
+        return Err(Refusal::new(
+            Code::ChallengeInvalid,
+            "the challenge names no assumption, no scenario or no reason",
+        ));
+    }
+    Ok(ChallengeSummary { verdict: case.verdict, challenge: desk.hold(&case) })
+}

@@ -1,0 +1,462 @@
+//! The desk: one call being worked on. Its record, the contents behind it, and what is written but not yet durable.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use byleave_core::call::{Call, Millis};
+use byleave_core::challenge::Challenge;
+use byleave_core::digest::{ContentRef, Digest, RecordKey, canonical};
+use byleave_core::effect::{Effect, Plan, PlanSummary};
+use byleave_core::entry::{CallHeader, Entry, RecordEvent, ResolvedTool};
+use byleave_core::grant::GrantedBy;
+use byleave_core::hash_chain::ChainedEntry;
+use byleave_core::id::{AttemptId, CallId};
+use byleave_core::outcome::Output;
+use byleave_core::pipeline::{NextStep, WALK, next};
+use byleave_core::record::{Attempt, Record};
+use byleave_core::refusal::{Code, Refusal, StageResult};
+use byleave_core::session::SessionNode;
+use byleave_core::transition::TransitionError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::gate::ledger_snapshot::LedgerSnapshot;
+use crate::ledger::{
+    AppendError, AttemptStart, Batch, CallSummary, ContentError, Ledger, LedgerError, LoadedRecord,
+    PendingQuestion, RecordContent,
+};
+use crate::redact::redact;
+
+/// The longest summary of a call that a list shows.
+const SUMMARY_CHARS_MAX: usize = 200;
+
+/// One call being worked on.
+pub(crate) struct WorkingRecord {
+    pub(crate) record: Record,
+    key: Option<RecordKey>,
+    /// How much of the record the ledger has, and its link there.
+    durable: (u32, Digest),
+    lines: Vec<ChainedEntry>,
+    new_contents: Vec<RecordContent>,
+    /// A handful, so they are looked through rather than looked up.
+    contents: Vec<(Digest, Arc<dyn Any + Send + Sync>)>,
+    /// The attempt that this drive has claimed and not yet run.
+    pub(crate) mine: Option<AttemptId>,
+    /// Something has run whose end is not durable yet.
+    pub(crate) ran: bool,
+    /// What stood in the ledger when the call came in.
+    pub(crate) seen: Option<LedgerSnapshot>,
+    summary: String,
+}
+
+impl WorkingRecord {
+    /// A call that nobody has seen before.
+    pub(crate) fn open(
+        call: &Call,
+        lineage: Vec<SessionNode>,
+        key: RecordKey,
+        at: Millis,
+    ) -> Result<Self, TransitionError> {
+        let mut desk = Self::around(Record::new(call.id), Some(key));
+        let arguments = desk.hold_json(&call.arguments);
+        let reason = call.reason.as_ref().map(|reason| desk.hold(&Value::from(reason.as_str())));
+        let heading = CallHeader { lineage, ..heading(call, arguments, reason) };
+        desk.write(at, RecordEvent::Received(heading))?;
+        Ok(desk)
+    }
+
+    /// A call that is in the ledger already.
+    pub(crate) fn reopen(record: Record, key: Option<RecordKey>) -> Self {
+        Self::around(record, key)
+    }
+
+    fn around(record: Record, key: Option<RecordKey>) -> Self {
+        Self {
+            durable: (record.len(), record.head()),
+            record,
+            key,
+            lines: Vec::new(),
+            new_contents: Vec::new(),
+            contents: Vec::new(),
+            mine: None,
+            ran: false,
+            seen: None,
+            summary: String::new(),
+        }
+    }
+
+    pub(crate) const fn call(&self) -> CallId {
+        self.record.call()
+    }
+
+    /// Whether a call has the same body as the one this record was opened with.
+    pub(crate) fn is_same_call(&self, call: &Call) -> Option<bool> {
+        let key = self.key.as_ref()?;
+        let arguments = key.hold(canonical(&call.arguments).as_bytes());
+        let reason = match &call.reason {
+            None => None,
+            Some(reason) => Some(key.hold(&serde_json::to_vec(reason).ok()?)),
+        };
+        let mine = self.record.heading()?;
+        // Where the session stands is not of the call: it was looked up when the call first came in.
+        let lineage = mine.lineage.clone();
+        Some(*mine == CallHeader { lineage, ..heading(call, arguments, reason) })
+    }
+
+    pub(crate) fn terms(&self) -> Option<&ResolvedTool> {
+        self.record.resolved()?.as_ref().ok()
+    }
+
+    /// Keeps a content, and returns what the record says of it.
+    pub(crate) fn hold<T: Serialize + Clone + Send + Sync + 'static>(&mut self, content: &T) -> ContentRef {
+        // Contents are our own types of strings, numbers and JSON: they always serialize.
+        let bytes = serde_json::to_vec(content).unwrap_or_default();
+        self.keep(content.clone(), bytes)
+    }
+
+    /// Keeps a JSON value in its one spelling.
+    pub(crate) fn hold_json(&mut self, value: &Value) -> ContentRef {
+        self.keep(value.clone(), canonical(value).into_bytes())
+    }
+
+    fn keep<T: Send + Sync + 'static>(&mut self, content: T, bytes: Vec<u8>) -> ContentRef {
+        let held = match &self.key {
+            Some(key) => key.hold(&bytes),
+            // Forgotten: what is written now can be checked, but never read again.
+            None => ContentRef { digest: Digest::of(&bytes), bytes: bytes.len() as u64 },
+        };
+        self.contents.push((held.digest, Arc::new(content)));
+        self.new_contents.push(RecordContent { held, bytes });
+        held
+    }
+
+    /// A content that was kept or read before, the newest first: what was read as something else is read again.
+    fn at_hand(&self, held: ContentRef) -> Option<&Arc<dyn Any + Send + Sync>> {
+        self.contents.iter().rev().find(|(digest, _)| *digest == held.digest).map(|(_, content)| content)
+    }
+
+    /// Keeps a plan, and returns what the record says of it.
+    pub(crate) fn hold_plan(&mut self, plan: &Plan) -> StageResult<PlanSummary> {
+        let Some(key) = self.key.clone() else {
+            return Err(Refusal::new(Code::Forgotten, "the contents of this call were forgotten"));
+        };
+        self.summary = summary(plan);
+        let held = self.hold(plan);
+        Ok(plan.head(&key, held))
+    }
+
+    /// Reads a content back, from the desk or from the ledger.
+    pub(crate) async fn read<T: DeserializeOwned + Send + Sync + 'static>(
+        &mut self,
+        ledger: &dyn Ledger,
+        held: ContentRef,
+    ) -> Result<Arc<T>, ContentError> {
+        if let Some(content) = self.at_hand(held).cloned().and_then(|any| any.downcast::<T>().ok()) {
+            return Ok(content);
+        }
+        let bytes = ledger.content(self.call(), held).await?;
+        let key = self.key.as_ref().ok_or(ContentError::Forgotten)?;
+        // What is run is what was approved, whatever the store hands out.
+        if key.hold(&bytes) != held {
+            return Err(ContentError::Changed);
+        }
+        let content: T = serde_json::from_slice(&bytes).map_err(|_| ContentError::Changed)?;
+        let content = Arc::new(content);
+        self.contents.push((held.digest, content.clone()));
+        Ok(content)
+    }
+
+    /// The arguments of the draft that counts.
+    pub(crate) async fn arguments(&mut self, ledger: &dyn Ledger) -> Result<Arc<Value>, ContentError> {
+        let held = self.record.draft().map(|draft| draft.content).ok_or(ContentError::Missing)?;
+        self.read(ledger, held).await
+    }
+
+    /// The plan of the draft that counts.
+    pub(crate) async fn plan(&mut self, ledger: &dyn Ledger) -> Result<Arc<Plan>, ContentError> {
+        let planned =
+            self.record.draft().and_then(|draft| draft.planned()).and_then(|step| step.as_ref().ok());
+        let held = planned.map(|head| head.plan).ok_or(ContentError::Missing)?;
+        self.read(ledger, held).await
+    }
+
+    /// The challenge of the draft that counts.
+    pub(crate) async fn challenge(
+        &mut self,
+        ledger: &dyn Ledger,
+    ) -> Result<Option<Arc<Challenge>>, ContentError> {
+        let step =
+            self.record.draft().and_then(|draft| draft.challenged()).and_then(|step| step.as_ref().ok());
+        match step.map(|head| head.challenge) {
+            None => Ok(None),
+            Some(held) => self.read(ledger, held).await.map(Some),
+        }
+    }
+
+    /// What the tool put out, as the reviewers left it.
+    pub(crate) async fn output(&mut self, ledger: &dyn Ledger) -> Result<Arc<Output>, ContentError> {
+        let Some(Attempt::Ended(end)) = self.record.attempt() else { return Err(ContentError::Missing) };
+        let mut held = end.output;
+        if let Some(Ok(review)) = self.record.output_reviewed() {
+            held = review.change.unwrap_or(held);
+        }
+        self.read(ledger, held).await
+    }
+
+    /// Writes a fact down; it is durable only after [`Desk::flush`].
+    pub(crate) fn write(&mut self, at: Millis, fact: RecordEvent) -> Result<(), TransitionError> {
+        let line = self.record.push(Entry { at, fact })?;
+        self.lines.push(line);
+        Ok(())
+    }
+
+    pub(crate) fn is_durable(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    pub(crate) const fn durable_len(&self) -> u32 {
+        self.durable.0
+    }
+
+    /// Whether what is written and not yet durable changes nothing that other calls look at when they come in: it asks nobody, so
+    /// that it holds nobody up, and gives and uses no leave.
+    pub(crate) fn concerns_nobody_else(&self) -> bool {
+        self.unwritten().iter().all(|entry| match &entry.fact {
+            RecordEvent::Begun(Ok(claim)) => !matches!(claim.by, GrantedBy::Leave(_)),
+            RecordEvent::Asked(_) | RecordEvent::Answered(_) => false,
+            _ => true,
+        })
+    }
+
+    /// Something has run, or someone may be running it.
+    pub(crate) fn may_have_run(&self) -> bool {
+        let durable = self.record.entries().iter().zip(0..self.durable.0);
+        self.ran || durable.into_iter().any(|(entry, _)| matches!(entry.fact, RecordEvent::Begun(Ok(_))))
+    }
+
+    /// What is written and not yet durable.
+    fn unwritten(&self) -> &[Entry] {
+        let place = usize::try_from(self.durable.0).unwrap_or(usize::MAX);
+        self.record.entries().get(place..).unwrap_or_default()
+    }
+
+    /// The lines of what is written and not yet durable, made again: the ledger that would not have them has kept them.
+    fn unwritten_lines(&self) -> Vec<ChainedEntry> {
+        let (mut seq, mut before) = self.durable;
+        let mut lines = Vec::new();
+        for entry in self.unwritten() {
+            // It was written as JSON before, when it was put on the record.
+            let body = serde_json::to_string(entry).unwrap_or_default();
+            let line = ChainedEntry::linked(self.call(), before, seq, body);
+            (seq, before) = (seq.saturating_add(1), line.link());
+            lines.push(line);
+        }
+        lines
+    }
+
+    /// Goes back to the first so many entries; the walk starts again from there.
+    fn rewind_to(&mut self, len: u32) {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let mut record = Record::new(self.call());
+        let mut lines = Vec::new();
+        for entry in self.record.entries().iter().take(len) {
+            // Each was taken in this very place before.
+            lines.extend(record.push(entry.clone()));
+        }
+        lines.retain(|line| line.seq() >= self.durable.0);
+        self.record = record;
+        self.lines = lines;
+        self.mine = None;
+    }
+
+    /// Forgets everything that is not durable; the walk starts again from what is.
+    pub(crate) fn rewind(&mut self) {
+        self.rewind_to(self.durable.0);
+        self.new_contents.clear();
+    }
+
+    /// Keeps only what was received, so that it can be made durable before the call has to stand back.
+    pub(crate) fn rewind_to_received(&mut self) {
+        if self.durable.0 > 0 {
+            return self.rewind();
+        }
+        self.rewind_to(1);
+        let received = self.record.heading().map(|heading| (heading.arguments, heading.reason));
+        self.new_contents.retain(|content| {
+            received
+                .is_some_and(|(arguments, reason)| content.held == arguments || Some(content.held) == reason)
+        });
+    }
+
+    /// Takes the claim back that the ledger did not accept; everything before it stands.
+    pub(crate) fn unbegin(&mut self) {
+        if let Some(RecordEvent::Begun(Ok(_))) = self.unwritten().last().map(|entry| &entry.fact) {
+            self.rewind_to(self.record.len().saturating_sub(1));
+        }
+    }
+
+    /// The end of what ran here, where it is not durable yet.
+    pub(crate) fn unwritten_end(&self) -> Option<Entry> {
+        self.unwritten().iter().find(|entry| matches!(entry.fact, RecordEvent::Ended { .. })).cloned()
+    }
+
+    /// Whether a record that someone else has opened meanwhile is of the same call.
+    pub(crate) fn is_same_as(&self, loaded: &LoadedRecord) -> bool {
+        let Some(mine) = self.record.heading() else { return false };
+        if self.durable.0 > 0 {
+            return loaded.record.heading() == Some(mine);
+        }
+        let theirs = |held: ContentRef| {
+            let content = self.at_hand(held)?.downcast_ref::<Value>()?;
+            Some(loaded.key.as_ref()?.hold(canonical(content).as_bytes()))
+        };
+        let Some(arguments) = theirs(mine.arguments) else { return false };
+        let reason = mine.reason.and_then(theirs);
+        let Some(found) = loaded.record.heading() else { return false };
+        let lineage = found.lineage.clone();
+        *found == CallHeader { arguments, reason, lineage, ..mine.clone() }
+    }
+
+    /// Goes on from a record that someone else has written on meanwhile.
+    ///
+    /// The end of what ran here is kept, if the attempt is still open there.
+    pub(crate) fn renew(&mut self, LoadedRecord { record, key }: LoadedRecord) {
+        let ended = self.unwritten_end();
+        self.key = key;
+        self.durable = (record.len(), record.head());
+        self.record = record;
+        self.lines.clear();
+        self.mine = None;
+        let contents = std::mem::take(&mut self.new_contents);
+        let Some(Entry { at, fact: fact @ RecordEvent::Ended { .. } }) = ended else { return };
+        let RecordEvent::Ended { end, .. } = &fact else { return };
+        let output = end.output;
+        if self.write(at, fact).is_ok() {
+            self.new_contents = contents.into_iter().filter(|content| content.held == output).collect();
+        }
+    }
+
+    /// Makes everything durable.
+    pub(crate) async fn flush(&mut self, ledger: &dyn Ledger) -> Result<(), AppendError> {
+        if self.lines.is_empty() {
+            return Ok(());
+        }
+        let Some(mut batch) = self.batch(ledger).await else {
+            return Err(
+                LedgerError::new("cannot write on the record", "it does not begin with a call").into()
+            );
+        };
+        batch.lines = std::mem::take(&mut self.lines);
+        if let Err(fault) = ledger.append(batch).await
+            && !self.was_taken(ledger, &fault).await
+        {
+            self.lines = self.unwritten_lines();
+            return Err(fault);
+        }
+        self.durable = (self.record.len(), self.record.head());
+        self.lines.clear();
+        self.new_contents.clear();
+        self.ran = false;
+        Ok(())
+    }
+
+    /// Whether a ledger that broke has taken the lines nevertheless.
+    async fn was_taken(&self, ledger: &dyn Ledger, fault: &AppendError) -> bool {
+        let AppendError::Fault(_) = fault else { return false };
+        match ledger.load(self.call()).await {
+            Ok(Some(loaded)) => {
+                (loaded.record.len(), loaded.record.head()) == (self.record.len(), self.record.head())
+            }
+            Ok(None) | Err(_) => false,
+        }
+    }
+
+    /// All that goes to the ledger, but for the lines themselves.
+    async fn batch(&mut self, ledger: &dyn Ledger) -> Option<Batch> {
+        let next = next(&self.record);
+        let waits = match &next {
+            NextStep::Wait(question) => {
+                let released = self.record.attempt().is_some();
+                let effects = if released { Vec::new() } else { self.plan_effects(ledger).await };
+                Some(PendingQuestion { question: question.clone(), effects })
+            }
+            NextStep::Do(_) | NextStep::Settle(_) => None,
+        };
+        // A record that was opened again still does what it was planned to do, and a list goes on showing it.
+        if self.summary.is_empty()
+            && let Ok(plan) = self.plan(ledger).await
+        {
+            self.summary = summary(&plan);
+        }
+        Some(Batch {
+            call: self.call(),
+            at_len: self.durable.0,
+            before: self.durable.1,
+            lines: Vec::new(),
+            entries: self.unwritten().to_vec(),
+            contents: self.new_contents.clone(),
+            key: if self.durable.0 == 0 { self.key.clone() } else { None },
+            listing: self.listing()?,
+            waits,
+            begins: self.begins(),
+            settles: self.record.settled().is_some(),
+        })
+    }
+
+    async fn plan_effects(&mut self, ledger: &dyn Ledger) -> Vec<Effect> {
+        match self.plan(ledger).await {
+            Ok(plan) => plan.effects.clone(),
+            Err(_) => vec![Effect::Unknown { why: "the plan cannot be read".into() }],
+        }
+    }
+
+    fn begins(&self) -> Option<AttemptStart> {
+        let attempt = match self.record.attempt() {
+            Some(Attempt::Open(claim)) if Some(claim.attempt) == self.mine => claim,
+            _ => return None,
+        };
+        // How often it may be used is said where it was given; the ledger looks there.
+        let leave = match attempt.by {
+            GrantedBy::Leave(leave) => Some((leave, None)),
+            GrantedBy::Rule | GrantedBy::Answer(_) | GrantedBy::Rehearsal => None,
+        };
+        let exclusive = !self.terms().is_some_and(|terms| terms.concurrency_safe);
+        Some(AttemptStart { attempt: attempt.attempt, exclusive, leave })
+    }
+
+    fn listing(&self) -> Option<CallSummary> {
+        let heading = self.record.heading()?;
+        let terms = self.terms();
+        Some(CallSummary {
+            tenant: heading.tenant.clone(),
+            session: heading.session.clone(),
+            agent: heading.caller(),
+            tool: terms.map_or_else(|| redact(&heading.tool), |terms| terms.tool.clone()),
+            operation: terms.map_or_else(|| "invoke".into(), |terms| terms.operation.clone()),
+            summary: self.summary.clone(),
+        })
+    }
+}
+
+/// What a plan would do, in a line, with secrets taken out.
+fn summary(plan: &Plan) -> String {
+    let effects: Vec<String> = plan.effects.iter().map(ToString::to_string).collect();
+    redact(&effects.join(", ")).chars().take(SUMMARY_CHARS_MAX).collect()
+}
+
+fn heading(call: &Call, arguments: ContentRef, reason: Option<ContentRef>) -> CallHeader {
+    CallHeader {
+        walk: WALK,
+        tenant: call.tenant.clone(),
+        session: call.session.clone(),
+        agent: call.agent.clone(),
+        lineage: Vec::new(),
+        tool: call.tool.clone(),
+        arguments,
+        reason,
+        cwd: call.cwd.clone(),
+        mode: call.mode,
+        dry_run: call.dry_run,
+    }
+}

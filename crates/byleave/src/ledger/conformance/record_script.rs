@@ -1,0 +1,448 @@
+//! Legal records, written by hand: a small script for one call, played entry by entry into batches.
+
+use byleave_core::admin_action::{AdminAction, AdminActionKind};
+use byleave_core::call::{Millis, Mode};
+use byleave_core::decision::{AskCause, DecisionReason, PolicyDecision, Verdict};
+use byleave_core::digest::{ContentRef, Digest, RecordKey};
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::entry::{CallHeader, Entry, Limits, RecordEvent, ResolvedTool, ValidDraft};
+use byleave_core::grant::GrantedBy;
+use byleave_core::hash_chain::ChainedEntry;
+use byleave_core::id::{
+    AdminActionId, AgentId, AttemptId, CallId, OwnerId, QuestionId, SessionId, StandingApprovalId, TenantId,
+};
+use byleave_core::outcome::{ExecutionEnd, ExecutionStatus};
+use byleave_core::pipeline::{NextStep, Task, WALK, next};
+use byleave_core::question::{Answer, ApproverIdentity, Assurance, Question, QuestionKind, RecordedAnswer};
+use byleave_core::record::Record;
+use byleave_core::refusal::{Code, Refusal};
+use byleave_core::review::Review;
+use byleave_core::standing_approval::StandingApproval;
+use uuid::Uuid;
+
+use super::ConformanceError;
+use crate::ledger::{AttemptStart, Batch, CallSummary, Ledger, PendingQuestion, RecordContent};
+
+/// When the scripts play.
+pub const NOW: Millis = 1_700_000_000_000;
+/// How long their questions stay open, from [`NOW`] on.
+pub const QUESTION_MS: Millis = 1_000_000;
+
+/// What kind of call a script plays.
+#[derive(Clone, Debug)]
+pub struct ScriptSettings {
+    pub tenant: &'static str,
+    pub session: &'static str,
+    pub tool: &'static str,
+    /// Who asks, as lists name them.
+    pub agent: &'static str,
+    pub summary: &'static str,
+    /// It runs alone in its session.
+    pub exclusive: bool,
+    /// It may be begun again.
+    pub repeatable: bool,
+    /// It is a checkpoint.
+    pub checkpoint: bool,
+    pub verdict: Verdict,
+    /// The leave that answered beforehand, with the limit that the gate knows of.
+    pub leave: Option<(StandingApprovalId, Option<u32>)>,
+    pub effects: Vec<Effect>,
+    pub received_at: Millis,
+}
+
+impl Default for ScriptSettings {
+    fn default() -> Self {
+        Self {
+            tenant: "local",
+            session: "s",
+            tool: "t",
+            agent: "agent",
+            summary: "does something",
+            exclusive: true,
+            repeatable: false,
+            checkpoint: false,
+            verdict: Verdict::Allow,
+            leave: None,
+            effects: vec![Effect::Write { path: "/w/a".into() }],
+            received_at: NOW,
+        }
+    }
+}
+
+impl ScriptSettings {
+    /// A call that a person is asked about.
+    pub fn asking() -> Self {
+        Self { verdict: Verdict::Ask, ..Self::default() }
+    }
+
+    /// A call that runs beside others, on a leave.
+    pub fn on_leave(leave: &StandingApproval) -> Self {
+        Self { exclusive: false, leave: Some((leave.id, leave.uses_max)), ..Self::default() }
+    }
+}
+
+/// One call, played entry by entry. Clones are writers that know the same of it.
+#[derive(Clone, Debug)]
+pub struct CallScript {
+    pub setting: ScriptSettings,
+    pub record: Record,
+    pub key: RecordKey,
+    listing: CallSummary,
+    at: Millis,
+    from: (u32, Digest),
+    lines: Vec<ChainedEntry>,
+    entries: Vec<Entry>,
+    contents: Vec<RecordContent>,
+    waits: Option<PendingQuestion>,
+    begins: Option<AttemptStart>,
+}
+
+impl CallScript {
+    /// A call of which nothing is written yet.
+    pub fn new(setting: ScriptSettings) -> Result<Self, ConformanceError> {
+        let record = Record::new(CallId::new(Uuid::now_v7()));
+        let listing = CallSummary {
+            tenant: TenantId::new(setting.tenant)?,
+            session: SessionId::new(setting.session)?,
+            agent: setting.agent.into(),
+            tool: setting.tool.into(),
+            operation: "op".into(),
+            summary: setting.summary.into(),
+        };
+        Ok(Self {
+            key: fresh_key(),
+            from: (record.len(), record.head()),
+            at: setting.received_at,
+            setting,
+            record,
+            listing,
+            lines: Vec::new(),
+            entries: Vec::new(),
+            contents: Vec::new(),
+            waits: None,
+            begins: None,
+        })
+    }
+
+    /// A call that came as far as it can without asking or beginning.
+    pub fn ready(setting: ScriptSettings) -> Result<Self, ConformanceError> {
+        let mut script = Self::new(setting)?;
+        while script.step()? {}
+        Ok(script)
+    }
+
+    /// A call that is about to begin, for this owner.
+    pub fn beginning(setting: ScriptSettings, owner: OwnerId) -> Result<Self, ConformanceError> {
+        let mut script = Self::ready(setting)?;
+        script.begin(owner)?;
+        Ok(script)
+    }
+
+    /// A call that is about to wait for a person.
+    pub fn waiting(setting: ScriptSettings) -> Result<Self, ConformanceError> {
+        let mut script = Self::ready(setting)?;
+        script.ask()?;
+        Ok(script)
+    }
+
+    pub fn call(&self) -> CallId {
+        self.record.call()
+    }
+
+    pub fn tenant(&self) -> &TenantId {
+        &self.listing.tenant
+    }
+
+    pub fn session(&self) -> &SessionId {
+        &self.listing.session
+    }
+
+    pub const fn listing(&self) -> &CallSummary {
+        &self.listing
+    }
+
+    pub fn plan(&self) -> Plan {
+        Plan { effects: self.setting.effects.clone(), ..Plan::default() }
+    }
+
+    /// The lines since the last batch, as a batch.
+    pub fn batch(&mut self) -> Batch {
+        let (at_len, before) = self.from;
+        self.from = (self.record.len(), self.record.head());
+        Batch {
+            call: self.call(),
+            at_len,
+            before,
+            lines: std::mem::take(&mut self.lines),
+            entries: std::mem::take(&mut self.entries),
+            contents: std::mem::take(&mut self.contents),
+            key: (at_len == 0).then(|| self.key.clone()),
+            listing: self.listing.clone(),
+            waits: self.waits.take(),
+            begins: self.begins.take(),
+            settles: self.record.settled().is_some(),
+        }
+    }
+
+    /// Writes a fact down, a millisecond after the last.
+    pub fn push(&mut self, fact: RecordEvent) -> Result<(), ConformanceError> {
+        let entry = Entry { at: self.at, fact };
+        self.lines.push(self.record.push(entry.clone())?);
+        self.entries.push(entry);
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Lets time pass.
+    pub fn later(&mut self, at: Millis) {
+        self.at = at;
+    }
+
+    /// Has a content kept with the next batch.
+    pub fn hold(&mut self, bytes: &[u8]) -> ContentRef {
+        let held = self.key.hold(bytes);
+        self.contents.push(RecordContent { held, bytes: bytes.to_vec() });
+        held
+    }
+
+    /// Writes down the next thing, up to the question or the beginning. Says whether there was one.
+    pub fn step(&mut self) -> Result<bool, ConformanceError> {
+        if self.record.is_empty() {
+            let heading = self.heading()?;
+            self.push(RecordEvent::Received(heading))?;
+            return Ok(true);
+        }
+        let fact = match next(&self.record) {
+            NextStep::Do(Task::Resolve) => RecordEvent::Resolved(Ok(self.terms())),
+            NextStep::Do(Task::Validate) => RecordEvent::Validated(Ok(ValidDraft {})),
+            NextStep::Do(Task::Plan) => {
+                let content = serde_json::to_vec(&self.plan())?;
+                let held = self.hold(&content);
+                RecordEvent::Planned(Ok(self.plan().head(&self.key, held)))
+            }
+            NextStep::Do(Task::Permit) => RecordEvent::Permitted(Ok(self.ruling())),
+            NextStep::Do(Task::ReviewInput) => RecordEvent::Reviewed(Ok(Review::default())),
+            _ => return Ok(false),
+        };
+        self.push(fact)?;
+        Ok(true)
+    }
+
+    /// Asks a person.
+    pub fn ask(&mut self) -> Result<Question, ConformanceError> {
+        let NextStep::Do(Task::Ask(asking)) = next(&self.record) else { return Err(self.lost("ask")) };
+        let question = Question {
+            id: QuestionId::new(Uuid::now_v7()),
+            kind: asking.kind,
+            binding: asking.binding,
+            expires_at: NOW + QUESTION_MS,
+        };
+        self.push(RecordEvent::Asked(Ok(question.clone())))?;
+        let effects = match question.kind {
+            QuestionKind::Release => Vec::new(),
+            QuestionKind::Approval | QuestionKind::Checkpoint => self.setting.effects.clone(),
+        };
+        self.waits = Some(PendingQuestion { question: question.clone(), effects });
+        Ok(question)
+    }
+
+    /// The person answers.
+    pub fn answer(&mut self, answer: Answer) -> Result<(), ConformanceError> {
+        let NextStep::Wait(question) = next(&self.record) else { return Err(self.lost("answer")) };
+        self.waits = None;
+        self.push(RecordEvent::Answered(RecordedAnswer {
+            question: question.id,
+            digest: question.digest(),
+            answer,
+            by: ApproverIdentity { name: "ada".into(), grade: Assurance::Terminal },
+        }))
+    }
+
+    /// Nobody answered in time.
+    pub fn expire(&mut self) -> Result<(), ConformanceError> {
+        let NextStep::Wait(question) = next(&self.record) else { return Err(self.lost("expire")) };
+        self.later(question.expires_at);
+        self.push(RecordEvent::Expired { question: question.id })
+    }
+
+    /// Whoever should have asked broke.
+    pub fn unask(&mut self) -> Result<(), ConformanceError> {
+        let NextStep::Wait(question) = next(&self.record) else { return Err(self.lost("unask")) };
+        let refusal = Refusal::new(Code::ApproverFailed, "it broke");
+        self.push(RecordEvent::Unasked { question: question.id, refusal })
+    }
+
+    /// Claims an attempt.
+    pub fn begin(&mut self, owner: OwnerId) -> Result<AttemptId, ConformanceError> {
+        let NextStep::Do(Task::Begin(grant)) = next(&self.record) else { return Err(self.lost("begin")) };
+        let attempt = AttemptId::new(Uuid::now_v7());
+        self.push(RecordEvent::Begun(Ok(grant.claim(attempt, owner))))?;
+        let leave = self.setting.leave.filter(|(id, _)| grant.by() == GrantedBy::Leave(*id));
+        self.begins = Some(AttemptStart { attempt, exclusive: self.setting.exclusive, leave });
+        Ok(attempt)
+    }
+
+    /// The attempt ends.
+    pub fn end(&mut self) -> Result<ContentRef, ConformanceError> {
+        let NextStep::Do(Task::Execute { attempt, .. }) = next(&self.record) else {
+            return Err(self.lost("end"));
+        };
+        let output = self.hold(format!("the output of {attempt}").as_bytes());
+        let end = ExecutionEnd {
+            status: ExecutionStatus::Done,
+            output,
+            ran_ms: 1,
+            truncated: false,
+            undoable: false,
+        };
+        self.push(RecordEvent::Ended { attempt, end })?;
+        self.begins = None;
+        Ok(output)
+    }
+
+    /// The call settles, as whatever it must.
+    pub fn settle(&mut self) -> Result<(), ConformanceError> {
+        if matches!(next(&self.record), NextStep::Do(Task::ReviewOutput)) {
+            self.push(RecordEvent::OutputReviewed(Ok(Review::default())))?;
+        }
+        let NextStep::Settle(outcome) = next(&self.record) else { return Err(self.lost("settle")) };
+        self.push(RecordEvent::Settled(outcome))
+    }
+
+    /// Goes on from what the ledger has.
+    pub async fn reload(&mut self, ledger: &dyn Ledger) -> Result<(), ConformanceError> {
+        self.record = loaded(ledger, self.call()).await?;
+        self.from = (self.record.len(), self.record.head());
+        self.lines.clear();
+        self.entries.clear();
+        self.contents.clear();
+        (self.waits, self.begins) = (None, None);
+        Ok(())
+    }
+
+    fn heading(&mut self) -> Result<CallHeader, ConformanceError> {
+        let arguments = self.hold(br#"{"path":"a"}"#);
+        Ok(CallHeader {
+            walk: WALK,
+            tenant: self.listing.tenant.clone(),
+            session: self.listing.session.clone(),
+            agent: AgentId::new("agent")?,
+            lineage: Vec::new(),
+            tool: self.setting.tool.into(),
+            arguments,
+            reason: None,
+            cwd: "/w".into(),
+            mode: Mode::default(),
+            dry_run: false,
+        })
+    }
+
+    fn terms(&self) -> ResolvedTool {
+        ResolvedTool {
+            tool: self.setting.tool.into(),
+            manifest: Digest::of(b"manifest"),
+            operation: "op".into(),
+            read_only: false,
+            destructive: false,
+            concurrency_safe: !self.setting.exclusive,
+            repeatable: self.setting.repeatable,
+            checkpoint: self.setting.checkpoint,
+            rehearsal: None,
+            challenge: None,
+            limits: Limits::default(),
+        }
+    }
+
+    fn ruling(&self) -> PolicyDecision {
+        let verdict = self.setting.verdict;
+        let cause = (verdict == Verdict::Ask).then_some(AskCause::Default);
+        let why = "so that there is a reason".into();
+        PolicyDecision {
+            verdict,
+            reasons: vec![DecisionReason {
+                verdict,
+                cause,
+                rule: None,
+                origin: None,
+                effects: Vec::new(),
+                why,
+            }],
+            policy: Digest::of(b"policy"),
+            leave: self.setting.leave.map(|(leave, _)| leave),
+            guarantees: Vec::new(),
+            cached: false,
+        }
+    }
+
+    fn lost(&self, wanted: &str) -> ConformanceError {
+        ConformanceError::new(format!("the script cannot {wanted} here: {:?}", next(&self.record)))
+    }
+}
+
+/// The record that a ledger has of a call.
+pub async fn loaded(ledger: &dyn Ledger, call: CallId) -> Result<Record, ConformanceError> {
+    let loaded = ledger.load(call).await?;
+    let record = loaded.ok_or_else(|| ConformanceError::new("the record is not there"))?.record;
+    match record.damage() {
+        None => Ok(record),
+        Some(damage) => Err(ConformanceError::new(format!("the record was damaged by the ledger: {damage}"))),
+    }
+}
+
+/// A leave for the tool of the default setting, with nothing to limit it.
+pub fn leave() -> StandingApproval {
+    StandingApproval {
+        id: StandingApprovalId::new(Uuid::now_v7()),
+        tool: ScriptSettings::default().tool.into(),
+        scope: Vec::new(),
+        session: None,
+        until: None,
+        uses_max: None,
+    }
+}
+
+/// A person gives a leave, in answer to a call of this setting.
+pub async fn give(
+    ledger: &dyn Ledger,
+    setting: ScriptSettings,
+    leave: &StandingApproval,
+) -> Result<(), ConformanceError> {
+    let mut script = CallScript::waiting(ScriptSettings { verdict: Verdict::Ask, ..setting })?;
+    ledger.append(script.batch()).await?;
+    script.answer(Answer::Leave(leave.clone()))?;
+    ledger.append(script.batch()).await?;
+    Ok(())
+}
+
+/// An administrator does something.
+pub async fn act(ledger: &dyn Ledger, tenant: &str, deed: AdminActionKind) -> Result<(), ConformanceError> {
+    let id = AdminActionId::new(Uuid::now_v7());
+    ledger.act(AdminAction { id, at: NOW, tenant: TenantId::new(tenant)?, by: "ada".into(), deed }).await?;
+    Ok(())
+}
+
+fn fresh_key() -> RecordKey {
+    let mut bytes = [0; 32];
+    let (front, back) = bytes.split_at_mut(16);
+    front.copy_from_slice(Uuid::now_v7().as_bytes());
+    back.copy_from_slice(Uuid::now_v7().as_bytes());
+    RecordKey::from_bytes(bytes)
+}
+
+/// Closes a question.
+type QuestionCloser = fn(&mut CallScript) -> Result<(), ConformanceError>;
+
+/// Every way in which a question about a plan is closed.
+pub const CLOSINGS: &[(&str, QuestionCloser)] = &[
+    ("a yes", |script| script.answer(Answer::Yes { note: None })),
+    ("a no", |script| script.answer(Answer::No { feedback: None })),
+    ("a leave", |script| script.answer(Answer::Leave(leave()))),
+    ("an edit", |script| {
+        let content = script.hold(br#"{"path":"b"}"#);
+        script.answer(Answer::Edit { content, note: None })
+    }),
+    ("an abort", |script| script.answer(Answer::Abort)),
+    ("expiry", CallScript::expire),
+    ("an approver that broke", CallScript::unask),
+    ("a cancel", |script| script.push(RecordEvent::Cancelled { by: "ada".into() })),
+];

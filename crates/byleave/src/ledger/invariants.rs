@@ -1,0 +1,383 @@
+//! What every ledger must hold to, whatever it is built on: how a batch is checked, what it moves, and what hinders it.
+//!
+//! Pure functions over a batch and a few facts that the ledger looks up. They never write, wait or look at a clock, and
+//! never let a batch through because something about it could not be made out.
+
+use byleave_core::admin_action::{AdminAction, AdminActionKind};
+use byleave_core::call::Millis;
+use byleave_core::digest::RecordKey;
+use byleave_core::effect::{Effect, Plan};
+use byleave_core::entry::{CallHeader, Entry, RecordEvent};
+use byleave_core::grant::{Claim, GrantedBy};
+use byleave_core::hash_chain::{ChainedEntry, GENESIS};
+use byleave_core::id::{AttemptId, CallId, OwnerId, QuestionId, SessionId, StandingApprovalId};
+use byleave_core::question::{Answer, RecordedAnswer};
+use byleave_core::record::{Attempt, Record};
+use byleave_core::session::{DEPTH_MAX, SessionNode, act_of};
+use byleave_core::standing_approval::StandingApproval;
+
+use crate::ledger::{AttemptStart, Batch, Interruption, LedgerError, RecordContent, StartBlocked};
+
+/// What a batch moves, beside adding its lines.
+#[derive(Clone, Debug, Default)]
+pub struct BatchEffects<'a> {
+    /// It opens the record, at that time.
+    pub opens: Option<(&'a CallHeader, Millis)>,
+    /// Questions that are asked.
+    pub asks: Vec<QuestionId>,
+    /// Whatever question was open is closed.
+    pub closes_question: bool,
+    /// Leaves that come into force.
+    pub gives: Vec<&'a StandingApproval>,
+    /// Leaves that are used, once for each time.
+    pub uses: Vec<StandingApprovalId>,
+    /// The claim that is open at the end.
+    pub claim: Option<&'a Claim>,
+    /// Whatever attempt was open is not any more, and its seat is free.
+    pub frees_seat: bool,
+}
+
+/// Checks all of a batch that can be checked without the store, and says what it moves.
+pub fn moves(batch: &Batch, owner: OwnerId) -> Result<BatchEffects<'_>, LedgerError> {
+    check_lines(batch)?;
+    let mut moves = BatchEffects::default();
+    for (entry, line) in batch.entries.iter().zip(&batch.lines) {
+        move_one(&mut moves, entry, line, owner)?;
+    }
+    check_flags(batch, &moves)?;
+    Ok(moves)
+}
+
+fn check_lines(batch: &Batch) -> Result<(), LedgerError> {
+    if batch.lines.is_empty() {
+        return Err(refused("it has no lines"));
+    }
+    if batch.lines.len() != batch.entries.len() {
+        return Err(refused(format!("{} lines, {} entries", batch.lines.len(), batch.entries.len())));
+    }
+    if batch.at_len == 0 && batch.before != GENESIS {
+        return Err(refused("nothing stands before the first line"));
+    }
+    let mut before = batch.before;
+    for (seq, line) in (u64::from(batch.at_len)..).zip(&batch.lines) {
+        if u64::from(line.seq()) != seq {
+            return Err(refused(format!("line {} stands where line {seq} belongs", line.seq())));
+        }
+        if !line.follows(batch.call, &before) {
+            return Err(refused(format!("line {seq} does not fit its link")));
+        }
+        before = line.link();
+    }
+    Ok(())
+}
+
+fn move_one<'a>(
+    moves: &mut BatchEffects<'a>,
+    entry: &'a Entry,
+    line: &ChainedEntry,
+    owner: OwnerId,
+) -> Result<(), LedgerError> {
+    match &entry.fact {
+        RecordEvent::Received(heading) => moves.opens = Some((heading, entry.at)),
+        RecordEvent::Asked(Ok(question)) => moves.asks.push(question.id),
+        RecordEvent::Answered(RecordedAnswer { answer, .. }) => {
+            moves.closes_question = true;
+            if let Answer::Leave(leave) = answer {
+                // A leave outlives its call, so it is taken from what the book will say and from nothing else.
+                if serde_json::to_string(entry).ok().as_deref() != Some(line.body()) {
+                    return Err(refused(format!("line {} does not say what its entry says", line.seq())));
+                }
+                moves.gives.push(leave);
+            }
+        }
+        RecordEvent::Expired { .. } | RecordEvent::Unasked { .. } | RecordEvent::Cancelled { .. } => {
+            moves.closes_question = true
+        }
+        RecordEvent::Begun(Ok(claim)) => {
+            if claim.owner != owner {
+                return Err(refused(format!("owner {} cannot claim for owner {}", owner, claim.owner)));
+            }
+            if let GrantedBy::Leave(leave) = claim.by {
+                moves.uses.push(leave);
+            }
+            moves.claim = Some(claim);
+        }
+        // The ledger itself writes this one, after it has looked whether the owner is gone.
+        RecordEvent::Interrupted { .. } => return Err(refused("an interruption is asked for, not appended")),
+        RecordEvent::Ended { .. } => {
+            moves.claim = None;
+            moves.frees_seat = true;
+        }
+        RecordEvent::Settled(_) => {
+            moves.claim = None;
+            moves.frees_seat = true;
+            moves.closes_question = true;
+        }
+        RecordEvent::Asked(Err(_)) | RecordEvent::Begun(Err(_)) => {}
+        RecordEvent::Resolved(_)
+        | RecordEvent::Validated(_)
+        | RecordEvent::Planned(_)
+        | RecordEvent::Permitted(_) => {}
+        RecordEvent::Rehearsing { .. } | RecordEvent::Rehearsed(_) | RecordEvent::RehearsalLost { .. } => {}
+        RecordEvent::Reviewed(_) | RecordEvent::Challenged(_) | RecordEvent::OutputReviewed(_) => {}
+    }
+    Ok(())
+}
+
+/// What a batch says of itself must be what its entries say: a hindrance is looked for only where it is said that
+/// something begins.
+fn check_flags(batch: &Batch, moves: &BatchEffects<'_>) -> Result<(), LedgerError> {
+    match (moves.opens, batch.at_len) {
+        (Some((heading, _)), 0) => {
+            if heading.tenant != batch.listing.tenant || heading.session != batch.listing.session {
+                return Err(refused("it is listed under another tenant or session than it was received for"));
+            }
+        }
+        (None, 0) => return Err(refused("a record begins with `received`")),
+        (Some(_), _) => return Err(refused("a record begins only once")),
+        (None, _) if batch.key.is_some() => return Err(refused("a key comes with the first lines")),
+        (None, _) => {}
+    }
+    let begun = moves.claim.map(|claim| (claim.attempt, claim.by));
+    let said = batch.begins.map(|begins| (begins.attempt, begins.leave.map(|(leave, _)| leave)));
+    let agree = match (begun, said) {
+        (None, None) => true,
+        (Some((attempt, by)), Some((said, leave))) => {
+            attempt == said && leave == if let GrantedBy::Leave(leave) = by { Some(leave) } else { None }
+        }
+        _ => false,
+    };
+    if !agree {
+        return Err(refused("what it says to begin is not what its entries begin"));
+    }
+    let last = batch.entries.last().map(|entry| &entry.fact);
+    if batch.settles != matches!(last, Some(RecordEvent::Settled(_))) {
+        return Err(refused("whether it settles the call is not what its last entry says"));
+    }
+    if let Some(waits) = &batch.waits
+        && !matches!(last, Some(RecordEvent::Asked(Ok(question))) if *question == waits.question)
+    {
+        return Err(refused("the question it waits for is not its last entry"));
+    }
+    Ok(())
+}
+
+/// Checks that contents are what the record will keep of them.
+///
+/// Without a key nothing can be checked: a new record with contents needs one, and what is said to a forgotten record
+/// is forgotten at once.
+pub fn check_contents(contents: &[RecordContent], key: &RecordKey) -> Result<(), LedgerError> {
+    for content in contents {
+        if key.hold(&content.bytes) != content.held {
+            let digest = content.held.digest.short();
+            return Err(refused(format!("the content of {digest} is not what the digest was made of")));
+        }
+    }
+    Ok(())
+}
+
+/// What stands in the ledger when an attempt wants to begin.
+#[derive(Clone, Copy, Debug)]
+pub struct StartConditions<'a> {
+    /// The halt in force.
+    pub halt: Option<&'a AdminAction>,
+    /// Every leave that the batch uses has a use left; true where it uses none.
+    pub leave_left: bool,
+    /// The open attempt that runs alone in the session.
+    pub seat: Option<(CallId, AttemptId)>,
+}
+
+/// Says what hinders a call: a halt first, then its leave, then whoever runs alone in its session.
+pub fn hindrance(
+    call: CallId,
+    begins: Option<&AttemptStart>,
+    standing: StartConditions<'_>,
+) -> Option<StartBlocked> {
+    if let (Some(_), Some(act)) = (begins, standing.halt) {
+        return Some(StartBlocked::Halted { why: halt_reason(act) });
+    }
+    if !standing.leave_left {
+        return Some(StartBlocked::LeaveSpent);
+    }
+    match standing.seat {
+        Some((other, attempt)) if other != call && begins.is_some_and(|begins| begins.exclusive) => {
+            Some(StartBlocked::SessionBusy { call: other, attempt })
+        }
+        _ => None,
+    }
+}
+
+fn halt_reason(act: &AdminAction) -> String {
+    match &act.deed {
+        AdminActionKind::Halt { why } => why.clone(),
+        _ => String::new(),
+    }
+}
+
+/// Whether a leave that was used so often may be used so many times more; revocation is looked at elsewhere.
+///
+/// `asked_max` is what the batch takes the limit to be; the stricter of the two counts.
+pub fn leave_left(leave: &StandingApproval, used: u32, more: u32, asked_max: Option<u32>) -> bool {
+    let max = leave.uses_max.into_iter().chain(asked_max).min();
+    max.is_none_or(|max| used.saturating_add(more) <= max)
+}
+
+/// Whether a leave is good at a time, as far as the clock is concerned.
+pub fn in_time(leave: &StandingApproval, now: Millis) -> bool {
+    leave.until.is_none_or(|until| now < until)
+}
+
+/// Whether a call that waits until then can be driven on: nobody can answer it any more.
+pub const fn is_overdue(expires_at: Millis, now: Millis) -> bool {
+    expires_at <= now
+}
+
+/// Whether a waiting call with these effects holds a plan up.
+pub fn holds_up(waiting: &[Effect], plan: &Plan) -> bool {
+    waiting.iter().any(|waiting| plan.effects.iter().any(|effect| waiting.conflicts_with(effect)))
+}
+
+/// Says whether an attempt may be written down as interrupted: `None` means that it may.
+///
+/// `owner_alive` is asked for the claim's owner, and only if it is not the one who asks.
+pub fn not_interrupted(
+    open: Option<(AttemptId, OwnerId)>,
+    attempt: AttemptId,
+    me: OwnerId,
+    owner_alive: impl FnOnce(OwnerId) -> bool,
+) -> Option<Interruption> {
+    match open {
+        Some((opened, owner)) if opened == attempt => {
+            (owner != me && owner_alive(owner)).then_some(Interruption::OwnerAlive)
+        }
+        _ => Some(Interruption::NotOpen),
+    }
+}
+
+/// The open attempt of a record and its owner.
+pub fn open_attempt(record: &Record) -> Option<(AttemptId, OwnerId)> {
+    match record.attempt() {
+        Some(Attempt::Open(claim)) if record.settled().is_none() => Some((claim.attempt, claim.owner)),
+        _ => None,
+    }
+}
+
+/// Makes the line that says that an attempt was interrupted.
+pub fn interrupted(
+    record: &mut Record,
+    attempt: AttemptId,
+    at: Millis,
+) -> Result<(ChainedEntry, Entry), LedgerError> {
+    let entry = Entry { at, fact: RecordEvent::Interrupted { attempt } };
+    let line = record.push(entry.clone()).map_err(|misplaced| {
+        LedgerError::new(format!("cannot write that attempt {attempt} was interrupted"), misplaced)
+    })?;
+    Ok((line, entry))
+}
+
+fn refused(why: impl std::fmt::Display) -> LedgerError {
+    LedgerError::new("cannot append this batch", why)
+}
+
+/// Whether an opening may be written: under its own id, with a ceiling that can be used, beneath someone who is there.
+pub fn check_opening(
+    act: &AdminAction,
+    opening: &SessionNode,
+    is_parent_known: bool,
+) -> Result<(), LedgerError> {
+    let cannot =
+        |why: String| Err(LedgerError::new(format!("cannot open session `{}`", opening.session), why));
+    if act.id != act_of(&act.tenant, &opening.session) {
+        return cannot("the act has an id that is not that of the session".into());
+    }
+    if let Err(bad) = opening.ceiling.check() {
+        return cannot(bad.to_string());
+    }
+    match &opening.parent {
+        Some(parent) if *parent == opening.session => cannot("it cannot be its own parent".into()),
+        Some(parent) if !is_parent_known => {
+            cannot(format!("its parent `{parent}` was never opened; open that first"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A session and those above it, one look for each. Who names a parent must have one.
+pub fn lineage(
+    session: &SessionId,
+    mut look: impl FnMut(&SessionId) -> Result<Option<SessionNode>, LedgerError>,
+) -> Result<Vec<SessionNode>, LedgerError> {
+    let mut lineage: Vec<SessionNode> = Vec::new();
+    let mut at = Some(session.clone());
+    while let Some(session) = at {
+        let cannot =
+            |why: &str| LedgerError::new(format!("cannot tell who is above session `{session}`"), why);
+        if lineage.len() > DEPTH_MAX {
+            return Err(cannot("there are too many"));
+        }
+        match look(&session)? {
+            Some(opening) => {
+                at = opening.parent.clone();
+                lineage.push(opening);
+            }
+            None if lineage.is_empty() => break,
+            None => return Err(cannot("its opening is missing from the book")),
+        }
+    }
+    Ok(lineage)
+}
+
+#[cfg(test)]
+mod tests {
+    use byleave_core::outcome::Outcome;
+    use byleave_core::refusal::{Code, Refusal};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::ledger::conformance::record_script::{CallScript, ScriptSettings};
+
+    // The walk never settles a call whose attempt is open; a ledger must not depend on that to let a session go on.
+    #[test]
+    fn settling_ends_whatever_is_open() {
+        let owner = OwnerId::new(Uuid::now_v7());
+        let Ok(mut script) = CallScript::beginning(ScriptSettings::default(), owner) else {
+            panic!("no script")
+        };
+        let mut batch = script.batch();
+        assert!(moves(&batch, owner).unwrap().claim.is_some());
+        let refusal = Refusal::new(Code::RecordBroken, "broken");
+        let entry = Entry { at: 0, fact: RecordEvent::Settled(Outcome::Unknown(refusal)) };
+        let body = serde_json::to_string(&entry).unwrap();
+        let seq = script.record.len();
+        batch.lines.push(ChainedEntry::linked(batch.call, script.record.head(), seq, body));
+        batch.entries.push(entry);
+        batch.begins = None;
+        batch.settles = true;
+        let moves = moves(&batch, owner).unwrap();
+        assert!(moves.claim.is_none() && moves.frees_seat && moves.closes_question);
+    }
+
+    // req: R5
+    #[test]
+    fn the_stricter_count_of_a_leave_holds() {
+        let leave = |uses_max| StandingApproval {
+            id: StandingApprovalId::new(Uuid::nil()),
+            tool: "t".into(),
+            scope: Vec::new(),
+            session: None,
+            until: None,
+            uses_max,
+        };
+        let check = |max, used, more, asked, left| {
+            assert_eq!(leave_left(&leave(max), used, more, asked), left, "{max:?} {used} {more} {asked:?}");
+        };
+        check(None, u32::MAX, 1, None, true);
+        check(Some(1), 0, 1, None, true);
+        check(Some(1), 1, 1, None, false);
+        check(Some(2), 1, 2, None, false);
+        check(Some(1), 1, 1, Some(9), false);
+        check(Some(9), 1, 1, Some(1), false);
+        check(None, 1, 1, Some(1), false);
+        check(Some(0), 0, 1, None, false);
+    }
+}

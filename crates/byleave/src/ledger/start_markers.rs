@@ -1,0 +1,105 @@
+//! Starts: what a worker has started, marked on its own disk before it is run.
+//!
+//! Once an attempt is claimed, nobody but its worker knows whether it was ever started. If the worker dies, its disk is the
+//! only witness: no mark, and it never ran; a mark, and it may have. A mark is never taken back.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use byleave_core::id::{AttemptId, OwnerId};
+use byleave_files::own;
+
+use crate::ledger::LedgerError;
+use crate::lock::locked;
+
+/// The marks of one owner.
+#[derive(Clone, Debug)]
+pub struct StartMarkers {
+    path: PathBuf,
+    file: Arc<Mutex<File>>,
+}
+
+impl StartMarkers {
+    /// Makes the file of an owner, so that one without marks can be told from one that is not here.
+    pub fn open(dir: &Path, owner: OwnerId) -> io::Result<Self> {
+        let path = path(dir, owner);
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
+        // The name must outlive a power failure too, not only what is behind it.
+        own::sync_directory(dir)?;
+        Ok(Self { path, file: Arc::new(Mutex::new(file)) })
+    }
+
+    /// Marks an attempt. On the disk when it returns.
+    pub fn mark(&self, attempt: AttemptId) -> io::Result<()> {
+        let mut file = locked(&self.file);
+        file.write_all(attempt.as_bytes())?;
+        file.sync_data()
+    }
+
+    /// The same beside whatever else the runtime does.
+    pub async fn mark_aside(&self, attempt: AttemptId) -> Result<(), LedgerError> {
+        let starts = self.clone();
+        let marked = tokio::task::spawn_blocking(move || starts.mark(attempt)).await;
+        let cannot = |why: String| LedgerError::new("cannot mark that an attempt starts", why);
+        marked.map_err(|error| cannot(error.to_string()))?.map_err(|error| cannot(error.to_string()))
+    }
+
+    /// Takes the file away, if there is nothing in it.
+    pub fn tidy(&self) {
+        let file = locked(&self.file);
+        if file.metadata().is_ok_and(|metadata| metadata.len() == 0)
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
+            tracing::debug!(path = %self.path.display(), %error, "cannot remove a file without marks");
+        }
+    }
+}
+
+/// Whether an owner has marked an attempt as started; `None` where its marks are not on this machine.
+///
+/// Half a mark counts: it may have been the last thing that reached the disk.
+pub fn was_started(dir: &Path, owner: OwnerId, attempt: AttemptId) -> io::Result<Option<bool>> {
+    let mut marks = Vec::new();
+    match own::open(path(dir, owner)) {
+        Ok(mut file) => file.read_to_end(&mut marks)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let is_its = |mark: &[u8]| attempt.as_bytes().starts_with(mark);
+    Ok(Some(marks.chunks(attempt.as_bytes().len()).any(is_its)))
+}
+
+fn path(dir: &Path, owner: OwnerId) -> PathBuf {
+    dir.join(format!("{owner}.started"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn only_what_was_marked_was_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let (owner, other) = (OwnerId::new(Uuid::from_u128(1)), OwnerId::new(Uuid::from_u128(2)));
+        let [one, two] = [3_u128, 4].map(|id| AttemptId::new(Uuid::from_u128(id << 64)));
+        let started = |owner, attempt| was_started(dir.path(), owner, attempt).unwrap();
+        assert_eq!(started(owner, one), None);
+        let starts = StartMarkers::open(dir.path(), owner).unwrap();
+        assert_eq!(started(owner, one), Some(false));
+        starts.mark(one).unwrap();
+        starts.tidy();
+        assert_eq!((started(owner, one), started(owner, two)), (Some(true), Some(false)));
+        assert_eq!(started(other, one), None, "nobody speaks for another");
+        starts.mark(two).unwrap();
+        let path = path(dir.path(), owner);
+        let marks = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &marks[..30]).unwrap();
+        assert_eq!(started(owner, two), Some(true), "half a mark is a mark");
+        StartMarkers::open(dir.path(), other).unwrap().tidy();
+        assert_eq!(started(other, one), None, "nothing is left of who started nothing");
+    }
+}

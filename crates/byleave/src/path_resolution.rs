@@ -1,0 +1,148 @@
+//! Paths: which file a text names. Looks at the file system to follow links; changes nothing.
+
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use crate::tool::ToolError;
+
+/// Spellings of paths that mean another file to whoever expands them after us.
+fn is_for_someone_else(path: &str) -> Option<&'static str> {
+    let variable = |rest: &str| rest.starts_with(|c: char| c.is_ascii_uppercase() || matches!(c, '{' | '('));
+    let drive = |path: &str| matches!(path.as_bytes(), [letter, b':', b'\\' | b'/', ..] if letter.is_ascii_alphabetic());
+    if path == "~" || path.starts_with('~') && path.contains('/') {
+        Some("begins with `~`, which only a shell knows: write the whole path")
+    } else if path.strip_prefix('$').is_some_and(variable) {
+        Some("begins with a variable, which only a shell knows: write the whole path")
+    } else if path.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("file:")) {
+        Some("is an address: write a path")
+    } else if path.starts_with("\\") || drive(path) {
+        Some("is a path of another system")
+    } else {
+        None
+    }
+}
+
+/// Whether a path means something of the process that opens it: another file for us than for who opens it.
+fn is_of_a_process(path: &Path) -> bool {
+    let mut steps = path.components().filter_map(|step| match step {
+        Component::Normal(step) => step.to_str(),
+        _ => None,
+    });
+    let of = ["root", "cwd", "exe", "fd", "fdinfo", "map_files", "mem", "environ", "task"];
+    steps.next() == Some("proc")
+        && steps.next().is_some()
+        && steps.next().is_some_and(|what| of.contains(&what))
+}
+
+/// Whether a path is another name for a descriptor.
+fn is_a_descriptor(path: &Path) -> bool {
+    ["/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"].iter().any(|name| path.starts_with(name))
+}
+
+/// A path as it is written, with `..` taken by its text, and with the links in front of its last step followed.
+fn spellings(path: &str, cwd: &Path) -> Vec<PathBuf> {
+    let written = cwd.join(path);
+    let mut by_text = PathBuf::new();
+    for step in written.components() {
+        match step {
+            Component::ParentDir => drop(by_text.pop()),
+            step => by_text.push(step),
+        }
+    }
+    let followed = written.parent().zip(written.file_name());
+    let followed = followed.and_then(|(parent, name)| Some(fs::canonicalize(parent).ok()?.join(name)));
+    [written, by_text].into_iter().chain(followed).collect()
+}
+
+/// The absolute path that an argument of a tool names: nothing that a shell, another system or another process would read
+/// as another file, and nothing that could not be shown on one line.
+pub fn named(path: &str, cwd: &Path) -> Result<String, ToolError> {
+    let wrong = |why: &str| Err(ToolError(format!("`{}` {why}", path.escape_debug())));
+    if path.is_empty() {
+        return wrong("is not a path");
+    }
+    if path.chars().any(char::is_control) {
+        return wrong("has control characters in it, so it cannot be shown as it is: rename the file");
+    }
+    if let Some(why) = is_for_someone_else(path) {
+        return wrong(why);
+    }
+    if spellings(path, cwd).iter().any(|path| is_a_descriptor(path)) {
+        return wrong("is a descriptor of whoever opens it, not a file");
+    }
+    resolve(path, cwd)
+}
+
+/// The absolute path that a path names, links followed as far as it exists.
+pub fn resolve(path: &str, cwd: &Path) -> Result<String, ToolError> {
+    if path.is_empty() || path.contains('\0') {
+        return Err(ToolError(format!("`{}` is not a path", path.escape_debug())));
+    }
+    if spellings(path, cwd).iter().any(|path| is_of_a_process(path)) {
+        let why = "is a file of whichever process opens it: name the file itself";
+        return Err(ToolError(format!("`{}` {why}", path.escape_debug())));
+    }
+    let mut existing = cwd.join(path);
+    let mut missing: Vec<std::ffi::OsString> = Vec::new();
+    let resolved = loop {
+        match fs::canonicalize(&existing) {
+            Ok(base) => break missing.iter().rev().fold(base, |path, part| path.join(part)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // A dangling link names something that is not beneath its parent: nobody can say what.
+                if existing.symlink_metadata().is_ok() {
+                    return Err(ToolError(format!(
+                        "`{path}` leads through a link to something that is not there"
+                    )));
+                }
+                match existing.components().next_back() {
+                    Some(Component::Normal(part)) => missing.push(part.to_owned()),
+                    _ => return Err(ToolError(format!("`{path}` cannot be resolved"))),
+                }
+                existing = existing.parent().map(Path::to_path_buf).unwrap_or_default();
+            }
+            Err(error) => return Err(ToolError(format!("`{path}` cannot be resolved: {error}"))),
+        }
+    };
+    into_text(resolved)
+}
+
+pub(crate) fn into_text(path: PathBuf) -> Result<String, ToolError> {
+    path.into_os_string()
+        .into_string()
+        .map_err(|path| ToolError(format!("`{}` is not readable as text", path.to_string_lossy())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_followed_and_dangling_ones_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let cwd = folder.path().canonicalize().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(outside.path(), cwd.join("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", cwd.join("dangling")).unwrap();
+        let real = outside.path().canonicalize().unwrap();
+        assert_eq!(resolve("link/x", &cwd).unwrap(), real.join("x").to_str().unwrap());
+        // What is above something that is not there, nobody can say: it may be made as a link.
+        for path in [
+            "dangling",
+            "dangling/x",
+            "",
+            "missing/../x",
+            "/proc/self/cwd/x",
+            "/proc/1/root/etc",
+            "../../../../../../../proc/self/cwd/x",
+        ] {
+            assert!(resolve(path, &cwd).is_err(), "{path}");
+        }
+        for path in
+            ["/dev/fd/0", "/dev/stdin", "../../../../../../../dev/fd/3", "a\n/etc/passwd", "a\u{1b}[2J"]
+        {
+            assert!(named(path, &cwd).is_err(), "{path}");
+        }
+        assert!(named("/dev/null", &cwd).is_ok());
+    }
+}

@@ -1,0 +1,37 @@
+//! The plan of a patch: every file that it names.
+
+use std::path::Path;
+
+use byleave_core::effect::{Effect, Plan};
+
+use crate::patch::{self, PatchChange};
+use crate::path_resolution::named;
+use crate::plan_bindings::bind;
+use crate::tool::ToolError;
+
+/// Adds what a patch would do; a patch with one file that cannot be told is refused as a whole.
+pub(super) fn add(plan: &mut Plan, text: &str, cwd: &Path) -> Result<(), ToolError> {
+    let patch = patch::read(text).map_err(|fault| ToolError(fault.to_string()))?;
+    for change in &patch.changes {
+        let (PatchChange::Add(name)
+        | PatchChange::Update(name)
+        | PatchChange::Delete(name)
+        | PatchChange::Compare(name)) = change;
+        let path = named(name, cwd)?;
+        let bound = bind(&path)?;
+        if !plan.bound.contains(&bound) {
+            plan.bound.push(bound);
+        }
+        match change {
+            PatchChange::Add(_) => plan.effects.push(Effect::Write { path }),
+            PatchChange::Update(_) => {
+                plan.effects.push(Effect::Read { path: path.clone() });
+                plan.effects.push(Effect::Write { path });
+            }
+            PatchChange::Delete(_) => plan.effects.push(Effect::Delete { path }),
+            PatchChange::Compare(_) => plan.effects.push(Effect::Read { path }),
+        }
+    }
+    plan.effects.extend(patch.doubts.into_iter().map(|why| Effect::Unknown { why }));
+    Ok(())
+}

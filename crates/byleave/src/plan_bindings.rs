@@ -1,0 +1,128 @@
+//! What a plan rests on: files and directories as they were when it was made, and whether they still are.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use byleave_core::digest::Digest;
+use byleave_core::effect::{Binding, BindingState, Plan};
+use byleave_core::refusal::{Code, Refusal};
+use byleave_files::{LinkPolicy, ReadError};
+
+use crate::path_resolution::into_text;
+use crate::tool::{ToolContext, ToolError};
+
+/// Files larger than this are not bound by content; a plan that would have to is refused.
+const BOUND_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// What a path is now, to be held against what it is later. The path is resolved: a file behind a link is not bound.
+pub fn bind(path: &str) -> Result<Binding, ToolError> {
+    let fault = |error: io::Error| ToolError(format!("`{path}` cannot be looked at: {error}"));
+    let state = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => BindingState::Missing,
+        Err(error) => return Err(fault(error)),
+        Ok(found) if found.is_dir() => BindingState::Directory { device: found.dev(), inode: found.ino() },
+        Ok(_) => content(path).map_err(|error| match error {
+            ReadError::NotAFile => ToolError(format!("`{path}` is not a file")),
+            ReadError::TooLarge(max) => {
+                ToolError(format!("`{path}` is too large to be bound (more than {max} bytes)"))
+            }
+            ReadError::Io(error) => fault(error),
+            other => ToolError(format!("`{path}` cannot be bound: {other}")),
+        })?,
+    };
+    Ok(Binding { path: path.to_owned(), state })
+}
+
+/// The content of a file, by its digest. It is read piece by piece: nothing of it is kept.
+fn content(path: &str) -> Result<BindingState, ReadError> {
+    let opened = byleave_files::open(Path::new(path), LinkPolicy::Never)?;
+    let mut hasher = blake3::Hasher::new();
+    if opened.metadata.len() > BOUND_BYTES_MAX {
+        return Err(ReadError::TooLarge(BOUND_BYTES_MAX));
+    }
+    // It may grow while it is read.
+    if io::copy(&mut opened.file.take(BOUND_BYTES_MAX + 1), &mut hasher)? > BOUND_BYTES_MAX {
+        return Err(ReadError::TooLarge(BOUND_BYTES_MAX));
+    }
+    Ok(BindingState::Content(Digest::from_bytes(hasher.finalize().into())))
+}
+
+/// Adds the working directory itself to what a plan rests on.
+pub(crate) fn bind_directory(plan: &mut Plan, site: &ToolContext) -> Result<(), ToolError> {
+    let cwd = into_text(site.cwd.clone())?;
+    let bound = bind(&cwd)?;
+    if !matches!(bound.state, BindingState::Directory { .. }) {
+        return Err(ToolError(format!("the working directory `{cwd}` is not there")));
+    }
+    plan.bound.insert(0, bound);
+    Ok(())
+}
+
+/// Refuses if anything that the plan rests on is not what it was.
+pub(crate) fn still_bound(plan: &Plan) -> Result<(), Refusal> {
+    for bound in &plan.bound {
+        let code = match bound.state {
+            BindingState::Directory { .. } => Code::DirectoryChanged,
+            BindingState::Missing | BindingState::Content(_) => Code::ContentChanged,
+        };
+        match bind(&bound.path) {
+            Ok(now) if now == *bound => {}
+            Ok(_) => {
+                return Err(Refusal::new(
+                    code,
+                    format!("`{}` has changed since it was approved", bound.path),
+                ));
+            }
+            Err(fault) => return Err(Refusal::new(code, fault.to_string())),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changed_is_no_longer_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        let plan =
+            |path: &Path| Plan { bound: vec![bind(path.to_str().unwrap()).unwrap()], ..Plan::default() };
+        let missing = plan(&path);
+        assert!(still_bound(&missing).is_ok());
+        fs::write(&path, "1").unwrap();
+        assert_eq!(still_bound(&missing).unwrap_err().code, Code::ContentChanged);
+        let written = plan(&path);
+        fs::write(&path, "2").unwrap();
+        assert_eq!(still_bound(&written).unwrap_err().code, Code::ContentChanged);
+        let inside = folder.path().join("d");
+        fs::create_dir(&inside).unwrap();
+        let directory = plan(&inside);
+        fs::create_dir(folder.path().join("e")).unwrap();
+        fs::remove_dir(&inside).unwrap();
+        fs::rename(folder.path().join("e"), &inside).unwrap();
+        assert_eq!(still_bound(&directory).unwrap_err().code, Code::DirectoryChanged);
+    }
+
+    // req: B7
+    #[test]
+    fn only_a_small_regular_file_is_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let bind = |name: &str| bind(folder.join(name).to_str().unwrap());
+        let pipe = rustix::fs::FileType::Fifo;
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mknodat(rustix::fs::CWD, folder.join("pipe"), pipe, mode, 0).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", folder.join("zero")).unwrap();
+        fs::write(folder.join("file"), "text").unwrap();
+        std::os::unix::fs::symlink("file", folder.join("link")).unwrap();
+        fs::File::create(folder.join("large")).unwrap().set_len(900 << 20).unwrap();
+        for name in ["pipe", "zero", "link", "large"] {
+            assert!(bind(name).is_err(), "{name}");
+        }
+        assert_eq!(bind("file").unwrap().state, BindingState::Content(Digest::of(b"text")));
+    }
+}

@@ -1,0 +1,116 @@
+//! A world to judge in: directories that need not exist, with whatever is really there. Looks, and changes nothing.
+//!
+//! What is not there is taken as it is written, and every program is taken to be installed: a case says what is judged, not
+//! what this machine has.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use byleave_shell::shell_env::ShellEnv;
+
+use crate::local_shell_env::{names_in, script_at};
+
+/// How many links are followed before it is taken for a circle, as the kernel does.
+const LINKS_MAX: usize = 40;
+/// Where programs are, whatever machine this is.
+const SYSTEM: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
+
+/// The world that a case is judged in.
+#[derive(Clone, Debug)]
+pub struct CaseEnvironment {
+    root: PathBuf,
+    cwd: String,
+    home: Option<String>,
+}
+
+impl CaseEnvironment {
+    /// Seen from a directory; its paths begin at `root`, which is `/` for this machine.
+    pub fn new(root: &Path, cwd: &str, home: Option<&str>) -> Self {
+        Self { root: root.to_path_buf(), cwd: cwd.to_owned(), home: home.map(str::to_owned) }
+    }
+
+    /// A path of this world, as it is on the machine.
+    fn real(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// Follows every link, as the kernel would. What is not there is taken as it is written.
+    fn follow(&self, path: &str) -> Option<String> {
+        let mut todo: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
+        let mut done: Vec<String> = Vec::new();
+        let mut links = 0_usize;
+        while let Some(step) = todo.pop() {
+            match step.as_str() {
+                "" | "." => {}
+                ".." => drop(done.pop()),
+                _ => {
+                    let here = format!("/{}/{step}", done.join("/"));
+                    let Ok(target) = fs::read_link(self.real(&here)) else {
+                        done.push(step);
+                        continue;
+                    };
+                    links = links.saturating_add(1);
+                    if links > LINKS_MAX {
+                        return None;
+                    }
+                    let target = target
+                        .strip_prefix(&self.root)
+                        .map_or_else(|_| target.clone(), |inside| Path::new("/").join(inside));
+                    let target = target.to_str()?;
+                    if target.starts_with('/') {
+                        done.clear();
+                    }
+                    todo.extend(target.split('/').rev().map(str::to_owned));
+                }
+            }
+        }
+        Some(format!("/{}", done.join("/")))
+    }
+}
+
+impl ShellEnv for CaseEnvironment {
+    fn cwd(&self) -> &str {
+        &self.cwd
+    }
+
+    fn home(&self) -> Option<&str> {
+        self.home.as_deref()
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        match name {
+            "HOME" => self.home.clone(),
+            "PWD" => Some(self.cwd.clone()),
+            _ => None,
+        }
+    }
+
+    fn program(&self, name: &str) -> Option<String> {
+        if !name.contains('/') {
+            return Some(format!("/usr/bin/{name}"));
+        }
+        let path = self.resolve(&self.cwd, name)?;
+        let is_system =
+            SYSTEM.iter().any(|directory| Path::new(&path).parent() == Some(Path::new(directory)));
+        (is_system || self.real(&path).exists()).then_some(path)
+    }
+
+    fn resolve(&self, cwd: &str, path: &str) -> Option<String> {
+        if path.is_empty() || path.contains('\0') {
+            return None;
+        }
+        self.follow(&if path.starts_with('/') { path.to_owned() } else { format!("{cwd}/{path}") })
+    }
+
+    fn list(&self, directory: &str) -> Option<Vec<String>> {
+        names_in(&self.real(&self.follow(directory)?))
+    }
+
+    fn is_directory(&self, path: &str) -> bool {
+        self.follow(path).is_some_and(|path| self.real(&path).is_dir())
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        script_at(&self.real(&self.follow(path)?).canonicalize().ok()?)
+    }
+}

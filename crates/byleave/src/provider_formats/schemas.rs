@@ -1,0 +1,179 @@
+//! What tools look like to models (T9).
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::gemini;
+use crate::catalog::CatalogEntry;
+use crate::tool::ToolContext;
+
+/// Whose form it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ProviderFormat {
+    /// Function calling of OpenAI, and of the many that copy it.
+    OpenAi,
+    /// Tools of Anthropic.
+    Anthropic,
+    /// An entry of `functionDeclarations` of Gemini.
+    Gemini,
+    /// A tool of the Model Context Protocol.
+    Mcp,
+}
+
+impl ProviderFormat {
+    /// All forms.
+    pub const ALL: [Self; 4] = [Self::OpenAi, Self::Anthropic, Self::Gemini, Self::Mcp];
+
+    fn takes_name(self, name: &str) -> bool {
+        let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let first_letter = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        match self {
+            Self::OpenAi | Self::Anthropic => (1..=64).contains(&name.len()) && name.chars().all(word),
+            // Documented as 63 in one place and 64 in others.
+            Self::Gemini => {
+                first_letter && name.len() <= 63 && name.chars().all(|c| word(c) || c == '.' || c == ':')
+            }
+            // What can be registered can be named here.
+            Self::Mcp => true,
+        }
+    }
+
+    const fn name_rule(self) -> &'static str {
+        match self {
+            Self::OpenAi | Self::Anthropic => "1 to 64 letters, digits, `_` and `-`",
+            Self::Gemini => "1 to 63 letters, digits, `_`, `-`, `.` and `:`, a letter or `_` first",
+            Self::Mcp => "any name",
+        }
+    }
+}
+
+impl fmt::Display for ProviderFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OpenAi => "OpenAI",
+            Self::Anthropic => "Anthropic",
+            Self::Gemini => "Gemini",
+            Self::Mcp => "MCP",
+        })
+    }
+}
+
+/// Why a tool cannot be put into a form.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// The name is not one that the provider takes.
+    #[error("{form} does not take the name `{tool}`: it takes {}; register the tool under another", form.name_rule())]
+    Name {
+        /// Whose form.
+        form: ProviderFormat,
+        /// The tool.
+        tool: String,
+    },
+    /// The schema is an alternative at its top, where the provider takes a plain object only.
+    #[error(
+        "{form} does not take the schema of `{tool}`: it has `{keyword}` at its top; put it into a field"
+    )]
+    Top {
+        /// Whose form.
+        form: ProviderFormat,
+        /// The tool.
+        tool: String,
+        /// What it has there.
+        keyword: &'static str,
+    },
+    /// The schema is too large once its references are written out.
+    #[error("the schema of `{tool}` is too large for {form}, which takes no references; make it simpler")]
+    TooLarge {
+        /// Whose form.
+        form: ProviderFormat,
+        /// The tool.
+        tool: String,
+    },
+}
+
+/// Tools in the form; all of a catalog with `catalog.list()`, an allowed set with `catalog.filter(names)`.
+pub fn schemas(
+    form: ProviderFormat,
+    entries: &[Arc<CatalogEntry>],
+    site: &ToolContext,
+) -> Result<Vec<Value>, FormatError> {
+    entries.iter().map(|entry| schema(form, entry, site)).collect()
+}
+
+/// One tool in the form.
+pub fn schema(form: ProviderFormat, entry: &CatalogEntry, site: &ToolContext) -> Result<Value, FormatError> {
+    let name = entry.name();
+    if !form.takes_name(name) {
+        return Err(FormatError::Name { form, tool: name.into() });
+    }
+    let description = entry.describe(site);
+    Ok(match form {
+        ProviderFormat::OpenAi => {
+            let parameters = plain_object(form, entry)?;
+            json!({
+                "type": "function",
+                "function": { "name": name, "description": description, "parameters": parameters },
+            })
+        }
+        ProviderFormat::Anthropic => {
+            let input_schema = plain_object(form, entry)?;
+            json!({ "name": name, "description": description, "input_schema": input_schema })
+        }
+        ProviderFormat::Gemini => {
+            let too_large = |gemini::SchemaTooLargeError| FormatError::TooLarge { form, tool: name.into() };
+            let mut declaration = Map::new();
+            declaration.insert("name".into(), name.into());
+            declaration.insert("description".into(), description.into());
+            let parameters = gemini::parameters(&entry.manifest().input_schema).map_err(too_large)?;
+            // An object without fields is refused; a function without parameters is not.
+            if let Some(parameters) = parameters {
+                declaration.insert("parameters".into(), parameters);
+            }
+            Value::Object(declaration)
+        }
+        ProviderFormat::Mcp => mcp(entry, &description),
+    })
+}
+
+/// The schema as an object with properties, which is what these providers insist on.
+fn plain_object(form: ProviderFormat, entry: &CatalogEntry) -> Result<Value, FormatError> {
+    const NOT_AT_TOP: [&str; 5] = ["oneOf", "anyOf", "allOf", "not", "enum"];
+    let schema = &entry.manifest().input_schema;
+    if let Some(keyword) = NOT_AT_TOP.into_iter().find(|keyword| schema.get(keyword).is_some()) {
+        return Err(FormatError::Top { form, tool: entry.name().into(), keyword });
+    }
+    let mut schema = typed_object(schema);
+    if let Value::Object(fields) = &mut schema {
+        fields.remove("$schema");
+        fields.entry("properties").or_insert_with(|| json!({}));
+    }
+    Ok(schema)
+}
+
+fn typed_object(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Value::Object(fields) = &mut schema {
+        // It may also stand for other types, but arguments are always an object.
+        fields.insert("type".into(), "object".into());
+    }
+    schema
+}
+
+fn mcp(entry: &CatalogEntry, description: &str) -> Value {
+    let manifest = entry.manifest();
+    let mut annotations = Map::new();
+    annotations.insert("readOnlyHint".into(), manifest.read_only.into());
+    annotations.insert("idempotentHint".into(), manifest.repeatable.into());
+    // A tool that said nothing did not promise anything: left out, the protocol takes it as destructive.
+    if manifest.destructive || manifest.read_only {
+        annotations.insert("destructiveHint".into(), manifest.destructive.into());
+    }
+    json!({
+        "name": entry.name(),
+        "description": description,
+        "inputSchema": typed_object(&manifest.input_schema),
+        "annotations": annotations,
+    })
+}

@@ -1,0 +1,274 @@
+//! A look over a schema before it is compiled, so that no schema can make validation hang or overflow the stack.
+//!
+//! Schemas come from strangers (MCP servers) as well as from authors. What is followed here is what a validator would
+//! follow: subschemas, and references within the document. Never follows a reference out of it.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::SchemaError;
+
+/// The longest way down a schema, references followed, until it repeats itself.
+const HEIGHT_MAX: usize = 96;
+/// The size of a schema with every reference written out, until it repeats itself.
+const WEIGHT_MAX: u64 = 100_000;
+/// The same, counting only what is applied to one and the same value.
+const WEIGHT_IN_PLACE_MAX: u64 = 5_000;
+
+/// Keywords whose subschemas are applied to the value itself.
+const IN_PLACE: &[(&str, SubschemaShape)] = &[
+    ("allOf", SubschemaShape::List),
+    ("anyOf", SubschemaShape::List),
+    ("oneOf", SubschemaShape::List),
+    ("not", SubschemaShape::One),
+    ("if", SubschemaShape::One),
+    ("then", SubschemaShape::One),
+    ("else", SubschemaShape::One),
+    ("dependentSchemas", SubschemaShape::Map),
+    ("dependencies", SubschemaShape::Map),
+];
+/// Keywords whose subschemas are applied to parts of the value.
+const BENEATH: &[(&str, SubschemaShape)] = &[
+    ("properties", SubschemaShape::Map),
+    ("patternProperties", SubschemaShape::Map),
+    ("additionalProperties", SubschemaShape::One),
+    ("unevaluatedProperties", SubschemaShape::One),
+    ("propertyNames", SubschemaShape::One),
+    ("items", SubschemaShape::OneOrList),
+    ("prefixItems", SubschemaShape::List),
+    ("additionalItems", SubschemaShape::One),
+    ("unevaluatedItems", SubschemaShape::One),
+    ("contains", SubschemaShape::One),
+    ("contentSchema", SubschemaShape::One),
+];
+/// Keywords that hold subschemas for references, and apply none.
+const SHELVES: &[(&str, SubschemaShape)] =
+    &[("$defs", SubschemaShape::Map), ("definitions", SubschemaShape::Map)];
+/// Keywords that refer to a subschema, which is then applied to the value itself.
+const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
+
+#[derive(Clone, Copy)]
+enum SubschemaShape {
+    One,
+    List,
+    Map,
+    OneOrList,
+}
+
+/// What was seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SchemaComplexity {
+    /// In how many places the schema, written out, comes back to itself.
+    pub(super) loops: u64,
+    /// The longest way down within one level of the value.
+    pub(super) step: usize,
+}
+
+/// Looks a schema over; its size must have been measured before.
+pub(super) fn survey(root: &Value) -> Result<SchemaComplexity, SchemaError> {
+    let mut document = SchemaDocument { root, anchors: HashMap::new() };
+    for schema in all_schemas(root) {
+        document.note(schema)?;
+    }
+    let mut whole = SchemaExpansion { document: &document, beneath: true, seen: HashMap::new() };
+    let mut in_place = SchemaExpansion { document: &document, beneath: false, seen: HashMap::new() };
+    let mut step = 1;
+    for schema in all_schemas(root) {
+        step = step.max(in_place.visit(schema, 0)?.height);
+    }
+    Ok(SchemaComplexity { loops: whole.visit(root, 0)?.loops, step })
+}
+
+/// Finds what a pointer into the arguments names in the schema; references and alternatives are followed.
+pub(crate) fn has_argument(root: &Value, pointer: &str) -> bool {
+    let Some(path) = pointer.strip_prefix('/') else { return false };
+    let document = SchemaDocument { root, anchors: HashMap::new() };
+    let mut found = vec![root];
+    for segment in path.split('/') {
+        let segment = segment.replace("~1", "/").replace("~0", "~");
+        let alternatives: Vec<&Value> =
+            found.into_iter().flat_map(|schema| document.alternatives(schema)).collect();
+        found = alternatives.into_iter().flat_map(|schema| child(schema, &segment)).collect();
+        // Alternatives of alternatives: enough of them are as good as all.
+        found.truncate(256);
+    }
+    !found.is_empty()
+}
+
+fn child<'a>(schema: &'a Value, segment: &str) -> Vec<&'a Value> {
+    let named = schema.get("properties").and_then(|fields| fields.get(segment));
+    let index = segment.parse::<usize>().ok();
+    let item = index.and_then(|index| {
+        let placed = schema.get("prefixItems").and_then(|items| items.get(index));
+        placed.or_else(|| schema.get("items").filter(|items| items.is_object()))
+    });
+    named.into_iter().chain(item).collect()
+}
+
+/// Every subschema that stands in the document, wherever it is used.
+fn all_schemas(root: &Value) -> Vec<&Value> {
+    let mut all = Vec::new();
+    let mut open = vec![root];
+    while let Some(schema) = open.pop() {
+        all.push(schema);
+        for table in [IN_PLACE, BENEATH, SHELVES] {
+            open.extend(held(schema, table));
+        }
+    }
+    all
+}
+
+fn held<'a>(schema: &'a Value, table: &[(&str, SubschemaShape)]) -> Vec<&'a Value> {
+    let mut out = Vec::new();
+    for (keyword, holds) in table {
+        let Some(value) = schema.get(keyword) else { continue };
+        match (holds, value) {
+            (SubschemaShape::List | SubschemaShape::OneOrList, Value::Array(items)) => out.extend(items),
+            (SubschemaShape::Map, Value::Object(fields)) => out.extend(fields.values()),
+            (SubschemaShape::One | SubschemaShape::OneOrList, Value::Object(_) | Value::Bool(_)) => {
+                out.push(value)
+            }
+            // Anything else is no schema; the compiler says so.
+            _ => {}
+        }
+    }
+    out
+}
+
+struct SchemaDocument<'a> {
+    root: &'a Value,
+    anchors: HashMap<&'a str, &'a Value>,
+}
+
+impl<'a> SchemaDocument<'a> {
+    fn note(&mut self, schema: &'a Value) -> Result<(), SchemaError> {
+        let is_root = std::ptr::eq(schema, self.root);
+        let id = schema.get("$id").and_then(Value::as_str).filter(|id| !id.starts_with('#'));
+        if let (false, Some(id)) = (is_root, id) {
+            return Err(SchemaError::Embedded { id: id.into() });
+        }
+        for keyword in ["$anchor", "$dynamicAnchor"] {
+            if let Some(name) = schema.get(keyword).and_then(Value::as_str) {
+                self.anchors.insert(name, schema);
+            }
+        }
+        for keyword in REFERENCES {
+            if let Some(reference) = schema.get(keyword).and_then(Value::as_str) {
+                self.fragment(reference)
+                    .ok_or_else(|| SchemaError::Remote { reference: reference.into() })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The part after `#`, if the reference stays within the document.
+    fn fragment<'r>(&self, reference: &'r str) -> Option<&'r str> {
+        let (base, fragment) = reference.split_once('#')?;
+        let own = self.root.get("$id").and_then(Value::as_str).map(|id| id.trim_end_matches('#'));
+        (base.is_empty() || own == Some(base)).then_some(fragment)
+    }
+
+    fn resolve(&self, reference: &str) -> Option<&'a Value> {
+        let fragment = percent_decoded(self.fragment(reference)?);
+        if fragment.is_empty() || fragment.starts_with('/') {
+            self.root.pointer(&fragment)
+        } else {
+            self.anchors.get(fragment.as_str()).copied()
+        }
+    }
+
+    /// What is applied to the same value as this schema.
+    fn in_place(&self, schema: &'a Value) -> Vec<&'a Value> {
+        let mut out = held(schema, IN_PLACE);
+        let references = REFERENCES.iter().filter_map(|keyword| schema.get(keyword)?.as_str());
+        // A reference to nothing is the compiler's to report.
+        out.extend(references.filter_map(|reference| self.resolve(reference)));
+        out
+    }
+
+    /// The schema and whatever is applied to the same value, each once.
+    fn alternatives(&self, schema: &'a Value) -> Vec<&'a Value> {
+        let mut out: Vec<&'a Value> = Vec::new();
+        let mut open = vec![schema];
+        while let Some(schema) = open.pop() {
+            if out.len() < 256 && !out.iter().any(|known| std::ptr::eq(*known, schema)) {
+                out.push(schema);
+                open.extend(self.in_place(schema));
+            }
+        }
+        out
+    }
+}
+
+/// The size of a schema, written out.
+#[derive(Clone, Copy, Default)]
+struct SchemaSize {
+    weight: u64,
+    height: usize,
+    loops: u64,
+}
+
+struct SchemaExpansion<'d, 'a> {
+    document: &'d SchemaDocument<'a>,
+    beneath: bool,
+    /// By address; `None` while it is being visited.
+    seen: HashMap<*const Value, Option<SchemaSize>>,
+}
+
+impl<'a> SchemaExpansion<'_, 'a> {
+    fn visit(&mut self, schema: &'a Value, level: usize) -> Result<SchemaSize, SchemaError> {
+        let address = std::ptr::from_ref(schema);
+        let known = match self.seen.get(&address) {
+            // Going round without ever going down would never end.
+            Some(None) if !self.beneath => return Err(SchemaError::Circular),
+            Some(None) => Some(SchemaSize { weight: 1, height: 1, loops: 1 }),
+            Some(Some(measure)) => Some(*measure),
+            None => None,
+        };
+        if level + known.map_or(1, |measure| measure.height) > HEIGHT_MAX {
+            return Err(SchemaError::Branching);
+        }
+        if let Some(measure) = known {
+            return Ok(measure);
+        }
+        self.seen.insert(address, None);
+        let mut measure = SchemaSize { weight: 1, ..SchemaSize::default() };
+        let mut parts = self.document.in_place(schema);
+        if self.beneath {
+            parts.extend(held(schema, BENEATH));
+        }
+        for part in parts {
+            let inner = self.visit(part, level + 1)?;
+            measure.weight = measure.weight.saturating_add(inner.weight);
+            measure.height = measure.height.max(inner.height);
+            measure.loops = measure.loops.saturating_add(inner.loops);
+        }
+        measure.height += 1;
+        let weight_max = if self.beneath { WEIGHT_MAX } else { WEIGHT_IN_PLACE_MAX };
+        if measure.weight > weight_max {
+            return Err(SchemaError::Branching);
+        }
+        self.seen.insert(address, Some(measure));
+        Ok(measure)
+    }
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let digit = |at: usize| tail.get(at).and_then(|b| char::from(*b).to_digit(16));
+        match (byte, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push(u8::try_from(high * 16 + low).unwrap_or(b'%'));
+                rest = tail.get(2..).unwrap_or_default();
+            }
+            _ => {
+                bytes.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,289 @@
+//! The fold itself: one record more.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use byleave_core::call::Millis;
+use byleave_core::decision::{AskCause, PolicyDecision, Verdict};
+use byleave_core::entry::RecordEvent;
+use byleave_core::outcome::Outcome;
+use byleave_core::pipeline::{NextStep, next};
+use byleave_core::question::{Answer, Question, QuestionKind};
+use byleave_core::record::Record;
+use byleave_core::rehearsal::RehearsalOutcome;
+
+use super::{AnswerCounts, DayCount, OutcomeCounts, RuleCount, Stats, StatsFilter, ToolCount, tool_of};
+
+/// So many different tools, rules and days are told apart. Names of tools are the model's to choose.
+const DIFFERENT_MAX: usize = 1_000;
+const DAY: Millis = 86_400_000;
+
+/// Statistics in the making.
+#[derive(Clone, Debug, Default)]
+pub struct StatsAccumulator {
+    wanted: StatsFilter,
+    stats: Stats,
+    tools: HashMap<String, ToolCount>,
+    rules: HashMap<RuleKey, RuleCount>,
+    days: HashMap<u64, DayCount>,
+}
+
+/// What asked: a rule with its place, or a cause that is no rule, or a ceremony.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct RuleKey {
+    rule: Option<String>,
+    origin: Option<String>,
+    cause: Option<AskCause>,
+    ceremony: Option<&'static str>,
+}
+
+/// What one record says.
+#[derive(Default)]
+struct RecordStats {
+    destructive: bool,
+    ran: bool,
+    asked: Vec<RecordedQuestion>,
+}
+
+/// One question of a record.
+struct RecordedQuestion {
+    at: Millis,
+    by: Vec<RuleKey>,
+    sparable: bool,
+    closed: Option<(QuestionResult, Millis)>,
+}
+
+#[derive(Clone, Copy)]
+enum QuestionResult {
+    Yes,
+    No,
+    Edit,
+    Part,
+    Leave,
+    Abort,
+    Expired,
+    Cancelled,
+    Broken,
+}
+
+impl StatsAccumulator {
+    /// Nothing counted yet; only what is wanted will be.
+    pub fn new(wanted: StatsFilter) -> Self {
+        Self { wanted, ..Self::default() }
+    }
+
+    /// Counts one record more, if its call is wanted.
+    pub fn add(&mut self, record: &Record) {
+        if record.damage().is_some() {
+            // Whether it would have fitted, nobody can say.
+            self.stats.damaged += 1;
+            return;
+        }
+        if !self.wanted.fits(record) {
+            return;
+        }
+        let account = RecordStats::of(record);
+        let asked = count(account.asked.len());
+        self.stats.calls += 1;
+        note_outcome(&mut self.stats.outcomes, record);
+        if let Some(refusal) = record.settled().and_then(Outcome::refusal) {
+            *self.stats.codes.entry(refusal.code.as_str()).or_default() += 1;
+        }
+        self.stats.destructive.calls += u64::from(account.destructive);
+        self.stats.destructive.ran += u64::from(account.destructive && account.ran);
+        let mut listed = true;
+        match slot(&mut self.tools, tool_of(record).to_owned()) {
+            Some(tool) => {
+                tool.calls += 1;
+                tool.asked += asked;
+                tool.destructive += u64::from(account.destructive);
+                note_outcome(&mut tool.outcomes, record);
+            }
+            None => listed = false,
+        }
+        let received = record.entries().first().map_or(0, |entry| entry.at);
+        match slot(&mut self.days, received / DAY) {
+            Some(day) => {
+                day.calls += 1;
+                day.asked += asked;
+            }
+            None => listed = false,
+        }
+        for asking in account.asked {
+            listed &= self.add_question(asking);
+        }
+        self.stats.unlisted += u64::from(!listed);
+    }
+
+    /// How many calls were counted so far.
+    pub const fn calls(&self) -> u64 {
+        self.stats.calls
+    }
+
+    /// The numbers.
+    pub fn finish(self) -> Stats {
+        let Self { mut stats, tools, rules, days, .. } = self;
+        stats.tools = tools.into_iter().map(|(tool, counted)| ToolCount { tool, ..counted }).collect();
+        stats.tools.sort_by(|a, b| b.calls.cmp(&a.calls).then_with(|| a.tool.cmp(&b.tool)));
+        let named = |(key, counted): (RuleKey, RuleCount)| {
+            let RuleKey { rule, origin, cause, ceremony } = key;
+            RuleCount { rule, origin, cause, ceremony, ..counted }
+        };
+        stats.rules = rules.into_iter().map(named).collect();
+        let name = |a: &RuleCount| (a.rule.clone(), a.origin.clone(), a.cause, a.ceremony);
+        stats.rules.sort_by(|a, b| b.asked.cmp(&a.asked).then_with(|| name(a).cmp(&name(b))));
+        stats.days = days.into_iter().map(|(day, counted)| DayCount { day, ..counted }).collect();
+        stats.days.sort_by_key(|counted| counted.day);
+        stats
+    }
+
+    /// Counts one question; says whether everything that asked it is listed.
+    fn add_question(&mut self, asking: RecordedQuestion) -> bool {
+        let questions = &mut self.stats.questions;
+        questions.asked += 1;
+        let closed = asking.closed.map(|(closed, _)| closed);
+        note_answer(&mut questions.answers, closed);
+        if let Some((closed, at)) = asking.closed
+            && !matches!(closed, QuestionResult::Cancelled | QuestionResult::Broken)
+        {
+            questions.waited.add(at.saturating_sub(asking.at));
+        }
+        let mut listed = true;
+        for key in asking.by {
+            let Some(rule) = slot(&mut self.rules, key) else {
+                listed = false;
+                continue;
+            };
+            rule.asked += 1;
+            rule.sparable += u64::from(asking.sparable);
+            note_answer(&mut rule.answers, closed);
+        }
+        listed
+    }
+}
+
+impl RecordStats {
+    fn of(record: &Record) -> Self {
+        let mut account = Self::default();
+        let mut ruling = None;
+        for entry in record.entries() {
+            match &entry.fact {
+                RecordEvent::Resolved(Ok(terms)) => account.destructive |= terms.destructive,
+                RecordEvent::Planned(Ok(plan)) => account.destructive |= plan.irreversible,
+                RecordEvent::Permitted(Ok(ruled)) => {
+                    account.destructive |= is_dangerous(ruled);
+                    ruling = Some(ruled);
+                }
+                RecordEvent::Rehearsed(RehearsalOutcome::Ran(head)) => {
+                    account.destructive |= head.ruling.as_ref().is_some_and(is_dangerous);
+                }
+                RecordEvent::Asked(Ok(question)) => {
+                    account.asked.push(RecordedQuestion::of(question, entry.at, ruling))
+                }
+                RecordEvent::Answered(answered) => account.close(said(&answered.answer), entry.at),
+                RecordEvent::Expired { .. } => account.close(QuestionResult::Expired, entry.at),
+                RecordEvent::Unasked { .. } => account.close(QuestionResult::Broken, entry.at),
+                RecordEvent::Cancelled { .. } => account.close(QuestionResult::Cancelled, entry.at),
+                RecordEvent::Begun(Ok(_)) => account.ran = true,
+                _ => {}
+            }
+        }
+        account
+    }
+
+    /// Closes the question that is open. A record has at most one at a time: the walk waits for it.
+    fn close(&mut self, closed: QuestionResult, at: Millis) {
+        if let Some(asking) = self.asked.last_mut()
+            && asking.closed.is_none()
+        {
+            asking.closed = Some((closed, at));
+        }
+    }
+}
+
+impl RecordedQuestion {
+    fn of(question: &Question, at: Millis, ruling: Option<&PolicyDecision>) -> Self {
+        let ceremony = |word| RuleKey { rule: None, origin: None, cause: None, ceremony: Some(word) };
+        let (by, sparable) = match question.kind {
+            QuestionKind::Checkpoint => (vec![ceremony("checkpoint")], false),
+            QuestionKind::Release => (vec![ceremony("release")], false),
+            QuestionKind::Approval => {
+                let asks = |ruling: &PolicyDecision| {
+                    let mut by: Vec<RuleKey> = Vec::new();
+                    for reason in ruling.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask) {
+                        let (rule, origin) = (reason.rule.clone(), reason.origin.clone());
+                        let key = RuleKey { rule, origin, cause: reason.cause, ceremony: None };
+                        if !by.contains(&key) {
+                            by.push(key);
+                        }
+                    }
+                    let causes = ruling.causes();
+                    (by, !causes.is_empty() && causes.into_iter().all(AskCause::leave_may_answer))
+                };
+                ruling.map(asks).unwrap_or_default()
+            }
+        };
+        Self { at, by, sparable, closed: None }
+    }
+}
+
+/// Whether a person or a mode had to let through what could do great harm or cannot be taken back.
+fn is_dangerous(ruling: &PolicyDecision) -> bool {
+    ruling
+        .reasons
+        .iter()
+        .any(|reason| matches!(reason.cause, Some(AskCause::Dangerous | AskCause::Irreversible)))
+}
+
+const fn said(answer: &Answer) -> QuestionResult {
+    match answer {
+        Answer::Yes { .. } => QuestionResult::Yes,
+        Answer::No { .. } => QuestionResult::No,
+        Answer::Edit { .. } => QuestionResult::Edit,
+        Answer::Part { .. } => QuestionResult::Part,
+        Answer::Leave(_) => QuestionResult::Leave,
+        Answer::Abort => QuestionResult::Abort,
+    }
+}
+
+fn note_outcome(outcomes: &mut OutcomeCounts, record: &Record) {
+    let number = match (record.settled(), next(record)) {
+        (Some(Outcome::Completed { .. }), _) => &mut outcomes.completed,
+        (Some(Outcome::Failed { .. }), _) => &mut outcomes.failed,
+        (Some(Outcome::Withheld(_)), _) => &mut outcomes.withheld,
+        (Some(Outcome::Refused(_)), _) => &mut outcomes.refused,
+        (Some(Outcome::Rehearsed { .. }), _) => &mut outcomes.rehearsed,
+        (Some(Outcome::Unknown(_)), _) => &mut outcomes.unknown,
+        (None, NextStep::Wait(_)) => &mut outcomes.waiting,
+        (None, _) => &mut outcomes.open,
+    };
+    *number += 1;
+}
+
+const fn note_answer(answers: &mut AnswerCounts, closed: Option<QuestionResult>) {
+    let number = match closed {
+        Some(QuestionResult::Yes) => &mut answers.yes,
+        Some(QuestionResult::No) => &mut answers.no,
+        Some(QuestionResult::Edit) => &mut answers.edit,
+        Some(QuestionResult::Part) => &mut answers.part,
+        Some(QuestionResult::Leave) => &mut answers.leave,
+        Some(QuestionResult::Abort) => &mut answers.abort,
+        Some(QuestionResult::Expired) => &mut answers.expired,
+        Some(QuestionResult::Cancelled) => &mut answers.cancelled,
+        Some(QuestionResult::Broken) => &mut answers.broken,
+        None => &mut answers.open,
+    };
+    *number += 1;
+}
+
+/// The place of a key, unless there are too many different ones already.
+fn slot<K: Eq + Hash, V: Default>(map: &mut HashMap<K, V>, key: K) -> Option<&mut V> {
+    if map.len() >= DIFFERENT_MAX && !map.contains_key(&key) {
+        return None;
+    }
+    Some(map.entry(key).or_default())
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}

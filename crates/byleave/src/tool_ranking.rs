@@ -1,0 +1,233 @@
+//! Finding tools by words (G3): a BM25 ranking over names, aliases, hints and descriptions.
+//!
+//! Each tool brings its own small index, made once when it is registered. A query goes over all of them, so there is no
+//! shared index that a registration would have to rebuild or that a reader could wait for.
+
+use byleave_core::manifest::Manifest;
+
+/// How much a word counts by where it stands.
+const NAME: f32 = 4.0;
+const ALIAS: f32 = 3.0;
+const HINT: f32 = 2.0;
+const DESCRIPTION: f32 = 1.0;
+/// What finding the very name, or the beginning of it, adds.
+const SAME_NAME: f32 = 1_000.0;
+const NAME_BEGINS: f32 = 10.0;
+/// The usual constants of BM25: how soon repetition stops to count, and how much long texts are held back.
+const SATURATION: f32 = 1.2;
+const LENGTH: f32 = 0.5;
+/// Shorter words must match whole.
+const PREFIX_CHARS_MIN: usize = 3;
+/// What a match of the beginning of a word counts, beside a match of the whole.
+const PREFIX: f32 = 0.5;
+/// More words than this are not looked at.
+const QUERY_WORDS_MAX: usize = 16;
+const QUERY_CHARS_MAX: usize = 512;
+const TEXT_CHARS_MAX: usize = 4_096;
+
+/// The words of one tool, ready to be searched.
+#[derive(Debug)]
+pub(crate) struct ToolDocument {
+    /// Which beginnings of words there are; most documents are passed over by this alone.
+    beginnings: u128,
+    /// The words, sorted, one after the other.
+    text: Box<[u8]>,
+    words: Box<[IndexedWord]>,
+    length: f32,
+    /// The names, in lower case.
+    names: Box<[Box<str>]>,
+}
+
+#[derive(Debug)]
+struct IndexedWord {
+    start: u32,
+    end: u32,
+    weight: f32,
+}
+
+impl ToolDocument {
+    /// The words of a manifest.
+    pub(crate) fn of(manifest: &Manifest) -> Self {
+        let mut words: Vec<(String, f32)> = Vec::new();
+        let mut take = |text: &str, weight: f32| {
+            words.extend(words_of(text, TEXT_CHARS_MAX).into_iter().map(|word| (word, weight)));
+        };
+        take(&manifest.name, NAME);
+        manifest.aliases.iter().for_each(|alias| take(alias, ALIAS));
+        take(manifest.search_hint.as_deref().unwrap_or_default(), HINT);
+        take(&manifest.description, DESCRIPTION);
+        words.sort_by(|a, b| a.0.cmp(&b.0));
+        words.dedup_by(|later, first| {
+            let same = later.0 == first.0;
+            if same {
+                first.1 += later.1;
+            }
+            same
+        });
+        let mut text = String::new();
+        let mut marks = Vec::with_capacity(words.len());
+        let mut length = 0.0;
+        let mut beginnings = 0;
+        for (word, weight) in words {
+            beginnings |= beginning(word.as_bytes());
+            let start = u32::try_from(text.len()).unwrap_or(u32::MAX);
+            text.push_str(&word);
+            let end = u32::try_from(text.len()).unwrap_or(u32::MAX);
+            marks.push(IndexedWord { start, end, weight });
+            length += weight;
+        }
+        let names = std::iter::once(&manifest.name).chain(&manifest.aliases);
+        Self {
+            beginnings,
+            text: text.into_bytes().into(),
+            words: marks.into(),
+            length,
+            names: names.map(|name| name.to_lowercase().into()).collect(),
+        }
+    }
+
+    /// How much of a query word is in here: whole words count in full, beginnings of words less.
+    fn frequency(&self, query: &QueryWord) -> f32 {
+        if self.beginnings & query.beginning == 0 {
+            return 0.0;
+        }
+        let mut sum = 0.0;
+        for word in &self.words {
+            let Some(text) = self.text.get(word.start as usize..word.end as usize) else { continue };
+            match text.strip_prefix(query.text.as_bytes()) {
+                Some([]) => sum += word.weight,
+                Some(_) if query.text.len() >= PREFIX_CHARS_MIN => sum += word.weight * PREFIX,
+                Some(_) => {}
+                // The words are sorted: from here on they only get farther away.
+                None if text > query.text.as_bytes() => break,
+                None => {}
+            }
+        }
+        sum
+    }
+
+    fn name_bonus(&self, query: &str) -> f32 {
+        let bonus = |name: &str| match name.strip_prefix(query) {
+            Some("") => SAME_NAME,
+            Some(_) => NAME_BEGINS,
+            None => 0.0,
+        };
+        self.names.iter().map(|name| bonus(name)).fold(0.0, f32::max)
+    }
+}
+
+/// Ranks the documents by how well they fit the query, best first: places in the input, at most `limit`.
+///
+/// Equals keep the order of the input, so the same question always has the same answer.
+pub(crate) fn rank<'a>(
+    documents: impl ExactSizeIterator<Item = &'a ToolDocument>,
+    query: &str,
+    limit: usize,
+) -> Vec<usize> {
+    let name: String = query.trim().to_lowercase().chars().take(QUERY_CHARS_MAX).collect();
+    let mut words = words_of(query, QUERY_CHARS_MAX);
+    words.sort();
+    words.dedup();
+    words.truncate(QUERY_WORDS_MAX);
+    let words: Vec<QueryWord> = words.into_iter().map(QueryWord::new).collect();
+    if name.is_empty() {
+        return Vec::new();
+    }
+    let count = documents.len();
+    let mut total_length = 0.0;
+    let mut holders = vec![0_u32; words.len()];
+    let mut hits: Vec<SearchHit> = Vec::new();
+    for (place, document) in documents.enumerate() {
+        total_length += document.length;
+        let bonus = document.name_bonus(&name);
+        let frequencies: [f32; QUERY_WORDS_MAX] = std::array::from_fn(|i| match words.get(i) {
+            Some(word) => document.frequency(word),
+            None => 0.0,
+        });
+        let mut found = bonus > 0.0;
+        for (holder, frequency) in holders.iter_mut().zip(frequencies) {
+            *holder += u32::from(frequency > 0.0);
+            found |= frequency > 0.0;
+        }
+        if found {
+            hits.push(SearchHit { place, length: document.length, bonus, frequencies });
+        }
+    }
+    let mean_length = (total_length / as_f32(count)).max(1.0);
+    let rarity: Vec<f32> = holders
+        .iter()
+        .map(|&holders| {
+            let holders = as_f32(holders as usize);
+            (1.0 + (as_f32(count) - holders + 0.5) / (holders + 0.5)).ln()
+        })
+        .collect();
+    let mut scores: Vec<(f32, usize)> = hits
+        .iter()
+        .map(|hit| {
+            let held_back = SATURATION * (1.0 - LENGTH + LENGTH * hit.length / mean_length);
+            let words = hit.frequencies.iter().zip(&rarity);
+            let sum: f32 = words.map(|(f, rarity)| rarity * f * (SATURATION + 1.0) / (f + held_back)).sum();
+            (hit.bonus + sum, hit.place)
+        })
+        .collect();
+    let order = |a: &(f32, usize), b: &(f32, usize)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+    if limit < scores.len() {
+        scores.select_nth_unstable_by(limit, order);
+        scores.truncate(limit);
+    }
+    scores.sort_unstable_by(order);
+    scores.into_iter().map(|(_, place)| place).collect()
+}
+
+struct SearchHit {
+    place: usize,
+    length: f32,
+    bonus: f32,
+    frequencies: [f32; QUERY_WORDS_MAX],
+}
+
+struct QueryWord {
+    text: String,
+    beginning: u128,
+}
+
+impl QueryWord {
+    fn new(text: String) -> Self {
+        Self { beginning: beginning(text.as_bytes()), text }
+    }
+}
+
+/// One bit for the first two bytes of a word.
+fn beginning(word: &[u8]) -> u128 {
+    let byte = |at: usize| u32::from(word.get(at).copied().unwrap_or(0));
+    1 << ((byte(0) * 31 + byte(1)) % u128::BITS)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ranking does not care for the last digit of a count")]
+fn as_f32(count: usize) -> f32 {
+    count as f32
+}
+
+/// The words of a text in lower case: cut at punctuation and `camelCase`, without the `s` of plurals.
+fn words_of(text: &str, chars_max: usize) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut previous_lower = false;
+    for c in text.chars().take(chars_max) {
+        if !c.is_alphanumeric() || (c.is_uppercase() && previous_lower) {
+            words.push(std::mem::take(&mut word));
+        }
+        if c.is_alphanumeric() {
+            word.extend(c.to_lowercase());
+        }
+        previous_lower = c.is_lowercase();
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    for word in &mut words {
+        if word.len() > 3 && word.ends_with('s') && !word.ends_with("ss") {
+            word.pop();
+        }
+    }
+    words
+}

@@ -1,0 +1,365 @@
+//! Tools from a struct and a function: the author never writes a schema, nor reads JSON by hand (T2).
+//!
+//! What the author declares is checked when the tool is registered in a [`crate::catalog::Catalog`], not here.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::future::Future;
+use std::time::Duration;
+
+use byleave_core::effect::Plan;
+use byleave_core::manifest::{ApprovalRequirement, ArgumentRole, Manifest, PermissionClass};
+use byleave_core::outcome::Output;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::boxed::BoxFuture;
+use crate::tool::{RunContext, Tool, ToolContext, ToolError};
+
+type ToolFunction<T> = Box<dyn Fn(T, RunContext) -> BoxFuture<'static, Output> + Send + Sync>;
+type Predicate<T> = Box<dyn Fn(T) -> BoxFuture<'static, Result<bool, ToolError>> + Send + Sync>;
+type Planner<T> = Box<dyn Fn(T, &ToolContext) -> Result<Plan, ToolError> + Send + Sync>;
+type Describer = Box<dyn Fn(&ToolContext) -> String + Send + Sync>;
+
+/// A tool made of a struct for its arguments and a function.
+///
+/// ```
+/// use std::io::Write;
+///
+/// use byleave::core::manifest::{ArgumentRole, PermissionClass};
+/// use byleave::tool::RunContext;
+/// use byleave::typed_tool::TypedTool;
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct AppendLine {
+///     /// The file.
+///     path: String,
+///     /// The line, without its end.
+///     line: String,
+/// }
+///
+/// let tool = TypedTool::new("append_line", "Appends a line to a file", |args: AppendLine, _run: RunContext| async move {
+///     let mut file = std::fs::OpenOptions::new().append(true).open(args.path)?;
+///     writeln!(file, "{}", args.line)?;
+///     Ok::<_, std::io::Error>("appended")
+/// })
+/// .class(PermissionClass::File)
+/// .role("/path", ArgumentRole::EditPath)
+/// .hint("append text line to file end");
+/// ```
+pub struct TypedTool<T> {
+    manifest: Manifest,
+    body: ToolFunction<T>,
+    predicate: Option<Predicate<T>>,
+    planner: Option<Planner<T>>,
+    describer: Option<Describer>,
+    prompt: bool,
+}
+
+impl<T: DeserializeOwned + JsonSchema + 'static> TypedTool<T> {
+    /// A tool that calls the function with its arguments read; nothing declared, so treated with caution.
+    pub fn new<F, P, O>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
+    where
+        F: Fn(T, RunContext) -> P + Send + Sync + 'static,
+        P: Future<Output = O> + Send + 'static,
+        O: IntoOutput,
+    {
+        Self {
+            manifest: Manifest::new(name, description, schema_of::<T>()),
+            body: Box::new(move |arguments, run| {
+                let pending = function(arguments, run);
+                Box::pin(async move { pending.await.into_output() })
+            }),
+            predicate: None,
+            planner: None,
+            describer: None,
+            prompt: false,
+        }
+    }
+
+    /// Which checks the arguments get (T6).
+    #[must_use]
+    pub fn class(mut self, class: PermissionClass) -> Self {
+        self.manifest.permission_class = class;
+        self
+    }
+
+    /// Other names it answers to.
+    #[must_use]
+    pub fn aliases<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.manifest.aliases.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Three to ten words by which `tool_search` finds it.
+    #[must_use]
+    pub fn hint(mut self, words: impl Into<String>) -> Self {
+        self.manifest.search_hint = Some(words.into());
+        self
+    }
+
+    /// What the argument at this JSON pointer means.
+    #[must_use]
+    pub fn role(mut self, pointer: impl Into<String>, role: ArgumentRole) -> Self {
+        self.manifest.roles.insert(pointer.into(), role);
+        self
+    }
+
+    /// The word for its calls in the book (T7).
+    #[must_use]
+    pub fn audit_operation(mut self, word: impl Into<String>) -> Self {
+        self.manifest.audit_operation = Some(word.into());
+        self
+    }
+
+    /// A label for people: it only reads.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.manifest.read_only = true;
+        self
+    }
+
+    /// A label for people: it destroys.
+    #[must_use]
+    pub fn destructive(mut self) -> Self {
+        self.manifest.destructive = true;
+        self
+    }
+
+    /// Deals with what deserves a question; so it is taken where nothing is said.
+    #[must_use]
+    pub fn sensitive(mut self) -> Self {
+        self.manifest.sensitive = Some(true);
+        self
+    }
+
+    /// Deals with nothing that deserves a question.
+    #[must_use]
+    pub fn not_sensitive(mut self) -> Self {
+        self.manifest.sensitive = Some(false);
+        self
+    }
+
+    /// Running it twice is the same as running it once.
+    #[must_use]
+    pub fn repeatable(mut self) -> Self {
+        self.manifest.repeatable = true;
+        self
+    }
+
+    /// Never blocks its thread for long, so that it can be begun in place; see [`Tool::is_prompt`].
+    #[must_use]
+    pub fn prompt(mut self) -> Self {
+        self.prompt = true;
+        self
+    }
+
+    /// Its effects can be taken back.
+    #[must_use]
+    pub fn reversible(mut self) -> Self {
+        self.manifest.reversible = true;
+        self
+    }
+
+    /// May run beside others of the same turn.
+    #[must_use]
+    pub fn concurrency_safe(mut self) -> Self {
+        self.manifest.concurrency_safe = true;
+        self
+    }
+
+    /// Must be released by a checkpoint in every mode (R8).
+    #[must_use]
+    pub fn requires_checkpoint(mut self) -> Self {
+        self.manifest.requires_checkpoint = true;
+        self
+    }
+
+    /// The agent must first make the case against the call (R9).
+    #[must_use]
+    pub fn requires_reverse_thinking(mut self) -> Self {
+        self.manifest.requires_reverse_thinking = true;
+        self
+    }
+
+    /// How long a call may take.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.manifest.timeout_ms = Some(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+        self
+    }
+
+    /// Whether calls need an approval (T8).
+    #[must_use]
+    pub fn needs_approval(mut self, needs: ApprovalRequirement) -> Self {
+        self.manifest.needs_approval = needs;
+        self
+    }
+
+    /// Calls need an approval where the predicate says so (T8).
+    #[must_use]
+    pub fn needs_approval_when(self, predicate: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
+        self.decided_by(Box::new(move |arguments| {
+            let needed = predicate(&arguments);
+            Box::pin(async move { Ok(needed) })
+        }))
+    }
+
+    /// Calls need an approval where the predicate says so after a while; one that fails refuses the call (T8).
+    #[must_use]
+    pub fn needs_approval_when_async<F, P, E>(self, predicate: F) -> Self
+    where
+        F: Fn(T) -> P + Send + Sync + 'static,
+        P: Future<Output = Result<bool, E>> + Send + 'static,
+        E: Display,
+    {
+        self.decided_by(Box::new(move |arguments| {
+            let pending = predicate(arguments);
+            Box::pin(async move { pending.await.map_err(|error| ToolError(error.to_string())) })
+        }))
+    }
+
+    fn decided_by(mut self, predicate: Predicate<T>) -> Self {
+        self.manifest.needs_approval = ApprovalRequirement::Depends;
+        self.predicate = Some(predicate);
+        self
+    }
+
+    /// Works out the effects by itself, instead of by the class. Must not change anything.
+    #[must_use]
+    pub fn plan_by<E: Display>(
+        mut self,
+        planner: impl Fn(&T, &ToolContext) -> Result<Plan, E> + Send + Sync + 'static,
+    ) -> Self {
+        self.planner = Some(Box::new(move |arguments, site| {
+            planner(&arguments, site).map_err(|error| ToolError(error.to_string()))
+        }));
+        self
+    }
+
+    /// A description for the model that depends on who asks and where (T1).
+    #[must_use]
+    pub fn describe_by(mut self, describer: impl Fn(&ToolContext) -> String + Send + Sync + 'static) -> Self {
+        self.describer = Some(Box::new(describer));
+        self
+    }
+
+    fn read(&self, arguments: Value) -> Result<T, ToolError> {
+        serde_json::from_value(arguments).map_err(|error| {
+            ToolError(format!("cannot read the arguments of `{}`: {error}", self.manifest.name))
+        })
+    }
+}
+
+impl<T: DeserializeOwned + JsonSchema + Send + 'static> Tool for TypedTool<T> {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn describe(&self, site: &ToolContext) -> Cow<'_, str> {
+        match &self.describer {
+            Some(describer) => Cow::Owned(describer(site)),
+            None => Cow::Borrowed(&self.manifest.description),
+        }
+    }
+
+    fn plan<'a>(
+        &'a self,
+        arguments: &'a Value,
+        site: &'a ToolContext,
+    ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
+        let planner = self.planner.as_ref()?;
+        Some(Box::pin(async move { planner(self.read(arguments.clone())?, site) }))
+    }
+
+    fn needs_approval<'a>(&'a self, arguments: &'a Value) -> BoxFuture<'a, Result<bool, ToolError>> {
+        Box::pin(async move {
+            match &self.predicate {
+                Some(predicate) => predicate(self.read(arguments.clone())?).await,
+                // Said to depend, but on nothing: then it is needed.
+                None => Ok(true),
+            }
+        })
+    }
+
+    fn is_prompt(&self) -> bool {
+        self.prompt
+    }
+
+    fn execute(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Output> {
+        Box::pin(async move {
+            match self.read(arguments) {
+                Ok(arguments) => (self.body)(arguments, run).await,
+                Err(fault) => Output::failure(fault.0),
+            }
+        })
+    }
+}
+
+/// Structured data as a result: the model reads it as JSON, later tools get it as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Json<D>(pub D);
+
+/// What a tool's function may return.
+pub trait IntoOutput {
+    /// The result as the engine knows it.
+    fn into_output(self) -> Output;
+}
+
+impl IntoOutput for Output {
+    fn into_output(self) -> Output {
+        self
+    }
+}
+
+impl IntoOutput for () {
+    fn into_output(self) -> Output {
+        Output::default()
+    }
+}
+
+impl IntoOutput for String {
+    fn into_output(self) -> Output {
+        Output::text(self)
+    }
+}
+
+impl IntoOutput for &str {
+    fn into_output(self) -> Output {
+        Output::text(self)
+    }
+}
+
+impl<D: Serialize> IntoOutput for Json<D> {
+    fn into_output(self) -> Output {
+        match serde_json::to_value(self.0) {
+            Ok(data) => Output::text(format!("{data:#}")).with_data(data),
+            Err(error) => Output::failure(format!("the result cannot be written as JSON: {error}")),
+        }
+    }
+}
+
+impl<O: IntoOutput, E: Display> IntoOutput for Result<O, E> {
+    fn into_output(self) -> Output {
+        match self {
+            Ok(output) => output.into_output(),
+            Err(error) => Output::failure(error.to_string()),
+        }
+    }
+}
+
+/// The schema of a struct, as the model and the validator see it.
+pub fn schema_of<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.meta_schema = None);
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    // The name of a Rust type tells the model nothing.
+    schema.remove("title");
+    // A struct without fields comes without `properties`, which some providers insist on.
+    if schema.get("type").is_some_and(|kind| kind == "object") && schema.get("properties").is_none() {
+        schema.insert("properties".into(), Value::Object(serde_json::Map::new()));
+    }
+    schema.into()
+}
