@@ -1,5 +1,5 @@
-//! The editor as who is asked, where the operator wants that: the agent's own request is passed on to it, without the answers that
-//! would last. Whether a person answered is the editor's word, and stands in the book as such.
+//! The editor as approver, if the operator wants that. The agent's own request is passed on to the editor, without the options that would
+//! grant a lasting permission. The audit log says that the answer is the editor's; Byleave cannot know whether a person gave it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::intercepted::PermissionRequest;
 use crate::jsonrpc::{self, OutgoingMessage, RequestId};
 
-/// The editor, as an approver.
+/// An approver that asks the editor.
 #[derive(Default)]
 pub struct EditorApprover {
     inner: Mutex<EditorApproverState>,
@@ -29,24 +29,24 @@ struct EditorApproverState {
     awaited: HashMap<RequestId, oneshot::Sender<Value>>,
 }
 
-/// What the editor is asked about a call.
+/// A permission request to the editor about one call.
 struct PendingRequest {
     id: RequestId,
     params: Value,
 }
 
 impl EditorApprover {
-    /// Whoever is written to from now on.
+    /// Sets the channel to the editor.
     pub(crate) fn attach(&self, to_client: mpsc::Sender<OutgoingMessage>) {
         self.inner().to_client = Some(to_client);
     }
 
-    /// Nobody is written to any more.
+    /// Removes the channel to the editor and all pending requests.
     pub(crate) fn detach(&self) {
         *self.inner() = EditorApproverState::default();
     }
 
-    /// Remembers how the editor would be asked about a call.
+    /// Stores the request that would be sent to the editor about a call.
     pub(crate) fn about(&self, call: CallId, id: RequestId, mut params: Value) {
         let lasts = |option: &Value| {
             option.get("kind").and_then(Value::as_str).is_none_or(|kind| kind.ends_with("_always"))
@@ -57,7 +57,7 @@ impl EditorApprover {
         self.inner().requests.insert(call, PendingRequest { id, params });
     }
 
-    /// Forgets a call; an answer that still comes is nobody's.
+    /// Removes a call. A late answer is ignored.
     pub(crate) fn over(&self, call: CallId) {
         let mut inner = self.inner();
         if let Some(request) = inner.requests.remove(&call) {
@@ -65,16 +65,16 @@ impl EditorApprover {
         }
     }
 
-    /// Takes an answer of the editor that is for us; false, if it is for the agent.
+    /// Takes an answer of the editor that belongs to this approver. Returns `false` if it belongs to the agent.
     pub(crate) fn answered(&self, id: &RequestId, result: Option<&str>) -> bool {
         let Some(waiting) = self.inner().awaited.remove(id) else { return false };
         let result = result.and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
-        // Who asked may have given up.
+        // The waiting task may have given up.
         waiting.send(result).unwrap_or_default();
         true
     }
 
-    /// What the editor is to be asked, by whom it is passed on, what waits for the answer, and what was asked.
+    /// Prepares a request to the editor. Returns the message, its channel, the receiver of the answer, and the parameters that were sent.
     fn put(
         &self,
         call: CallId,
@@ -119,7 +119,7 @@ impl Approver for EditorApprover {
     }
 }
 
-/// Only an option that was offered, for once, is a yes.
+/// Converts the editor's answer. Only an offered option of the kind `allow_once` is a yes.
 fn reply(answer: &Value, params: &Value) -> Reply {
     let outcome = answer.get("outcome");
     let chosen = outcome.filter(|outcome| outcome.get("outcome").and_then(Value::as_str) == Some("selected"));
@@ -128,7 +128,7 @@ fn reply(answer: &Value, params: &Value) -> Reply {
     let mut kinds = options.filter(|option| option.get("optionId") == chosen && chosen.is_some());
     let kind = kinds.next().and_then(|option| option.get("kind")).and_then(Value::as_str);
     match kind {
-        // An id that stands for two things stands for neither.
+        // An option id that was offered twice is ambiguous, so it is not a yes.
         Some("allow_once") if kinds.next().is_none() => Reply::Yes { note: None },
         _ => Reply::No { feedback: None },
     }

@@ -1,5 +1,5 @@
-//! The two things that are judged, as tools of the gate: a call that an agent asks leave for, and a file that it writes through
-//! its editor. Executing one is being allowed to go ahead: who does it is the agent, or the editor, outside of our sandbox.
+//! The two intercepted requests as tools of the gate: a call that an agent asks permission for, and a file write through the editor.
+//! Executing such a tool only gives permission. The agent or the editor does the work, outside of Byleave's sandbox.
 
 use byleave::boxed::BoxFuture;
 use byleave::catalog::RegisterError;
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use crate::tool_call_effects::{ToolCallEffects, told};
 
-/// The tool that stands for a call of the agent's own.
+/// The tool that represents a call of the agent itself.
 pub(crate) const CALL: &str = "acp_call";
-/// The tool that stands for a file that the editor writes for the agent.
+/// The tool that represents a file write by the editor for the agent.
 pub(crate) const WRITE: &str = "acp_write";
 
-/// Puts both into a gate: who answers questions about them must know them.
+/// Registers both tools in a gate. A process that answers questions about them needs them too.
 pub fn equip(gate: &Gate) -> Result<(), RegisterError> {
     for which in [AcpToolKind::Call, AcpToolKind::Write] {
         if !gate.catalog().has(which.name()) {
@@ -70,7 +70,7 @@ impl AcpTool {
         };
         let mut manifest = Manifest::new(which.name(), description, schema);
         manifest.audit_operation = Some(format!("{operation}, by the agent: judged, not enforced"));
-        // What it does is told by its effects; a call whose effects are not known asks.
+        // Its effects say what it does. A call with unknown effects asks.
         manifest.sensitive = Some(false);
         manifest.permission_class = PermissionClass::File;
         if matches!(which, AcpToolKind::Write) {
@@ -107,7 +107,7 @@ impl Tool for AcpTool {
 
 fn plan(arguments: &Value, site: &ToolContext) -> Result<Plan, ToolError> {
     let ToolCallEffects { targets, unknown } = told(arguments);
-    // Of the class of commands: effects are what its roles say, and nothing is added for being called.
+    // It has the class of commands: its effects are those of its roles, and none is added for the call itself.
     let mut manifest = Manifest::of_commands(CALL);
     for (pointer, role) in [
         ("/commands", ArgumentRole::Command),

@@ -1,11 +1,11 @@
-//! The two requests of an agent that are stopped on the way, as far as they are looked at.
+//! The two requests of an agent that the proxy stops, with only the fields that it reads.
 //!
-//! Our own few fields instead of the protocol's crate: that has its `serde_json` keep the order of fields, which it then does in the
-//! whole program, and everything that is passed on is passed on as it came.
+//! These types are defined here because the protocol's crate makes `serde_json` preserve the order of fields in the whole program. The
+//! proxy passes on all messages unchanged.
 
 use serde::Deserialize;
 
-/// The agent asks leave for a tool call of its own.
+/// A permission request of the agent for one of its own tool calls.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PermissionRequest {
@@ -17,7 +17,7 @@ impl PermissionRequest {
     pub(crate) const METHOD: &str = "session/request_permission";
 }
 
-/// One of the answers that an agent offers.
+/// One answer that an agent offers.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PermissionOption {
@@ -25,7 +25,7 @@ pub(crate) struct PermissionOption {
     pub(crate) kind: PermissionOptionKind,
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PermissionOptionKind {
@@ -33,12 +33,12 @@ pub(crate) enum PermissionOptionKind {
     AllowAlways,
     RejectOnce,
     RejectAlways,
-    /// One that this version does not know, and never chooses.
+    /// A kind that this version does not know and never chooses.
     #[serde(other)]
     Other,
 }
 
-/// The agent has the editor write a file.
+/// A request of the agent that the editor write a file.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WriteFileRequest {

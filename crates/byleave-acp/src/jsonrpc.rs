@@ -1,7 +1,7 @@
-//! Lines of JSON-RPC: read within a limit, looked at no further than needed, passed on as they came.
+//! Reads and writes JSON-RPC lines within limits. It parses no more than necessary and passes lines on unchanged.
 //!
-//! A line of an agent that two readers could read differently (a field twice, a batch, no object at all) is not passed on: who
-//! judges must read what who obeys reads.
+//! It does not pass on an agent's line that two readers could read differently: a duplicate field, a batch, or no object. The gate must
+//! judge exactly what the receiver reads.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
-/// No message is longer.
+/// The maximum length of a message.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
-/// What a line is about. Unknown fields are nobody's business; a known one that stands there twice is an error.
+/// The envelope of a message. Unknown fields are ignored; a known field that occurs twice is an error.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Envelope<'a> {
     #[serde(borrow, default)]
@@ -30,19 +30,19 @@ pub(crate) struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads a line; nothing, if it is not one message that everybody reads in the same way.
+    /// Parses a line. Returns `None` if it is not one message with exactly one reading.
     pub(crate) fn read(line: &'a [u8]) -> Option<Self> {
         let envelope: Self = serde_json::from_slice(line).ok()?;
         let is_answer = envelope.result.is_some() || envelope.error.is_some();
         (envelope.method.is_some() != is_answer).then_some(envelope)
     }
 
-    /// The id of a request, or of what is answered.
+    /// Returns the id of the request, or of the request that this message answers.
     pub(crate) fn id(&self) -> Option<RequestId> {
         self.id.clone().filter(|id| !id.is_null()).map(RequestId)
     }
 
-    /// Whether it answers something.
+    /// Checks whether the message is an answer.
     pub(crate) const fn is_answer(&self) -> bool {
         self.method.is_none()
     }
@@ -52,26 +52,26 @@ impl<'a> Envelope<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RequestId(Value);
 
-/// Something to be written.
+/// A message to write.
 #[derive(Debug)]
 pub(crate) enum OutgoingMessage {
-    /// A line; it is given an end where it has none.
+    /// A line. The writer adds a line end if there is none.
     Line(Vec<u8>),
-    /// Nothing more comes.
+    /// The end of the stream.
     End,
 }
 
-/// An answer to a request.
+/// Returns a successful answer to a request.
 pub(crate) fn result(id: &RequestId, result: &Value) -> OutgoingMessage {
     line(&json!({ "jsonrpc": "2.0", "id": id.0, "result": result }))
 }
 
-/// An answer that says no.
+/// Returns an error as the answer to a request.
 pub(crate) fn error(id: &RequestId, code: i32, message: &str) -> OutgoingMessage {
     line(&json!({ "jsonrpc": "2.0", "id": id.0, "error": { "code": code, "message": message } }))
 }
 
-/// A request.
+/// Returns a request.
 pub(crate) fn request(id: &RequestId, method: &str, params: &Value) -> OutgoingMessage {
     line(&json!({ "jsonrpc": "2.0", "id": id.0, "method": method, "params": params }))
 }
@@ -80,7 +80,7 @@ fn line(value: &Value) -> OutgoingMessage {
     OutgoingMessage::Line(format!("{value}\n").into_bytes())
 }
 
-/// The next line, with its end; nothing at the end. One that is too long is an error.
+/// Reads the next line with its line end. Returns `None` at the end of the stream, and an error if the line is too long.
 pub(crate) async fn next(from: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Option<Vec<u8>>> {
     loop {
         let mut line = Vec::new();
@@ -97,7 +97,7 @@ pub(crate) async fn next(from: &mut (impl AsyncBufRead + Unpin)) -> std::io::Res
     }
 }
 
-/// Writes what comes, until nothing more does.
+/// Writes messages until the end of the stream.
 pub(crate) async fn write(
     mut to: impl AsyncWrite + Unpin,
     mut from: mpsc::Receiver<OutgoingMessage>,

@@ -1,11 +1,18 @@
-//! A proxy between an editor and its agent, over the Agent Client Protocol: what the agent asks leave for is answered by policy,
-//! what it writes through the editor is judged and recorded first, and everything else passes as it is, byte for byte.
+//! A proxy between an editor and its agent, over the Agent Client Protocol. The policy answers the agent's permission requests. File writes
+//! through the editor are judged and recorded first. Everything else passes unchanged, byte for byte.
 //!
-//! An agent only asks when it wants to, and what it says of a call is its own word: a leave given here is judged and recorded,
-//! not enforced. Nothing here may turn a doubt into a yes: what cannot be read, matched or recorded is refused.
+//! An agent asks only when it wants to, and it describes its own calls. A permission given here is therefore judged and recorded, but not
+//! enforced. Nothing here may turn a doubt into a yes: a request that cannot be parsed, matched or recorded is refused.
 //!
-//! The protocol has a crate with a proxy role, but that speaks to a conductor and not to an editor and an agent: here lines are passed on unread
-//! where they are nobody's business.
+//! The protocol's crate has a proxy role, but that role talks to a conductor and not to an editor and an agent. This proxy passes on the
+//! lines that it need not judge without parsing them further.
+//!
+//! - `proxy`: The proxy between editor and agent.
+//! - `jsonrpc`: Reads and writes JSON-RPC lines within limits, and passes them on unchanged.
+//! - `intercepted`: The two requests that the proxy stops: permission requests and file writes.
+//! - `tool_call_effects`: The effects of a tool call, from what the agent says of it.
+//! - `gated_tools`: Both requests as tools of the gate.
+//! - `editor_approver`: The editor as approver, if the operator wants that.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -1,4 +1,4 @@
-//! The proxy itself: two streams of lines, and the few of them that are stopped on the way.
+//! The proxy: two streams of lines, and the few requests that it stops.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,30 +18,30 @@ use crate::gated_tools::{self, CALL, WRITE};
 use crate::intercepted::{PermissionOptionKind, PermissionRequest, WriteFileRequest};
 use crate::jsonrpc::{self, Envelope, OutgoingMessage, RequestId};
 
-/// The code of an answer to a request that was refused.
+/// The error code of a refused request.
 const REFUSED: i32 = -32_000;
 const INVALID: i32 = -32_602;
-/// So many lines wait for who reads slowly; then who writes waits too.
+/// The number of lines that may wait for a slow reader. If the queue is full, the sender waits.
 const QUEUE_LINES: usize = 64;
-/// So many calls are judged at a time.
+/// The maximum number of calls that are judged at a time.
 const OPEN_MAX: usize = 256;
 
-/// Gates for the directories that sessions work in.
+/// A source of gates, one for each directory that a session works in.
 pub trait GateProvider: Send + Sync + 'static {
-    /// The gate for calls in this directory. The same one each time, for the same directory.
+    /// Returns the gate for calls in this directory. It returns the same gate for the same directory.
     fn gate(&self, cwd: &str) -> Result<Gate, String>;
 }
 
-/// Whose calls they are.
+/// The identity and settings of the calls.
 #[derive(Clone, Debug)]
 pub struct CallerIdentity {
-    /// Whose book.
+    /// The tenant.
     pub tenant: TenantId,
     /// The agent.
     pub agent: AgentId,
-    /// How much is asked.
+    /// The mode of the session.
     pub mode: Mode,
-    /// The directory of sessions that name none.
+    /// The directory of sessions that do not name one.
     pub cwd: String,
 }
 
@@ -55,30 +55,30 @@ pub struct Proxy {
     known: Mutex<ProxyState>,
 }
 
-/// Why a proxy ended early.
+/// The reason why a proxy ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// A stream broke.
     #[error("the connection broke: {0}")]
     Broken(#[from] std::io::Error),
-    /// The agent said something that an editor might read otherwise than we do.
+    /// The agent sent a message that an editor might read differently.
     #[error("the agent sent a message that cannot be judged")]
     Garbled,
 }
 
-/// What was seen of the connection.
+/// The state of the connection.
 #[derive(Default)]
 struct ProxyState {
-    /// Where sessions work.
+    /// The working directories of sessions.
     places: HashMap<String, String>,
-    /// New sessions that have no name yet.
+    /// The working directories of new sessions that do not have an id yet.
     coming: HashMap<RequestId, String>,
-    /// Calls that are being judged, by session.
+    /// The calls that are being judged, each with its session and gate.
     open: HashMap<CallId, (String, Gate)>,
 }
 
 impl Proxy {
-    /// Stands between the two until the agent ends. `client` is asked only where the gates have it as their approver.
+    /// Runs the proxy until the agent ends. `client` is asked only if the gates use it as their approver.
     pub async fn run(
         who: CallerIdentity,
         gates: Arc<dyn GateProvider>,
@@ -116,14 +116,14 @@ impl Proxy {
             loop {
                 tokio::select! {
                     ended = &mut agent_writes => {
-                        // What it said last still gets there.
+                        // The editor still gets the agent's last messages.
                         proxy.pass(&proxy.to_client, OutgoingMessage::End).await;
                         editor_reads.await?;
                         return ended;
                     }
                     written = &mut editor_reads => return Ok(written?),
                     (read, _) = &mut others, if !is_others_done => {
-                        // An agent that reads no more may still have something to say.
+                        // An agent that no longer reads may still write.
                         is_others_done = true;
                         read?;
                     }
@@ -170,7 +170,7 @@ impl Proxy {
                 let proxy = Arc::clone(self);
                 tokio::spawn(async move { proxy.write(id, &params, line).await });
             }
-            // Nobody waits for the answer, and an editor might do it all the same.
+            // Without an id nothing waits for the answer, but an editor might still carry out the request.
             (Some(PermissionRequest::METHOD | WriteFileRequest::METHOD), None) => {
                 return Err(ProxyError::Garbled);
             }
@@ -183,7 +183,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Answers a request for leave: once or not at all, never for good.
+    /// Answers a permission request: once or not at all, never permanently.
     async fn permission(&self, id: RequestId, params: &str) {
         let typed: Option<PermissionRequest> = serde_json::from_str(params).ok();
         let raw: Option<Value> = serde_json::from_str(params).ok();
@@ -222,7 +222,7 @@ impl Proxy {
         self.pass(&self.to_agent, jsonrpc::result(&id, &json!({ "outcome": outcome, "_meta": about }))).await;
     }
 
-    /// Passes a write on once it was permitted and stands in the book.
+    /// Passes a write on after it was permitted and recorded.
     async fn write(&self, id: RequestId, params: &str, line: Vec<u8>) {
         let Ok(typed) = serde_json::from_str::<WriteFileRequest>(params) else {
             return self
@@ -272,7 +272,7 @@ impl Proxy {
         Ok(result)
     }
 
-    /// Calls off what is being judged in a session, or in all of them.
+    /// Cancels the calls that are being judged in a session, or in all sessions.
     async fn withdraw(&self, session: Option<&str>) {
         let open: Vec<(CallId, Gate)> = {
             let known = self.known();
@@ -280,12 +280,12 @@ impl Proxy {
             meant.map(|(call, (_, gate))| (*call, gate.clone())).collect()
         };
         for (call, gate) in open {
-            // One that cannot be called off stays open, and nobody is told yes.
+            // A call that cannot be cancelled stays open and does not get a yes.
             gate.cancel(call, "the editor").await.unwrap_or_default();
         }
     }
 
-    /// Where sessions work, as the editor says.
+    /// Stores the working directory that the editor gives a session.
     fn learn(&self, envelope: &Envelope<'_>) {
         let Some(cwd) = field(envelope, "cwd") else { return };
         match (envelope.method.as_deref(), field(envelope, "sessionId"), envelope.id()) {
@@ -295,7 +295,7 @@ impl Proxy {
         }
     }
 
-    /// The name of a session that was asked for.
+    /// Stores the id of a session that was requested.
     fn named(&self, id: &RequestId, envelope: &Envelope<'_>) {
         let Some(cwd) = self.known().coming.remove(id) else { return };
         let result = envelope.result.and_then(|result| serde_json::from_str::<Value>(result.get()).ok());
@@ -306,7 +306,7 @@ impl Proxy {
         }
     }
 
-    /// Who does not read any more misses nothing.
+    /// Sends a message. If the receiver is gone, the message is dropped.
     async fn pass(&self, to: &mpsc::Sender<OutgoingMessage>, out: OutgoingMessage) {
         to.send(out).await.unwrap_or_default();
     }
@@ -326,7 +326,7 @@ fn field(envelope: &Envelope<'_>, name: &str) -> Option<String> {
     params.get(name)?.as_str().map(str::to_owned)
 }
 
-/// The session as we call it; one whose name we could not write down has its digest for a name.
+/// Returns Byleave's id of a session. If the name is not a valid id, its digest is used.
 fn session_id(session: &str) -> Result<SessionId, String> {
     let plain = SessionId::new(format!("acp-{session}"));
     let named = plain.or_else(|_| SessionId::new(format!("acp-{}", Digest::of(session.as_bytes()).short())));

@@ -1,7 +1,7 @@
-//! What a tool call of an agent would do, told from what the agent says of it.
+//! The effects of an agent's tool call, from what the agent says of it.
 //!
-//! Its kind is never believed where that would loosen: it only adds. A file that is merely named may be read and written. What is
-//! missing or not understood is unknown, and a person is asked.
+//! The kind that the agent states can only add effects, never remove any. A file that is only named is treated as read and written.
+//! Missing or unknown input has an unknown effect, so that a person is asked.
 
 use serde_json::{Map, Value, json};
 
@@ -25,7 +25,7 @@ const PATHS: [&str; 15] = [
 ];
 const URLS: [&str; 4] = ["url", "urls", "uri", "link"];
 const PATCHES: [&str; 2] = ["patch", "diff"];
-/// What says how, and not what to.
+/// Arguments that say how a tool works, and do not name a target.
 const MANNERS: [&str; 38] = [
     "description",
     "explanation",
@@ -67,13 +67,13 @@ const MANNERS: [&str; 38] = [
     "edit_mode",
 ];
 
-/// The targets of a call, by what is done to them, as the planner takes them; and why it is not known in full.
+/// The targets of a call, grouped by effect in the form that the planner takes, and the reasons why they may be incomplete.
 pub(crate) struct ToolCallEffects {
     pub(crate) targets: Value,
     pub(crate) unknown: Vec<String>,
 }
 
-/// What a call would do, from its `toolCall` as it stood on the wire.
+/// Returns the effects of a call, from its `toolCall` as it was received.
 pub(crate) fn told(call: &Value) -> ToolCallEffects {
     let mut telling = EffectCollector::default();
     match call.get("rawInput") {
@@ -122,7 +122,7 @@ impl EffectCollector {
             let is_understood = if COMMANDS.contains(&name) {
                 command(value).map(|command| self.commands.push(command)).is_some()
             } else if ["cwd", "workdir", "working_directory"].contains(&name) {
-                // It would be judged as if it ran elsewhere.
+                // The policy would judge the command in the wrong directory.
                 value.is_null()
             } else if PATHS.contains(&name) {
                 texts(value, &mut self.edits)
@@ -146,7 +146,7 @@ impl EffectCollector {
         }
     }
 
-    /// Where it works, as the agent says for editors to follow: beside the input, never instead of it.
+    /// Adds the locations that the agent reports for editors to follow. They are added to the input and never replace it.
     fn locations(&mut self, locations: Option<&Value>) {
         let Some(locations) = locations.filter(|locations| !locations.is_null()) else { return };
         let all =
@@ -159,7 +159,7 @@ impl EffectCollector {
         self.edits.dedup();
     }
 
-    /// Differences that it shows are differences that it makes.
+    /// Adds the paths of the diffs that the call shows, because they are changes that it makes.
     fn contents(&mut self, contents: Option<&Value>) {
         for content in contents.and_then(Value::as_array).into_iter().flatten() {
             if content.get("type").and_then(Value::as_str) != Some("diff") {
@@ -176,7 +176,7 @@ impl EffectCollector {
     }
 }
 
-/// A command as a text for a shell: as it is, or as words.
+/// Returns a command as shell text. It may be a string or a list of words.
 fn command(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

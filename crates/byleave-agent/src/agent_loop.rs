@@ -1,8 +1,8 @@
-//! The loop: a turn, its calls, what came of them, the next turn.
+//! The agent loop: a turn, its calls, their results, the next turn.
 //!
-//! Thin on purpose. A turn and every call that is asked for in it go through the gate, under ids that are worked out from the session;
-//! what comes next is read off the conversation. So nothing here need survive: who goes on after a crash, or when a question was
-//! answered tomorrow, does what would have come next, and nothing twice.
+//! The loop is thin on purpose and persists nothing itself. A turn and every call of it go through the gate, with ids derived from the
+//! session. The next step is read from the conversation. After a crash, or when a question is answered a day later, the loop continues with
+//! the next step and repeats nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,103 +22,103 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::conversation::{self, Conversation, ConversationError, ConversationStep, RecordedTurn};
-use crate::limits::{LimitReached, TaskLimits};
+use crate::limits::{LimitReachedError, TaskLimits};
 use crate::model::{Model, ModelResponse, StreamEvent, ToolCall, ToolSpec};
 use crate::model_turn::{MODEL_TURN, ModelTurnTool, TurnArguments, TurnInput, TurnSlot, call_id, turn_id};
 use crate::persona::{LoadedPersona, Persona, ToolCallFormat, ToolDescription};
 
-/// How soon a call is called off again that had not been taken up yet.
+/// The interval at which a call that had not started is cancelled again.
 const CALL_OFF_AGAIN: Duration = Duration::from_millis(50);
 
-/// Whose conversation it is, and where it works.
+/// The identity of a conversation, and where it works.
 #[derive(Clone, Debug)]
 pub struct ConversationContext {
-    /// Whose book.
+    /// The tenant.
     pub tenant: TenantId,
-    /// The session that the conversation is.
+    /// The session of the conversation.
     pub session: SessionId,
-    /// Who makes the calls.
+    /// The agent that makes the calls.
     pub agent: AgentId,
-    /// The directory that calls work in.
+    /// The working directory of calls.
     pub cwd: String,
-    /// How much is asked about the model's calls.
+    /// The mode for the model's calls.
     pub mode: Mode,
 }
 
-/// The model that speaks.
+/// A model with its name and address.
 #[derive(Clone)]
 pub struct ModelHandle {
-    /// Provider and model, as the book names it.
+    /// Provider and model, as named in the audit log.
     pub name: String,
-    /// Where it is asked, for the book.
+    /// The endpoint of the model, for the audit log.
     pub endpoint: String,
-    /// Where it is, to be judged as an effect; none where reaching it is not to be judged, as for one within this process or on
-    /// this machine.
+    /// The host of the model, to be judged as an effect. `None` if reaching it is not to be judged, for example a model in this process or
+    /// on this machine.
     pub host: Option<(String, u16)>,
     /// The model.
     pub model: Arc<dyn Model>,
 }
 
-/// Something that happens in a conversation, for who watches.
+/// An event in a conversation, for listeners.
 #[derive(Clone, Copy, Debug)]
 pub enum AgentEvent<'a> {
     /// A turn begins.
     Turn(CallId),
-    /// The model speaks.
+    /// The model sends output.
     Heard(StreamEvent<'a>),
-    /// The model has spoken.
+    /// The model has finished its turn.
     Said(&'a ModelResponse),
-    /// A call that it asked for is about to be made.
+    /// A call of the model is about to be made.
     Calling(CallId, &'a ToolCall),
-    /// What came of one.
+    /// A call of the model has a result.
     Called(CallId, &'a ToolCall, &'a CallResult),
 }
 
-/// Sees what happens.
+/// A listener for the events of a conversation.
 pub type EventListener = Arc<dyn Fn(AgentEvent<'_>) + Send + Sync>;
 
-/// How far the loop went.
+/// The outcome of a run of the loop.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunOutcome {
-    /// The model has said what it had to say.
+    /// The model has finished.
     Done,
-    /// Questions wait for a person; once they are answered it goes on.
+    /// Questions wait for a person. The loop can continue after they are answered.
     Waiting(Vec<Question>),
     /// A limit was reached.
-    Stopped(LimitReached),
-    /// The model could not be heard.
+    Stopped(LimitReachedError),
+    /// The task failed, with the reason: a turn has no response, or the last response does not finish the task.
     Failed(String),
-    /// It was called off.
+    /// The run was cancelled.
     CalledOff,
 }
 
-/// What a loop does where a question stays open.
+/// The behaviour of a loop while a question is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnQuestion {
-    /// It waits for the answer, however long that takes.
+    /// Waits for the answer, without a limit.
     Stays,
-    /// It ends, to be taken up again.
+    /// Returns, to be resumed later.
     Leaves,
 }
 
-/// Why the loop could not go on at all.
+/// The reason why the loop could not continue at all.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The conversation cannot be read.
     #[error(transparent)]
     Unread(#[from] ConversationError),
-    /// Its tool cannot be registered.
+    /// The tool `model_turn` cannot be registered.
     #[error(transparent)]
     NotRegistered(#[from] RegisterError),
-    /// A turn could not be written down.
+    /// A turn could not be recorded.
     #[error("the turn was not taken in: {0}")]
     NotTaken(String),
-    /// A turn waits for another that works on the same conversation.
+    /// A turn waits for another program that works on the same conversation.
     #[error("another program works on this conversation")]
     Elsewhere,
 }
 
-/// A conversation at work.
+/// A conversation with its model and gate.
 pub struct Agent {
     gate: Gate,
     ledger: Arc<dyn Ledger>,
@@ -132,19 +132,19 @@ pub struct Agent {
     desk: TurnSlot,
 }
 
-/// What became of a turn.
+/// The outcome of one turn.
 enum TurnOutcome {
-    /// It was taken, whatever came of it.
+    /// The turn was taken, with any result.
     Taken,
-    /// It was called off for another that is given what is there now.
+    /// The turn was cancelled in favour of another with the current prompt.
     Replaced,
-    /// The loop goes no further.
+    /// The loop ends.
     Went(RunOutcome),
 }
 
 impl Agent {
-    /// A conversation on a gate of its own. The turns of its model are calls of the gate, by a tool that it registers; tools that the
-    /// persona does not have it takes away.
+    /// Creates a conversation with its own gate. The turns of its model are calls of a tool that this function registers. It unregisters
+    /// the tools that the persona does not have.
     pub fn new(
         gate: Gate,
         ledger: Arc<dyn Ledger>,
@@ -160,7 +160,7 @@ impl Agent {
         let ear = Arc::new(move |heard: StreamEvent<'_>| hears(AgentEvent::Heard(heard)));
         let beyond = gate.catalog().list().into_iter().filter(|entry| !persona.has(entry.name()));
         for entry in beyond.collect::<Vec<_>>() {
-            // Gone already is gone, too.
+            // It is fine if the tool is already gone.
             drop(gate.catalog().unregister(entry.name()));
         }
         let tool = ModelTurnTool::new(speaker.model, speaker.host, desk.clone(), ear);
@@ -179,29 +179,29 @@ impl Agent {
         })
     }
 
-    /// Who the model is to be, and which model it is.
+    /// Returns the names of persona and model.
     pub fn names(&self) -> (&str, &str) {
         (&self.key, &self.speaker)
     }
 
-    /// The conversation as it stands.
+    /// Reads the conversation in its current state.
     pub async fn conversation(&self) -> Result<Conversation, ConversationError> {
         Conversation::read(&self.gate, &*self.ledger, &self.seat.tenant, &self.seat.session).await
     }
 
-    /// Takes a person's word in. Durable when it returns; [`Agent::go`] has it answered.
+    /// Records a person's message. It is durable when this returns; [`Agent::go`] gets the answer.
     ///
-    /// Whatever of the conversation is still open stays so: who wants it ended goes first.
+    /// Open calls and turns of the conversation stay open. A caller that wants them ended calls [`Agent::go`] first.
     pub async fn say(&self, text: &str) -> Result<(), AgentError> {
         let turns = self.conversation().await?.turns.len();
         self.take_in(turns, Some(text.to_owned())).await.map(drop)
     }
 
-    /// Goes as far as it goes.
+    /// Runs the loop until it ends or has to wait.
     pub async fn go(&self, patience: OnQuestion, stop: &CancellationToken) -> Result<RunOutcome, AgentError> {
         let begun = Instant::now();
         let mut conversation = self.conversation().await?;
-        // What came to nothing is tried anew by who comes to it, once.
+        // A turn without a result is retried once per run.
         let mut may_try_anew = true;
         loop {
             if stop.is_cancelled() {
@@ -209,7 +209,7 @@ impl Agent {
             }
             let over = self.limits.time.filter(|most| begun.elapsed() >= *most);
             if let Some(most) = over {
-                return Ok(RunOutcome::Stopped(LimitReached::Time(most.as_secs())));
+                return Ok(RunOutcome::Stopped(LimitReachedError::Time(most.as_secs())));
             }
             let next = match conversation.next() {
                 ConversationStep::Anew if may_try_anew => ConversationStep::Another,
@@ -251,7 +251,7 @@ impl Agent {
         }
     }
 
-    /// Writes a turn down, before anybody is asked.
+    /// Records a turn before the model is asked.
     async fn take_in(&self, turn: usize, user: Option<String>) -> Result<RecordedTurn, AgentError> {
         let turn = u32::try_from(turn).map_err(|_| AgentError::NotTaken("there are too many".into()))?;
         let (_, _, prompt) = self.brief();
@@ -260,7 +260,7 @@ impl Agent {
         let id = turn_id(&self.seat.tenant, &self.seat.session, turn);
         let arguments =
             serde_json::to_value(&asked).map_err(|error| AgentError::NotTaken(error.to_string()))?;
-        // The loop takes it, not the model, and whoever started the loop wanted that. What is denied stays denied.
+        // The loop makes this call, not the model, and the person who started the loop wanted that. A deny still holds.
         let call = self.made(id, MODEL_TURN.into(), arguments, None, Mode::Yolo);
         match self.gate.take_in(&call).await {
             Ok(()) => {
@@ -276,7 +276,7 @@ impl Agent {
         Made { id, tenant, session, agent, tool, arguments, reason, cwd, mode, dry_run: false }
     }
 
-    /// The system prompt, the tools, and the digest of both: as they are now (L9).
+    /// Returns the current system prompt, the tools, and the digest of both (L9).
     fn brief(&self) -> (String, Vec<ToolSpec>, Digest) {
         let ConversationContext { tenant, session, agent, cwd, .. } = self.seat.clone();
         let site = ToolContext { tenant, session, agent, cwd: cwd.into() };
@@ -288,7 +288,7 @@ impl Agent {
                 ToolDescription { description, ..ToolDescription::from(entry.manifest()) }
             })
             .collect();
-        // How to ask for them, the model's provider says, or what stands in for one.
+        // The model's provider, or an adapter for it, tells the model how to call tools.
         let system = self.persona.prompt(&described, ToolCallFormat::Native);
         let tools = described.into_iter();
         let tools = tools.map(|ToolDescription { name, description, schema, .. }| ToolSpec {
@@ -301,7 +301,7 @@ impl Agent {
         (system, tools, digest)
     }
 
-    /// Has the open turn taken.
+    /// Runs the open turn.
     async fn turn(
         &self,
         conversation: &mut Conversation,
@@ -313,7 +313,7 @@ impl Agent {
         let Some(taken) = conversation.turns.last_mut() else { return Ok(TurnOutcome::Taken) };
         let (call, asked) = (taken.call, taken.asked.clone());
         let (system, tools, prompt) = self.brief();
-        // What the record says it was given would not be so: then another is taken in its place.
+        // The prompt has changed, so the recorded digest would be wrong. Another turn replaces this one.
         let replaced = prompt != asked.prompt;
         if replaced {
             self.call_off([call]).await;
@@ -358,7 +358,7 @@ impl Agent {
         })
     }
 
-    /// Drives a turn to its end, or to where who does not stay leaves.
+    /// Drives a turn until it ends, or until it has to wait and the loop does not wait for questions.
     async fn take(&self, given: TurnInput, patience: OnQuestion, off: &CancellationToken) -> CallStatus {
         let call = given.call;
         loop {
@@ -367,7 +367,7 @@ impl Agent {
             match &standing {
                 CallStatus::Settled(_) => return standing,
                 CallStatus::RunningElsewhere { .. } if off.is_cancelled() => return standing,
-                // Nothing of ours may stand at it then: who calls it off must find it as it lies in the book.
+                // This process must not drive the call now, so that the cancellation finds it as it is in the record.
                 _ if off.is_cancelled() => tokio::time::sleep(CALL_OFF_AGAIN.saturating_mul(3)).await,
                 _ if patience == OnQuestion::Leaves => return standing,
                 _ => tokio::select! {
@@ -378,7 +378,7 @@ impl Agent {
         }
     }
 
-    /// Has the calls of the last turn made that have no result yet.
+    /// Makes the calls of the last turn that have no result yet.
     async fn calls(
         &self,
         conversation: &mut Conversation,
@@ -422,7 +422,7 @@ impl Agent {
                     }
                 }
                 CallStatus::Waiting { question, .. } => waiting.push(question),
-                // Behind one that waits, or with another program.
+                // Such a call waits behind another, or another program drives it.
                 CallStatus::HeldUp { .. }
                 | CallStatus::RunningElsewhere { .. }
                 | CallStatus::Ready { .. } => {}
@@ -435,7 +435,7 @@ impl Agent {
         Ok(is_open.then_some(RunOutcome::Waiting(waiting)))
     }
 
-    /// Waits for work on these calls. Who stops it, or the time, calls them off; then they end, and the work with them.
+    /// Waits for work on these calls. A stop or the time limit cancels them; then they end, and the work with them.
     async fn unless_called_off<T>(
         &self,
         calls: Vec<CallId>,
@@ -456,11 +456,11 @@ impl Agent {
             biased;
             done = &mut work => return (done, None),
             () = stop.cancelled() => RunOutcome::CalledOff,
-            () = late => RunOutcome::Stopped(LimitReached::Time(time.map_or(0, |most| most.as_secs()))),
+            () = late => RunOutcome::Stopped(LimitReachedError::Time(time.map_or(0, |most| most.as_secs()))),
         };
         off.cancel();
         let calling_off = async {
-            // One that nobody had taken up when it was called off is called off when it is.
+            // A call that had not started at the first cancellation is cancelled once it has.
             loop {
                 self.call_off(calls.iter().copied()).await;
                 tokio::time::sleep(CALL_OFF_AGAIN).await;
@@ -481,7 +481,7 @@ impl Agent {
     }
 }
 
-/// A person stopped everything.
+/// Checks whether a person aborted everything.
 fn is_aborted(result: &CallResult) -> bool {
     result.ending.refusal().is_some_and(|refusal| refusal.code == Code::Aborted)
 }

@@ -1,7 +1,7 @@
-//! A conversation, as the book has it: the turns of a session in order, and what came of the calls of each.
+//! A conversation, read from the audit log: the turns of a session in order, and the results of their calls.
 //!
-//! Nothing else is kept of one. It is read off the records, so it is the same for who goes on with it after a crash, tomorrow, or on
-//! another screen.
+//! Nothing else of a conversation is stored. It is read from the records, so it is the same after a crash, on another day, or on another
+//! screen.
 
 use byleave::core::call::{Call as Received, Millis};
 use byleave::core::digest::{ContentRef, Digest};
@@ -16,40 +16,40 @@ use byleave::result::{CallResult, CallStatus, ModifiedPart};
 use crate::model::{self, ChatMessage, InvalidToolCall, ModelResponse, StopReason, ToolCall};
 use crate::model_turn::{MODEL_TURN, TurnArguments, call_id, turn_id};
 
-/// A conversation, as far as it has come.
+/// A conversation up to now.
 #[derive(Clone, Debug)]
 pub struct Conversation {
-    /// Its turns, the oldest first.
+    /// The turns, oldest first.
     pub turns: Vec<RecordedTurn>,
 }
 
 /// One turn.
 #[derive(Clone, Debug)]
 pub struct RecordedTurn {
-    /// The call that it is.
+    /// The call that the turn is.
     pub call: CallId,
-    /// When it came in.
+    /// When the turn was received.
     pub at: Millis,
-    /// The directory that it works in.
+    /// The working directory of the turn.
     pub cwd: String,
-    /// What was asked.
+    /// The arguments of the turn.
     pub asked: TurnArguments,
-    /// What came of it; nothing yet where it is still open.
+    /// The result; `None` while the turn is open.
     pub came: Option<TurnResult>,
-    /// What came of the calls that were asked for in it, in their order.
+    /// The calls of the turn with their results, in order.
     pub made: Vec<RecordedCall>,
 }
 
-/// What came of a turn.
+/// The result of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TurnResult {
-    /// The model said something.
+    /// A response of the model.
     Said(ModelResponse),
-    /// It did not, or nobody may know what.
+    /// No response, or none that may be released.
     Nothing {
         /// Why.
         why: String,
-        /// What was heard until then.
+        /// The text that was received until then.
         heard: String,
     },
 }
@@ -57,53 +57,53 @@ pub enum TurnResult {
 /// A call that a model asked for.
 #[derive(Clone, Debug)]
 pub struct RecordedCall {
-    /// Its id with the gate.
+    /// The id at the gate.
     pub call: CallId,
-    /// When it came in, if it did.
+    /// When the call was received, if it was.
     pub at: Option<Millis>,
-    /// What came of it; nothing where it was not made, or is still open.
+    /// The result; `None` if the call was not made or is still open.
     pub result: Option<CallResult>,
 }
 
-/// What comes next.
+/// The next step of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConversationStep {
-    /// A person's word.
+    /// Wait for a person's message.
     Rest,
-    /// The turn that is open.
+    /// Take the open turn.
     Turn,
-    /// The calls of the last turn.
+    /// Make the calls of the last turn.
     Calls,
-    /// A turn about what came of them.
+    /// Take a turn with the results of the calls.
     Another,
-    /// The last turn came to nothing; it can be tried anew.
+    /// Retry: the last turn has no response.
     Anew,
 }
 
-/// Why a conversation cannot be read.
+/// The reason why a conversation cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ConversationError {
-    /// The book broke.
+    /// The ledger failed.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// A content cannot be had.
+    /// A stored content cannot be read.
     #[error("turn {turn} of the conversation cannot be read: {why}")]
     Content {
-        /// Which.
+        /// The number of the turn.
         turn: u32,
         /// Why.
         why: ContentError,
     },
-    /// Something else than a turn has the id of one.
+    /// A call with the id of a turn is not a turn.
     #[error("call {call} is no turn of a conversation, though it stands where one should")]
     NoTurn {
-        /// Which.
+        /// The id of the call.
         call: CallId,
     },
 }
 
 impl Conversation {
-    /// Reads a conversation; one that nobody began is empty.
+    /// Reads a conversation. A conversation that has not begun is empty.
     pub async fn read(
         gate: &Gate,
         ledger: &dyn Ledger,
@@ -119,7 +119,7 @@ impl Conversation {
         Ok(Self { turns })
     }
 
-    /// The messages for the next turn.
+    /// Returns the messages for the next turn.
     pub(crate) fn messages(&self) -> Vec<ChatMessage> {
         let mut messages = Vec::new();
         for taken in &self.turns {
@@ -134,13 +134,13 @@ impl Conversation {
         messages
     }
 
-    /// The turns since a person last said something, that one included.
+    /// Returns the turns since a person's last message, including the one with that message.
     pub(crate) fn task(&self) -> &[RecordedTurn] {
         let begun = self.turns.iter().rposition(|taken| taken.asked.user.is_some()).unwrap_or(0);
         self.turns.get(begun..).unwrap_or_default()
     }
 
-    /// Why the model's last word is not the end of its task, though it asks for nothing more.
+    /// Returns why the model's last response does not finish its task, although it makes no more calls.
     pub(crate) fn unfinished(&self) -> Option<String> {
         let Some(TurnResult::Said(said)) = self.turns.last().and_then(|taken| taken.came.as_ref()) else {
             return None;
@@ -156,7 +156,7 @@ impl Conversation {
         }
     }
 
-    /// The last turn of which it is known who was asked.
+    /// Returns the last turn whose model is known.
     pub fn last_asked(&self) -> Option<&RecordedTurn> {
         self.turns.iter().rev().find(|taken| !taken.asked.model.is_empty())
     }
@@ -207,7 +207,7 @@ impl RecordedTurn {
         Ok(taken)
     }
 
-    /// A turn whose contents somebody had forgotten.
+    /// Returns a turn whose contents were erased.
     fn forgotten(call: CallId, heading: &CallHeader, at: Millis, turn: u32) -> Self {
         let prompt = Digest::of(&[]);
         let [model, endpoint, persona] = [const { String::new() }; 3];
@@ -216,7 +216,7 @@ impl RecordedTurn {
         Self { call, at, cwd: heading.cwd.clone(), asked, came, made: Vec::new() }
     }
 
-    /// What the model asks for in it that has no result yet.
+    /// Returns the calls of the turn that have no result yet.
     pub(crate) fn open(&self) -> impl Iterator<Item = (usize, &ToolCall)> {
         let calls = match &self.came {
             Some(TurnResult::Said(said)) => said.calls.as_slice(),
@@ -230,7 +230,7 @@ impl RecordedTurn {
 }
 
 impl TurnResult {
-    /// What came of a turn that is settled.
+    /// Reads the result of a settled turn.
     pub(crate) async fn read(gate: &Gate, ledger: &dyn Ledger, call: CallId) -> Result<Self, ContentError> {
         let loaded = ledger.load(call).await?.ok_or(ContentError::Missing)?;
         let nothing = |why: String| Self::Nothing { why, heard: String::new() };
@@ -251,7 +251,7 @@ impl TurnResult {
         let Some(Ok(mut said)) = said else {
             return Ok(nothing("what the model said is too long to be kept whole".into()));
         };
-        // What somebody changed is no longer what the model asked for.
+        // Calls in a modified output are no longer the calls of the model.
         if let CallStatus::Settled(result) = gate.resume(call).await
             && let Some(change) = result.changes.iter().find(|change| change.what == ModifiedPart::Output)
         {
@@ -280,7 +280,7 @@ impl RecordedCall {
         Ok(Self { call, at, result })
     }
 
-    /// What the model is told.
+    /// Returns the result that the model gets.
     pub(crate) fn told(&self, asked: &ToolCall) -> model::ToolResult {
         let (call, tool) = (asked.id.clone(), asked.name.clone());
         match &self.result {
@@ -304,7 +304,7 @@ impl RecordedCall {
     }
 }
 
-/// A call just as it came in, where it did: who makes it again makes the same, whatever the mode is now.
+/// Returns a call exactly as it was received, if it was. A repeat of it is then the same call, even if the mode has changed.
 pub(crate) async fn received(ledger: &dyn Ledger, call: CallId) -> Result<Option<Received>, ContentError> {
     let Some(loaded) = ledger.load(call).await? else { return Ok(None) };
     let Some(heading) = loaded.record.heading().cloned() else { return Ok(None) };
@@ -330,7 +330,7 @@ fn begun(record: &Record) -> Millis {
     record.entries().first().map_or(0, |entry| entry.at)
 }
 
-/// A content, if it is what was written.
+/// Reads a content and checks that it is the one that was written.
 async fn content<T: serde::de::DeserializeOwned>(
     ledger: &dyn Ledger,
     call: CallId,

@@ -1,7 +1,6 @@
-//! A conversation as people keep it: messages with who said what and when, the calls and what came of them (L6); as Markdown, as one
-//! page of HTML, and as JSON.
+//! A conversation as messages for people, with roles, times, calls and results (L6), in Markdown, as one HTML page, and as JSON.
 //!
-//! A projection: everything in it is read off the book, and nothing is kept of it.
+//! It is a projection: all of it is read from the audit log, and none of it is stored.
 
 mod html;
 mod markdown;
@@ -18,85 +17,85 @@ use crate::conversation::{Conversation, RecordedCall, RecordedTurn, TurnResult};
 use crate::limits::TaskUsage;
 use crate::model;
 
-/// A conversation to be kept.
+/// A conversation for export.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct History {
-    /// The session that it is.
+    /// The session of the conversation.
     pub session: String,
-    /// Who the model was to be.
+    /// The name of the persona.
     pub persona: String,
     /// Provider and model.
     pub model: String,
     /// When it began.
     pub begun: Millis,
-    /// What it used.
+    /// The resources that the conversation used.
     pub used: TaskUsage,
-    /// What was said and done, in order.
+    /// The messages, in order.
     pub messages: Vec<HistoryMessage>,
 }
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HistoryMessage {
-    /// Its id: that of the call that it stands for, and whose word it is.
+    /// The id: the id of the call that the message belongs to, and its role.
     pub id: String,
-    /// Whose.
+    /// The author.
     pub role: MessageRole,
     /// Its text.
     pub content: String,
-    /// The model's thoughts, where it shows them.
+    /// The model's reasoning, if it shows any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub thoughts: Vec<String>,
-    /// When.
+    /// The time of the message.
     pub timestamp: Millis,
-    /// What the model asked for.
+    /// The calls of the model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<HistoryCall>,
-    /// What came of a call.
+    /// The result of a call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<HistoryResult>,
 }
 
-/// Whose word a message is.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageRole {
-    /// A person's.
+    /// A person.
     User,
-    /// The model's.
+    /// The model.
     Assistant,
-    /// A tool's, or that of who stood before it.
+    /// A tool, or the gate before it.
     Tool,
 }
 
-/// A call that a model asked for.
+/// A call that a model made.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HistoryCall {
-    /// Its id in the book.
+    /// The id in the audit log.
     pub call: CallId,
     /// The tool, as the model named it.
     pub tool: String,
     /// The arguments, as the model wrote them.
     pub arguments: Map<String, Value>,
-    /// Why, in the model's words.
+    /// The reason in the model's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HistoryResult {
-    /// Its id in the book.
+    /// The id in the audit log.
     pub call: CallId,
-    /// In a word: how it ended, or that it is open or was not made.
+    /// The outcome in a word: how the call ended, or that it is open or was not made.
     pub outcome: String,
-    /// What the model was told.
+    /// The result that the model got.
     #[serde(flatten)]
     pub told: model::ToolResult,
 }
 
 impl History {
-    /// What is to be kept of a conversation.
+    /// Creates the history of a conversation.
     pub fn of(session: &str, conversation: &Conversation) -> Self {
         let turns = &conversation.turns;
         let last = conversation.last_asked();
@@ -110,13 +109,13 @@ impl History {
         }
     }
 
-    /// What it begins with, in a line.
+    /// Returns the first line of the first message of a person.
     pub fn first_words(&self) -> &str {
         let first = self.messages.iter().find(|message| message.role == MessageRole::User);
         first.and_then(|message| message.content.lines().next()).unwrap_or_default()
     }
 
-    /// Whether a text stands in it; small and capital letters are the same.
+    /// Checks whether the history contains a text, ignoring case.
     pub fn has(&self, text: &str) -> bool {
         let text = text.to_lowercase();
         let within = |place: &str| place.to_lowercase().contains(&text);

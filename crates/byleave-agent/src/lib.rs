@@ -1,8 +1,17 @@
-//! The loop with a model: models behind one seam ([`model`]), their providers ([`provider`]), turns and calls through the gate
-//! ([`agent_loop`]), conversations read off the book ([`conversation`], [`history`]), who a model is to be ([`persona`]), and how a model without tool
-//! calls of its own asks for one ([`tool_blocks`], [`tool_block_adapter`]).
+//! The agent loop with a model: a model takes a turn, the gate runs its calls, and the results go into the next turn.
 //!
-//! What a model says is data. What may happen is decided by the gate; nothing here runs anything.
+//! A model's output is data. The gate decides what may happen; nothing in this crate runs a tool by itself.
+//!
+//! - [`agent_loop`]: The loop: a turn, its calls, the next turn.
+//! - [`model_turn`]: A turn as a call of the tool `model_turn`, and the ids of turns and calls.
+//! - [`conversation`]: A conversation, read from the audit log, and what comes next in it.
+//! - [`limits`]: Limits on turns, tokens, money, time and repeated failures.
+//! - [`history`]: A conversation as messages, in Markdown, HTML or JSON.
+//! - [`model`]: The trait for a model, and turns as plain data.
+//! - [`provider`]: Models over HTTP: OpenAI, Anthropic, Gemini and Ollama.
+//! - [`tool_blocks`]: Reads tool calls from fenced blocks in a stream of text.
+//! - [`tool_block_adapter`]: Tool calls for a model that has none, by tool blocks.
+//! - [`persona`]: Personas (TOML) and their system prompts.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

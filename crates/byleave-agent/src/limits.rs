@@ -1,6 +1,6 @@
-//! How far a model may go without a person: in turns, tokens, money and time, and how often it may run against the same wall.
+//! Limits on how far a model may go without a person: turns, tokens, money, time, repeated calls and refusals.
 //!
-//! Everything but the time is counted from the conversation, so who takes it up again counts the same.
+//! All limits but the time are computed from the conversation, so they are the same after it is resumed.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,31 +13,31 @@ use serde_json::{Value, json};
 
 use crate::conversation::{RecordedCall, RecordedTurn, TurnResult};
 
-/// How far a model may go for one word of a person.
+/// The limits for one message of a person.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TaskLimits {
-    /// Turns.
+    /// The number of turns.
     pub turns: u32,
-    /// Tokens, read and written.
+    /// The number of tokens, read and written.
     pub tokens: Option<u64>,
-    /// Money, in the unit of the prices.
+    /// The amount of money, in the unit of the prices.
     pub cost: Option<f64>,
-    /// Time.
+    /// The time.
     pub time: Option<Duration>,
-    /// The very same call, with the very same result.
+    /// The number of identical calls with identical results.
     pub repeats: u32,
-    /// Turns in a row of which every call was refused.
+    /// The number of successive turns in which every call was refused.
     pub refusals: u32,
-    /// What a model costs; without it nothing is known of money.
+    /// The prices of the model. Without them the cost is unknown.
     pub prices: Option<TokenPrices>,
 }
 
-/// What a million tokens cost.
+/// The prices of a million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TokenPrices {
-    /// Read.
+    /// The price of tokens read.
     pub input: f64,
-    /// Written.
+    /// The price of tokens written.
     pub output: f64,
 }
 
@@ -47,48 +47,48 @@ impl Default for TaskLimits {
     }
 }
 
-/// Which limit was reached.
+/// The limit that was reached.
 #[derive(Clone, Debug, PartialEq, Serialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
-pub enum LimitReached {
-    /// So many turns.
+pub enum LimitReachedError {
+    /// The number of turns.
     #[error("it has taken {0} turns")]
     Turns(u32),
-    /// So many tokens.
+    /// The number of tokens.
     #[error("it has used {0} tokens")]
     Tokens(u64),
-    /// So much money.
+    /// The amount of money.
     #[error("it has cost {0:.4}")]
     Cost(f64),
-    /// The time is over.
+    /// The time.
     #[error("its time is over ({0} s)")]
     Time(u64),
-    /// The same call again and again.
+    /// The model repeats the same call.
     #[error("it asks for the very same call of `{0}` again and again, and gets the same")]
     Repeats(String),
-    /// Refused again and again.
+    /// Every call was refused in too many successive turns.
     #[error("all that it asked for was refused, {0} turns in a row")]
     Refusals(u32),
-    /// What is limited cannot be counted.
+    /// The provider does not report the tokens that are limited.
     #[error("the provider does not say how many tokens it used, so a limit on them cannot hold")]
     Uncounted,
 }
 
-/// What a task has used.
+/// The resources that a task has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TaskUsage {
-    /// Turns.
+    /// The number of turns.
     pub turns: u32,
-    /// Tokens that were read.
+    /// The number of tokens read.
     pub input_tokens: u64,
-    /// Tokens that were written.
+    /// The number of tokens written.
     pub output_tokens: u64,
-    /// What they cost, where that is known.
+    /// The cost, if it is known.
     pub cost: Option<f64>,
 }
 
 impl TaskUsage {
-    /// What these turns used.
+    /// Returns the resources that these turns used.
     pub fn by(turns: &[RecordedTurn], prices: Option<TokenPrices>) -> Self {
         let mut used = Self::default();
         for taken in turns {
@@ -108,8 +108,8 @@ impl TaskUsage {
 }
 
 impl TaskLimits {
-    /// Whether another turn is too many.
-    pub(crate) fn before_a_turn(&self, task: &[RecordedTurn]) -> Option<LimitReached> {
+    /// Checks whether another turn would exceed a limit.
+    pub(crate) fn before_a_turn(&self, task: &[RecordedTurn]) -> Option<LimitReachedError> {
         let used = TaskUsage::by(task, self.prices);
         let tokens = used.input_tokens + used.output_tokens;
         let is_counted = |taken: &RecordedTurn| match &taken.came {
@@ -119,40 +119,40 @@ impl TaskLimits {
             _ => true,
         };
         if (self.tokens.is_some() || self.cost.is_some()) && !task.iter().all(is_counted) {
-            return Some(LimitReached::Uncounted);
+            return Some(LimitReachedError::Uncounted);
         }
         if used.turns >= self.turns {
-            return Some(LimitReached::Turns(used.turns));
+            return Some(LimitReachedError::Turns(used.turns));
         }
         if self.tokens.is_some_and(|most| tokens >= most) {
-            return Some(LimitReached::Tokens(tokens));
+            return Some(LimitReachedError::Tokens(tokens));
         }
         if let (Some(most), Some(cost)) = (self.cost, used.cost)
             && cost >= most
         {
-            return Some(LimitReached::Cost(cost));
+            return Some(LimitReachedError::Cost(cost));
         }
         let refused = refused_in_a_row(task);
-        (refused >= self.refusals).then_some(LimitReached::Refusals(refused))
+        (refused >= self.refusals).then_some(LimitReachedError::Refusals(refused))
     }
 
-    /// Whether the calls of the last turn were made too often.
-    pub(crate) fn before_the_calls(&self, task: &[RecordedTurn]) -> Option<LimitReached> {
+    /// Checks whether the calls of the last turn were made too often.
+    pub(crate) fn before_the_calls(&self, task: &[RecordedTurn]) -> Option<LimitReachedError> {
         let mut seen: HashMap<String, (String, u32)> = HashMap::new();
         for taken in task {
             let Some(TurnResult::Said(said)) = &taken.came else { continue };
             for (call, made) in said.calls.iter().zip(&taken.made) {
                 let what = canonical(&json!([call.name, Value::Object(call.args.clone())]));
                 let Some(result) = &made.result else {
-                    // Those of the same turn have the same result, as far as anybody knows.
+                    // Equal calls of the same turn are assumed to have the same result.
                     let (_, times) = seen.entry(what).or_default();
                     if *times >= self.repeats {
-                        return Some(LimitReached::Repeats(call.name.clone()));
+                        return Some(LimitReachedError::Repeats(call.name.clone()));
                     }
                     *times += 1;
                     continue;
                 };
-                // Where it was cut, it names its own id.
+                // A truncated output names the id of its call.
                 let told =
                     format!("{}\n{:?}", result.text(), result.error()).replace(&made.call.to_string(), "");
                 let entry = seen.entry(what).or_insert_with(|| (told.clone(), 0));
@@ -167,7 +167,7 @@ impl TaskLimits {
     }
 }
 
-/// Turns in a row of which every call was refused. What was called off was not.
+/// Counts the last successive turns in which every call was refused. A cancelled call is not a refused one.
 fn refused_in_a_row(task: &[RecordedTurn]) -> u32 {
     let is_refused = |made: &RecordedCall| match made.result.as_ref().map(|result| &result.ending) {
         Some(CallOutcome::Refused(refusal)) => !matches!(refusal.code, Code::Cancelled | Code::Aborted),

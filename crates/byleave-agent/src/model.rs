@@ -1,6 +1,6 @@
-//! What is said to a model and by it, in nobody's dialect, and the one trait that takes a turn.
+//! The trait for a model, and its requests and responses as plain data that no provider's format shapes.
 //!
-//! Plain data that is kept and read back; no network, no keys. Everything that a model said is untrusted.
+//! The data is stored and read back. This module has no network access and no keys. All output of a model is untrusted.
 
 mod error;
 
@@ -9,13 +9,13 @@ pub use error::ModelError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Whoever takes a turn in a conversation.
+/// A model that takes turns in a conversation.
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// Takes one turn. What is said is handed to `heard` as it comes, and returned as a whole: the text that is returned is
-    /// the text that was heard since the last [`StreamEvent::Anew`].
+    /// Takes one turn. The output goes to `heard` as it arrives and is returned as a whole. The returned text is the text that `heard` got
+    /// since the last [`StreamEvent::Anew`].
     ///
-    /// Dropping the future ends it.
+    /// Dropping the future ends the turn.
     async fn turn(
         &self,
         turn: TurnRequest<'_>,
@@ -23,26 +23,26 @@ pub trait Model: Send + Sync {
     ) -> Result<ModelResponse, ModelError>;
 }
 
-/// Takes what is heard while a model speaks.
+/// A callback for the output of a model as it arrives.
 pub type StreamEventSink<'a> = &'a mut (dyn FnMut(StreamEvent<'_>) + Send);
 
-/// All that a model is given for one turn.
+/// The input of a model for one turn.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnRequest<'a> {
-    /// Who it is and how it works. Empty for nothing.
+    /// The system prompt. It may be empty.
     pub system: &'a str,
     /// The conversation so far.
     pub messages: &'a [ChatMessage],
-    /// What it may ask for.
+    /// The tools that the model may call.
     pub tools: &'a [ToolSpec],
 }
 
-/// A tool, as a model is told of it.
+/// A tool, as described to a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// By which it is called.
+    /// The name by which it is called.
     pub name: String,
-    /// What it does.
+    /// The description.
     pub description: String,
     /// The JSON schema of its arguments.
     pub schema: Value,
@@ -52,89 +52,89 @@ pub struct ToolSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChatMessage {
-    /// What a person says, or who speaks in their place.
+    /// A message of a person, or of a program in their place.
     User(String),
-    /// What the model said. Its flaws are told to it, after the results of its calls.
+    /// A response of the model. Its invalid calls are reported to it after the results of its calls.
     Said(ModelResponse),
-    /// What came of the calls of the message before.
+    /// The results of the calls of the message before.
     Results(Vec<ToolResult>),
 }
 
-/// What a model said in one turn.
+/// The response of a model in one turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelResponse {
-    /// Who said it: provider and model. Thoughts go back to nobody else.
+    /// The provider and model. Reasoning is sent back to this model only.
     pub by: String,
-    /// Its text, without calls.
+    /// The text, without calls.
     pub text: String,
-    /// Its thoughts, where it shows them.
+    /// The reasoning, if the model shows any.
     pub thoughts: Vec<Reasoning>,
-    /// What it asks for, in its order.
+    /// The calls, in the order of the model.
     pub calls: Vec<ToolCall>,
-    /// What was meant as a call and is none: never run, never mended.
+    /// Invalid calls. They are never run and never repaired.
     pub flaws: Vec<InvalidToolCall>,
-    /// What it cost.
+    /// The number of tokens used.
     pub usage: TokenUsage,
-    /// Why it stopped.
+    /// Why the model stopped.
     pub stop: StopReason,
 }
 
-/// A thought, or the sealed form of one that only its provider can read.
+/// A piece of reasoning, or its opaque form that only the provider can read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reasoning {
-    /// What can be read of it.
+    /// The readable part.
     pub text: String,
-    /// The provider's own, handed back as it came: a signature, or a whole block.
+    /// The provider's own data, sent back unchanged: a signature, or a whole block.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub seal: Value,
 }
 
-/// A call that a model asks for.
+/// A call that a model makes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The provider's id for it, by which its result is known. No two calls of one turn share it.
+    /// The provider's id, which identifies the result. It is unique within a turn.
     pub id: String,
-    /// The tool's name. Not empty; whether there is such a tool is not known here.
+    /// The name of the tool. It is not empty; the tool may not exist.
     pub name: String,
-    /// Its arguments.
+    /// The arguments.
     pub args: Map<String, Value>,
-    /// The model's own words on why, where the form has a place for them.
+    /// The reason in the model's words, if the format has a field for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The provider's own, handed back as it came.
+    /// The provider's own data, sent back unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal: Option<String>,
 }
 
-/// What was meant as a call and is none.
+/// Output that was meant as a call but is not a valid one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InvalidToolCall {
-    /// What is wrong and what was expected, for the model.
+    /// The error and what was expected, for the model.
     pub what: String,
 }
 
-/// What came of a call. As JSON it has the fields that a model is told (L2), and the call's id.
+/// The result of a call. As JSON it has the fields that a model gets (L2), and the id of the call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The id of the call.
     pub call: String,
-    /// The tool, by the name that the model used.
+    /// The name of the tool, as the model wrote it.
     pub tool: String,
-    /// It ran, and says that it worked.
+    /// Whether the tool ran and reports success.
     pub success: bool,
-    /// What it put out.
+    /// The output.
     pub output: String,
-    /// Something was cut away.
+    /// Whether the output was truncated.
     pub truncated: bool,
-    /// How long it took.
+    /// The duration in milliseconds.
     pub execution_time_ms: u64,
-    /// What failed, or why it did not run.
+    /// The error, or why the call did not run.
     pub error: Option<String>,
 }
 
 impl ToolResult {
-    /// What the model is told, as JSON: all but the id.
+    /// Returns the JSON that the model gets: all fields but the id.
     pub fn told(&self) -> Value {
         serde_json::json!({
             "tool": self.tool,
@@ -147,45 +147,45 @@ impl ToolResult {
     }
 }
 
-/// Tokens, as the provider counts them; nothing where it does not say.
+/// The number of tokens as counted by the provider; `None` if it does not report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TokenUsage {
-    /// Read, those from a cache included.
+    /// Tokens read, including those from a cache.
     pub input_tokens: Option<u64>,
-    /// Of these, read from a cache.
+    /// Tokens read from a cache.
     pub cached_tokens: Option<u64>,
-    /// Written, thoughts included.
+    /// Tokens written, including reasoning.
     pub output_tokens: Option<u64>,
 }
 
-/// Why a model stopped.
+/// The reason why a model stopped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It had said what it had to say.
+    /// It had finished.
     #[default]
     Done,
     /// It waits for the results of its calls.
     Calls,
-    /// It was out of tokens: what it said last may be a part.
+    /// It reached the token limit, so its last output may be incomplete.
     Length,
-    /// The provider held back what it would have said.
+    /// The provider held its output back.
     Filtered,
-    /// The provider's own word.
+    /// Another reason, in the provider's word.
     Named(String),
 }
 
-/// What is heard while a model speaks.
+/// An event while a model generates output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamEvent<'a> {
-    /// It was interrupted and begins anew: nothing that was heard before counts.
+    /// The stream was interrupted and starts again. Everything received before is void.
     Anew,
     /// More text.
     Text(&'a str),
-    /// More of a thought.
+    /// More reasoning.
     Thought(&'a str),
-    /// A call takes shape; its arguments are not known yet.
+    /// A call has begun; its arguments are not known yet.
     Call(&'a str),
 }

@@ -1,8 +1,8 @@
-//! A turn of a model, as a call: it reaches another's host and costs money, so it goes through the gate like anything that acts.
+//! A turn of a model as a call. It reaches another host and costs money, so it goes through the gate like every other action.
 //!
-//! It is judged (a rule may deny the host, a halt stops it), it is in the book with what was asked and what was said, and whoever reads
-//! the book has the conversation. Ids are worked out, not drawn: the turns of a session and the calls of a turn have the same ones
-//! whoever comes to them, so nothing is made twice.
+//! The turn is judged: a rule may deny the host, and a halt stops it. The audit log has the request and the response, and thus the
+//! conversation. Ids are derived and not random. The turns of a session and the calls of a turn have the same ids for every process, so
+//! nothing is done twice.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,36 +23,36 @@ use crate::model::{
 
 /// The name of the tool.
 pub const MODEL_TURN: &str = "model_turn";
-/// The longest that a model may take.
+/// The maximum time of a turn.
 const TURN_MS_MAX: u64 = 600_000;
 
-/// The arguments of a turn: what is new in it, and who is asked. What was before is in the book already.
+/// The arguments of a turn: the new message, and the model. Everything before is already in the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TurnArguments {
-    /// Which of the session, from 0.
+    /// The number of the turn in the session, from 0.
     pub turn: u32,
-    /// What a person said.
+    /// The message of a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Who is asked: provider and model.
+    /// The provider and model.
     pub model: String,
-    /// Where it is asked, so that nobody goes on elsewhere unawares.
+    /// The endpoint of the model, so that a conversation does not silently continue with another one.
     #[serde(default)]
     pub endpoint: String,
-    /// As whom.
+    /// The name of the persona.
     pub persona: String,
-    /// The digest of the system prompt and the tools that it was given.
+    /// The digest of the system prompt and the tools of the turn.
     pub prompt: Digest,
 }
 
-/// The id of a turn.
+/// Returns the id of a turn.
 pub fn turn_id(tenant: &TenantId, session: &SessionId, turn: u32) -> CallId {
     let parts: [&[u8]; 3] = [tenant.as_str().as_bytes(), session.as_str().as_bytes(), &turn.to_be_bytes()];
     worked_out("byleave.agent.turn", &parts)
 }
 
-/// The id of a call that a model asked for in a turn.
+/// Returns the id of a call that a model made in a turn.
 pub fn call_id(turn: CallId, place: usize) -> CallId {
     worked_out("byleave.agent.call", &[turn.as_bytes(), &(place as u64).to_be_bytes()])
 }
@@ -64,10 +64,10 @@ fn worked_out(domain: &str, parts: &[&[u8]]) -> CallId {
     CallId::new(uuid::Builder::from_custom_bytes(bytes).into_uuid())
 }
 
-/// Hears what happens while a model speaks.
+/// A listener for the output of a model as it arrives.
 pub type StreamListener = Arc<dyn Fn(StreamEvent<'_>) + Send + Sync>;
 
-/// What a model is given for the turn that comes.
+/// The input of a model for the next turn.
 #[derive(Clone, Debug)]
 pub(crate) struct TurnInput {
     pub(crate) call: CallId,
@@ -77,7 +77,7 @@ pub(crate) struct TurnInput {
     pub(crate) tools: Vec<Offered>,
 }
 
-/// Where the loop lays down what the next turn needs, and the tool takes it up.
+/// A slot through which the loop passes the input of the next turn to the tool.
 #[derive(Clone, Default)]
 pub(crate) struct TurnSlot(Arc<Mutex<Option<TurnInput>>>);
 
@@ -86,7 +86,7 @@ impl TurnSlot {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(given);
     }
 
-    /// For this call and no other: a model that asks for a turn gets none.
+    /// Takes the input if it is for this call. A model that calls this tool itself gets nothing.
     fn take(&self, call: CallId) -> Option<TurnInput> {
         let mut laid = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         laid.take_if(|given| given.call == call)
@@ -97,7 +97,7 @@ impl TurnSlot {
 pub(crate) struct ModelTurnTool {
     manifest: Manifest,
     model: Arc<dyn Model>,
-    /// Where the model is, where reaching it is to be judged.
+    /// The host of the model, if reaching it is to be judged.
     host: Option<(String, u16)>,
     desk: TurnSlot,
     ear: StreamListener,
@@ -127,7 +127,7 @@ impl ModelTurnTool {
             permission_class: PermissionClass::Generic,
             audit_operation: Some("turn".into()),
             sensitive: Some(false),
-            // Nothing comes of a turn but words.
+            // A turn has no effect but its text.
             repeatable: true,
             timeout_ms: Some(TURN_MS_MAX),
             ..Manifest::new(MODEL_TURN, "A turn of the model. The loop takes it; no model can.", schema)
@@ -195,15 +195,15 @@ fn output(said: &ModelResponse) -> Output {
     }
 }
 
-/// What was heard until then is kept, for people; to the model it was never said.
+/// Returns a failure with the text received until then. It is kept for people; the model does not get it.
 fn unsaid(so_far: String, why: &str, fault: Option<&ModelError>) -> Output {
     let data = fault.and_then(|fault| serde_json::to_value(fault).ok());
     Output { text: so_far, data, ..Output::failure(why) }
 }
 
-/// A fresh name for a session.
+/// Returns a new name for a session.
 pub fn fresh_session(kind: &str) -> Result<SessionId, byleave::core::id::InvalidNameError> {
-    // The end of one is drawn by lot: 48 bits are enough for one person's conversations.
+    // The end of the id is random: 48 bits are enough for one person's conversations.
     let id = byleave::clock::fresh_id().simple().to_string();
     let end = id.get(20..).unwrap_or(&id);
     format!("{kind}-{end}").parse()

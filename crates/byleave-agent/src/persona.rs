@@ -1,7 +1,7 @@
-//! Personas: who a model is to be, as TOML, and the system prompt that is made of it, the registered tools and the guidelines (L4).
+//! Personas (TOML): who a model is to be, and the system prompt made of the persona, the registered tools and the guidelines (L4).
 //!
-//! A persona says what a model is told, and which tools it is told of. It permits nothing: whatever the model asks for, the gate
-//! judges. Prompts are pure: the same persona and the same tools give the same bytes. Only the shelf reads files.
+//! A persona defines the prompt and the tools that it describes to a model. It permits nothing: the gate judges every call. Prompts are
+//! pure: the same persona and the same tools give the same bytes. Only `loader` reads files.
 
 mod loader;
 mod model_name;
@@ -17,27 +17,27 @@ pub use prompt::ToolCallFormat;
 pub(crate) use prompt::{RESULTS, contained};
 pub use tool_description::{ApprovalLikelihood, ToolDescription};
 
-/// Who a model is to be.
+/// A persona: who a model is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Persona {
-    /// What it is called, and calls itself.
+    /// The display name, which the model also uses for itself.
     pub name: String,
-    /// What it is for, for who chooses one.
+    /// The purpose, for people who choose a persona.
     pub description: String,
     /// The model that it was made for.
     pub model: Option<ModelName>,
-    /// The tools that it is told of: names, or beginnings of names with `*` behind. `None`: all; of an empty list: none.
+    /// The tools that the prompt describes: names, or prefixes of names followed by `*`. `None` means all; an empty list means none.
     pub tools: Option<Vec<String>>,
-    /// How it works, beside what all keep to; a sentence each.
+    /// Additional guidelines, one sentence each. They follow the common ones.
     pub guidelines: Vec<String>,
-    /// Who it is, in its own words. May be empty.
+    /// The persona's own text on who it is. It may be empty.
     pub prompt: String,
 }
 
 impl Persona {
-    /// Whether the tool is one of those that this persona is told of.
+    /// Checks whether this persona has the tool.
     ///
-    /// Who offers tools to a model must ask this, too: what it was not told of, a model can still ask for.
+    /// Code that offers tools to a model must check this too, because a model can call a tool that its prompt does not describe.
     pub fn has(&self, tool: &str) -> bool {
         let Some(tools) = &self.tools else { return true };
         tools.iter().any(|named| match named.strip_suffix('*') {

@@ -1,8 +1,13 @@
-//! Models of providers, over HTTP: OpenAI and who speaks like it, Anthropic, Gemini, Ollama.
+//! Models over HTTP: OpenAI and compatible providers, Anthropic, Gemini and Ollama.
 //!
-//! One module a dialect: the request of a turn, and the reader of what answers it. What they share is beside them. A try that broke
-//! leaves nothing behind; it is made again a bounded number of times, and the listener is told. The key goes into its header, and
-//! nowhere else: no fault, no log, no address, no redirect.
+//! Each API has one module with the request of a turn and the parser of the response. A failed attempt leaves nothing behind. It is retried
+//! a limited number of times, and the listener is notified. The key is only in its header. It must never be in an error, a log, an address
+//! or a redirect.
+//!
+//! - `openai`, `anthropic`, `gemini`, `ollama`: One API each.
+//! - `messages`, `response_builder`: The order of messages; a reply assembled from events.
+//! - `transport`, `event_stream`, `retry`: A request and its stream; events from bytes; errors and waiting times.
+//! - `settings`, `api_key`: Settings; the API key.
 
 mod anthropic;
 mod api_key;
@@ -43,7 +48,7 @@ pub struct ProviderModel {
 }
 
 impl ProviderModel {
-    /// A model with the key that is in the environment. An endpoint of one's own is asked without one where none is set.
+    /// Creates a model with the key from the environment. A custom endpoint without such a key is called without one.
     pub fn from_env(settings: ProviderSettings) -> Result<Self, ModelError> {
         let key = match ApiKey::from_env(settings.kind) {
             Err(ModelError::NoKey { variable }) if settings.base_url.is_some() && !is_set(&variable) => None,
@@ -52,7 +57,7 @@ impl ProviderModel {
         Self::new(settings, key)
     }
 
-    /// A model with this key.
+    /// Creates a model with this key.
     pub fn new(settings: ProviderSettings, key: Option<ApiKey>) -> Result<Self, ModelError> {
         if settings.base_url.is_none()
             && key.is_none()
@@ -65,13 +70,13 @@ impl ProviderModel {
         Ok(Self { settings, base_url, key, client })
     }
 
-    /// Where it is asked, without what stands behind the host.
+    /// Returns the endpoint without path: scheme, host and port.
     pub fn endpoint(&self) -> String {
         self.base_url.origin().ascii_serialization()
     }
 
-    /// The host and port that a turn reaches, to be judged; none where a person named an address of this machine or of a private
-    /// network. Rules deny those to agents, who choose addresses; this one the model did not choose.
+    /// Returns the host and port that a turn reaches, to be judged. It is `None` if a person configured an address of this machine or of a
+    /// private network. Rules deny those addresses to agents, but the model did not choose this one.
     pub fn host(&self) -> Option<(String, u16)> {
         let host = self.base_url.host_str()?;
         let is_private = match number(host) {
@@ -83,12 +88,12 @@ impl ProviderModel {
             .then(|| (host.to_owned(), self.base_url.port_or_known_default().unwrap_or(443)))
     }
 
-    /// Which model it is.
+    /// Returns the settings.
     pub fn settings(&self) -> &ProviderSettings {
         &self.settings
     }
 
-    /// One try.
+    /// Makes one attempt.
     async fn attempt(
         &self,
         turn: TurnRequest<'_>,
@@ -154,7 +159,7 @@ impl Model for ProviderModel {
 }
 
 impl ProviderKind {
-    /// Where requests go, behind the base URL, and what is asked there.
+    /// Returns the path behind the base URL, and the query.
     fn path(self, model: &str) -> (String, Option<&'static str>) {
         match self {
             Self::OpenAi => ("chat/completions".to_owned(), None),
@@ -164,7 +169,7 @@ impl ProviderKind {
         }
     }
 
-    /// The header for the key, and what stands before it there.
+    /// Returns the header of the key, and the prefix before the key.
     const fn header(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::OpenAi => Some(("authorization", "Bearer ")),
@@ -174,7 +179,7 @@ impl ProviderKind {
         }
     }
 
-    /// How what answers is read.
+    /// Returns the framing and the parser of the response.
     fn reader(self) -> (EventFraming, Box<dyn EventParser>) {
         match self {
             Self::OpenAi => (EventFraming::Sse, Box::new(openai::OpenAiParser::default())),
@@ -196,7 +201,7 @@ impl ProviderSettings {
     }
 }
 
-/// Where requests go. A key goes in the clear to this machine only.
+/// Returns the base URL. A key goes without TLS to this machine only.
 fn address(settings: &ProviderSettings, has_key: bool) -> Result<Url, ModelError> {
     let unfit = |why: &str| ModelError::Unfit { why: why.to_owned() };
     let text = settings.base_url.as_deref().unwrap_or(settings.kind.base_url());
@@ -225,24 +230,24 @@ fn is_loopback(url: &Url) -> bool {
     host == "localhost" || number(host).is_some_and(|address| address.is_loopback())
 }
 
-/// The address that a host is written as, where it is none by name.
+/// Returns the IP address, if the host is one.
 fn number(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
 fn client(is_near: bool) -> Result<Client, ModelError> {
-    // Whoever was first to install one has; it is the same.
+    // If another thread was first to install one, it is the same provider.
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         drop(rustls::crypto::ring::default_provider().install_default());
     }
-    // A redirect would take the key to somebody else.
+    // A redirect would send the key to another host.
     let builder = Client::builder().redirect(reqwest::redirect::Policy::none()).tcp_nodelay(true);
     let builder = if is_near { builder.no_proxy() } else { builder };
     let unfit = |why: String| ModelError::Unfit { why };
     builder.build().map_err(|error| unfit(error.to_string()))
 }
 
-/// Whether a variable of the environment holds anything. A key that is there and cannot be sent is not left out.
+/// Checks whether an environment variable has a value. A key that is set but cannot be sent is not ignored.
 fn is_set(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| !value.to_string_lossy().trim().is_empty())
 }

@@ -1,7 +1,7 @@
-//! Tool calls for a model that has none, by [tool blocks](crate::tool_blocks): tools are told in the system prompt, calls are read from
-//! what the model writes, and results go back as JSON in a user's message.
+//! Tool calls for a model that has none, by [tool blocks](crate::tool_blocks). The system prompt describes the tools, calls are read from
+//! the model's text, and results go back as JSON in a user message.
 //!
-//! Nothing but blocks is a call here: what the model's provider takes for one is a flaw.
+//! Only blocks are calls here. A call that the provider reports is an invalid call.
 
 mod prompt;
 
@@ -17,20 +17,20 @@ use crate::model::{
 use crate::provider::{ProviderKind, ProviderSettings, calls_so_far};
 use crate::tool_blocks::{ToolBlockEvent, ToolBlockParser};
 
-/// Which way a model asks for tools.
+/// The way in which a model calls tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolCallStyle {
-    /// By blocks where the model is known to have no calls, or its provider says so; else by calls of its own.
+    /// By blocks if the model is known to have no tool calls, or if its provider says so; otherwise natively.
     #[default]
     Auto,
-    /// By calls of its own, always.
+    /// Always natively.
     Native,
-    /// By blocks, always.
+    /// Always by blocks.
     Blocks,
 }
 
-/// Models by Ollama that have no tool calls, by the beginnings of their names; the provider says it of others.
+/// Name prefixes of Ollama models without tool calls. For other models the provider reports it.
 const WITHOUT_CALLS: [&str; 12] = [
     "codegemma",
     "codellama",
@@ -47,14 +47,14 @@ const WITHOUT_CALLS: [&str; 12] = [
 ];
 
 impl ToolCallStyle {
-    /// Whether this model is spoken to by blocks from the start.
+    /// Checks whether this model uses blocks from the start.
     fn begins_by_blocks(self, settings: &ProviderSettings) -> bool {
         match self {
             Self::Blocks => true,
             Self::Native => false,
             Self::Auto => match settings.kind {
                 ProviderKind::Ollama => {
-                    // Without whose it is, and as if a version were named: `someone/gemma` is `gemma:latest`.
+                    // Without the owner, and with a tag separator: `someone/gemma` becomes `gemma:`.
                     let name = format!("{}:", settings.model.rsplit('/').next().unwrap_or_default());
                     WITHOUT_CALLS.iter().any(|begin| name.starts_with(begin))
                 }
@@ -65,27 +65,27 @@ impl ToolCallStyle {
     }
 }
 
-/// A model that asks for tools in one of both ways.
+/// A model that calls tools natively or by blocks.
 #[derive(Debug)]
 pub struct ToolBlockModel<M> {
     model: M,
     calling: ToolCallStyle,
-    /// Whether it is by blocks now. Once it is, it stays so.
+    /// Whether blocks are used now. Once set, it stays set.
     is_on: AtomicBool,
 }
 
 impl<M: Model> ToolBlockModel<M> {
-    /// A model with these settings.
+    /// Creates a model with these settings.
     pub fn new(model: M, settings: &ProviderSettings, calling: ToolCallStyle) -> Self {
         Self { model, calling, is_on: AtomicBool::new(calling.begins_by_blocks(settings)) }
     }
 
-    /// Whether it is spoken to by blocks now.
+    /// Checks whether blocks are used now.
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// The model itself.
+    /// Returns the inner model.
     pub fn inner(&self) -> &M {
         &self.model
     }
@@ -125,7 +125,7 @@ impl<M: Model> Model for ToolBlockModel<M> {
     }
 }
 
-/// What is read from one reply.
+/// The state of parsing one reply.
 #[derive(Default)]
 struct ReplyParser {
     blocks: ToolBlockParser,
@@ -149,7 +149,7 @@ impl ReplyParser {
                 heard(StreamEvent::Anew);
             }
             StreamEvent::Thought(_) => heard(piece),
-            // None that counts.
+            // Native calls are not used.
             StreamEvent::Call(_) => {}
         }
     }

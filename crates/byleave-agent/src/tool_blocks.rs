@@ -1,16 +1,16 @@
-//! Tool blocks: how a model without tool calls of its own asks for one, read from the stream of what it writes.
+//! Tool blocks: reads the tool calls of a model without native calls from the stream of its text.
 //!
-//! A tool block is a fenced code block tagged `tool` that holds one JSON object: `{"name": …, "args": {…}, "reason": …}`. Text goes
-//! in as it comes, in chunks of any size. Out come, in their order, the text without the blocks, the calls, and the flaws of
-//! blocks that are no calls. However the text is cut into chunks, the same comes out.
+//! A tool block is a fenced code block with the tag `tool` that contains one JSON object:
+//! `{"name": …, "args": {…}, "reason": …}`. The input is text in chunks of any size. The output is, in order, the text without the
+//! blocks, the calls, and the errors of invalid blocks. It does not depend on how the text is chunked.
 //!
-//! - Text is handed on at once, as parts of the chunk that it came in. Only what may still become the line that opens a block is
-//!   held back: at most [`OPENING_BYTES_MAX`] bytes.
-//! - A block is a call as it stands, or it is a flaw. Nothing is mended, filled in or left out, so nothing can run that the
-//!   model did not write; and nothing that begins as a block goes unmentioned.
-//! - A block that is not closed is never a call, however whole it looks: it may have been cut off.
+//! - Text is passed on at once, as parts of its chunk. Only text that may still become an opening line is held back: at most
+//!   [`OPENING_BYTES_MAX`] bytes.
+//! - A block is a valid call as written, or it is an error. Nothing is repaired, added or omitted. So nothing can run that the
+//!   model did not write, and everything that begins as a block is reported.
+//! - An unclosed block is never a call, even if it looks complete, because it may have been cut off.
 //!
-//! The guide (docs/guide/tool-blocks.md) says what every case means.
+//! The guide (docs/guide/tool-blocks.md) describes every case.
 //!
 //! ```
 //! use byleave_agent::tool_blocks::{ToolBlockEvent, ToolBlockParser};
@@ -41,47 +41,47 @@ pub use error::{ErrorLocation, ToolBlockError, ToolBlockErrorKind};
 pub use fence::OPENING_BYTES_MAX;
 use fence::{Fence, FenceCandidate, LinePrefix};
 
-/// How to ask by blocks, in words for the model: those of the guide.
+/// The protocol in words for the model, the same as in the guide.
 pub const PROTOCOL: &str = include_str!("tool_blocks/protocol.md").trim_ascii_end();
 
-/// A block has at most so many bytes, the line that closes it included.
+/// The maximum size of a block, including its closing line.
 ///
-/// Arguments have at most 1 MiB; this is for those of which every character is written with a backslash.
+/// Arguments have at most 1 MiB. This limit leaves room for arguments in which every character is escaped.
 pub const BLOCK_BYTES_MAX: usize = 2 << 20;
 
-/// What was found, in the order of the text.
+/// A parsed piece, in the order of the text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolBlockEvent<'a> {
-    /// Text outside of tool blocks, as it was written. Never empty.
+    /// Text outside of tool blocks, as written. Never empty.
     Text(&'a str),
-    /// A tool block that is a call.
+    /// A valid tool block.
     Call(BlockCall),
-    /// A tool block that is none. To be told to the model.
+    /// An invalid tool block, to be reported to the model.
     Flaw(ToolBlockError),
 }
 
-/// Reads the tool blocks of one reply of a model.
+/// A parser for the tool blocks of one reply.
 #[derive(Debug)]
 pub struct ToolBlockParser {
     inside: BlockParserState,
     line: LinePrefix,
-    /// What earlier chunks left: outside, the beginning of a line that may open a block; in a block, all of it so far.
+    /// The rest of earlier chunks. Outside of a block, it is the beginning of a line that may open one; inside, it is the block so far.
     kept: String,
-    /// A line feed that comes next belongs to the line that was taken out with its carriage return.
+    /// Whether a line feed that comes next belongs to the line that was removed with its carriage return.
     after_return: bool,
-    /// Tool blocks so far.
+    /// The number of tool blocks so far.
     count: usize,
     block_bytes_max: usize,
 }
 
-/// Where in the text we are.
+/// The position in the text.
 #[derive(Clone, Copy, Debug)]
 enum BlockParserState {
     Nothing,
-    /// A code block that is no tool block: text.
+    /// A code block that is not a tool block. It is text.
     Code(Fence),
     Block(Fence),
-    /// A tool block whose flaw was told already: the rest of it is nothing more.
+    /// A tool block that was already reported as invalid. The rest of it is ignored.
     Told(Fence),
 }
 
@@ -92,12 +92,12 @@ impl Default for ToolBlockParser {
 }
 
 impl ToolBlockParser {
-    /// Begins a reply.
+    /// Creates a parser for a reply.
     pub const fn new() -> Self {
         Self::bounded(BLOCK_BYTES_MAX)
     }
 
-    /// Begins a reply whose blocks have at most so many bytes.
+    /// Creates a parser with this maximum block size.
     pub const fn bounded(block_bytes_max: usize) -> Self {
         Self {
             inside: BlockParserState::Nothing,
@@ -109,9 +109,9 @@ impl ToolBlockParser {
         }
     }
 
-    /// Takes the next chunk, and hands on all that is certain by now.
+    /// Adds a chunk, and passes on everything that is certain by now.
     pub fn push(&mut self, chunk: &str, out: &mut impl FnMut(ToolBlockEvent<'_>)) {
-        // What is neither handed on nor kept yet, and how much of it was looked at.
+        // The part that is neither passed on nor stored yet, and how much of it was scanned.
         let (mut rest, mut looked) = (chunk, 0);
         loop {
             if self.after_return && !rest.is_empty() {
@@ -126,7 +126,7 @@ impl ToolBlockParser {
         self.keep(rest, out);
     }
 
-    /// Ends the reply, and hands on what was still open.
+    /// Ends the reply, and passes on the rest.
     pub fn finish(mut self, out: &mut impl FnMut(ToolBlockEvent<'_>)) {
         if let LinePrefix::Marked(line) = self.line {
             self.end_line("", 0, line, out);
@@ -138,7 +138,7 @@ impl ToolBlockParser {
         }
     }
 
-    /// Takes a line that begins with marks, at its end. Says what is left, and how much of that was looked at.
+    /// Handles the end of a line that begins with fence marks. Returns the rest, and how much of it was scanned.
     fn end_line<'a>(
         &mut self,
         rest: &'a str,
@@ -152,7 +152,7 @@ impl ToolBlockParser {
                 Some(fence) if line.opens_block() => {
                     match before.len().checked_sub(line.bytes()) {
                         Some(at) => self.hand_on(before.split_at(at).0, out),
-                        // It began in an earlier chunk: all that is kept is its beginning.
+                        // The line began in an earlier chunk, so the stored text is its beginning.
                         None => self.kept.clear(),
                     }
                     self.count += 1;
@@ -182,12 +182,12 @@ impl ToolBlockParser {
                 return (rest, end + 1);
             }
         }
-        // The line is taken out with its end.
+        // The line is removed with its line end.
         self.after_return = after.starts_with('\r');
         (after.get(1..).unwrap_or_default(), 0)
     }
 
-    /// Reads a block, of which the last line is the one that closes it.
+    /// Parses a block whose last line is its closing line.
     fn end_block(&mut self, last: &str, closing_bytes: usize, out: &mut impl FnMut(ToolBlockEvent<'_>)) {
         let mut kept = std::mem::take(&mut self.kept);
         let bytes = kept.len() + last.len();
@@ -208,7 +208,7 @@ impl ToolBlockParser {
         }
     }
 
-    /// Puts the end of a chunk where it belongs.
+    /// Stores the end of a chunk.
     fn keep(&mut self, rest: &str, out: &mut impl FnMut(ToolBlockEvent<'_>)) {
         match self.inside {
             BlockParserState::Nothing => match rest.len().checked_sub(self.line.held()) {
@@ -232,7 +232,7 @@ impl ToolBlockParser {
         }
     }
 
-    /// Hands text on, after what was held back before it.
+    /// Passes text on, after the text that was held back before it.
     fn hand_on(&mut self, text: &str, out: &mut impl FnMut(ToolBlockEvent<'_>)) {
         for part in [self.kept.as_str(), text] {
             if !part.is_empty() {

@@ -1,4 +1,4 @@
-//! The rules in force: the files of everyone who has a say.
+//! The policy in force: the rule files of all layers.
 
 #[cfg(feature = "serve")]
 mod tried;
@@ -11,7 +11,7 @@ use byleave::rule_examples::WorkspaceExampleChecker;
 
 use crate::resolved_options::ResolvedOptions;
 
-/// What the rules in force depend on.
+/// The inputs of the policy in force.
 pub(crate) struct ActivePolicy<'a> {
     pub(crate) options: &'a ResolvedOptions,
     pub(crate) workspace: &'a str,
@@ -19,7 +19,7 @@ pub(crate) struct ActivePolicy<'a> {
 }
 
 impl<'a> ActivePolicy<'a> {
-    /// The directories that rules may name.
+    /// Returns the directories that rules may name.
     pub(crate) fn places(&self) -> PathVariables<'a> {
         PathVariables {
             workspace: Some(self.workspace),
@@ -29,31 +29,31 @@ impl<'a> ActivePolicy<'a> {
         }
     }
 
-    /// The files that may be there.
+    /// Returns the rule files that may exist.
     pub(crate) fn files(&self) -> Vec<PolicyFile> {
         policy_files::files(&self.places(), self.options.policy.as_deref())
     }
 
-    /// The policy of one file alone, without the built-in rules: for trying it out, never for a call.
+    /// Loads the policy of one file alone, without the built-in rules. For trials, never for a call.
     pub(crate) fn only(&self, path: &Path) -> Result<Policy, PolicyLoadError> {
         let file = PolicyFile { layer: Layer::Session, path: path.to_path_buf(), named: true };
         Ok(Policy::new(self.read(&file)?.rules)?.within(Some(self.workspace)))
     }
 
-    /// The rules of a file in the place of the person's own.
+    /// Loads the rules of a file as if it were the person's own.
     pub(crate) fn as_own(&self, path: &Path) -> Result<Vec<Rule>, PolicyLoadError> {
         let file = PolicyFile { layer: Layer::User, path: path.to_path_buf(), named: true };
         Ok(self.read(&file)?.rules)
     }
 
-    /// One file, with its examples checked.
+    /// Reads one file and checks its examples.
     pub(crate) fn read(&self, file: &PolicyFile) -> Result<LoadedRules, PolicyLoadError> {
         let places = self.places();
         Ok(policy_files::read_one(file, &places, &WorkspaceExampleChecker { places: &places })?
             .unwrap_or_default())
     }
 
-    /// The policy of all of them.
+    /// Loads the policy of all files.
     pub(crate) fn load(&self) -> Result<LoadedPolicy, PolicyLoadError> {
         let places = self.places();
         policy_files::load(&self.files(), &places, &WorkspaceExampleChecker { places: &places })

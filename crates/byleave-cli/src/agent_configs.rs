@@ -1,6 +1,7 @@
-//! The agents that byleave can stand in front of: where their settings lie, and what belongs into them.
+//! The agents that Byleave can be configured for: where their settings are, and what `init` writes into them.
 //!
-//! Facts about other people's programs, as data: what is written here is read by nobody of ours. It changes nothing by itself.
+//! These are facts about other programs, as data. Byleave does not read these settings as its own. This module changes nothing by
+//! itself.
 
 mod mcp_entries;
 mod our_entries;
@@ -34,7 +35,7 @@ impl KnownAgent {
     pub(crate) const ALL: [Self; 6] =
         [Self::ClaudeCode, Self::Codex, Self::Gemini, Self::Cursor, Self::Goose, Self::Copilot];
 
-    /// As it is typed, and as its calls name it.
+    /// Returns the name as typed on the command line and as used in calls.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::ClaudeCode => "claude-code",
@@ -46,7 +47,7 @@ impl KnownAgent {
         }
     }
 
-    /// What the person must still do.
+    /// Returns the steps that remain for the person.
     pub(crate) const fn still_to_do(self) -> &'static [&'static str] {
         match self {
             Self::ClaudeCode => {
@@ -69,7 +70,7 @@ impl KnownAgent {
         }
     }
 
-    /// What holds for the agent once it is set up, and what does not.
+    /// Describes what is enforced for the agent once it is set up, and what is not.
     pub(crate) const fn enforced(self) -> &'static str {
         match self {
             Self::ClaudeCode | Self::Gemini | Self::Cursor => {
@@ -93,22 +94,22 @@ impl KnownAgent {
     }
 }
 
-/// A file of an agent, and what belongs into it.
+/// A settings file of an agent, and the entries that belong into it.
 pub(crate) struct AgentSettingsFile {
     pub(crate) path: PathBuf,
     pub(crate) format: FileFormat,
-    /// Where MCP servers stand in it.
+    /// The path of the MCP servers in the file.
     pub(crate) servers: Option<Vec<String>>,
-    /// What is set there, whatever was before.
+    /// Values to set, whatever was there before.
     pub(crate) sets: Vec<(Vec<String>, Value)>,
-    /// What is in lists there, once.
+    /// Items that must be in lists exactly once.
     pub(crate) items: Vec<(Vec<String>, Value)>,
-    /// What switches all of it off again.
+    /// Values that would switch everything off again.
     pub(crate) switches: Vec<(Vec<String>, Value)>,
 }
 
 impl AgentSettingsFile {
-    /// What must be done to a file that stands so, so that it has what belongs into it.
+    /// Returns the edits that this content of the file needs.
     pub(crate) fn ops(&self, value: &Value) -> Vec<EditOp> {
         let mut ops = Vec::new();
         for (at, wanted) in &self.sets {
@@ -124,7 +125,7 @@ impl AgentSettingsFile {
             {
                 continue;
             }
-            // One of an older program, or one too many.
+            // An item of an older program, or a duplicate.
             let mut old: Vec<&Value> = Vec::new();
             for item in there.into_iter().filter(|item| *item == wanted || our_entries::is_our_hook(item)) {
                 if !old.contains(&item) {
@@ -137,7 +138,7 @@ impl AgentSettingsFile {
         ops
     }
 
-    /// What of it is switched off in a file that stands so.
+    /// Returns what is switched off in this content of the file.
     pub(crate) fn switched_off(&self, value: &Value) -> Vec<String> {
         let is_so = |(at, wrong): &&(Vec<String>, Value)| config_edit::find(value, at) == Some(wrong);
         self.switches
@@ -163,7 +164,7 @@ mod tests {
             Dialect::ALL.map(Dialect::name).as_slice()
         );
         for agent in KnownAgent::ALL {
-            // As it is typed, and as it is kept.
+            // As typed, and as serialized.
             assert_eq!(agent.to_possible_value().unwrap().get_name(), agent.name());
             assert_eq!(serde_json::to_value(agent).unwrap(), agent.name());
         }

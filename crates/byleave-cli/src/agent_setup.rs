@@ -1,4 +1,4 @@
-//! A conversation with a model, as the program sets one up: who speaks, on which gate, within which limits.
+//! Sets up a conversation with a model: persona, gate and limits.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,21 +26,21 @@ use crate::resolved_options::{ResolvedOptions, variable};
 use crate::terminal_approver;
 use crate::time::{lasting, now, span};
 
-/// How many turns are looked at to find sessions.
+/// The maximum number of turns that are searched for sessions.
 const TURNS_MAX: usize = 100_000;
 
-/// Where a person's own personas lie.
+/// Returns the directory of the person's own personas.
 pub(crate) fn personas(options: &ResolvedOptions) -> Option<PathBuf> {
     options.config.as_ref().map(|dir| Path::new(dir).join("personas"))
 }
 
-/// The persona of a name.
+/// Loads the persona with this name.
 pub(crate) fn persona(name: &str, options: &ResolvedOptions) -> Result<LoadedPersona> {
     let found = Persona::load(name, personas(options).as_deref());
     Ok(found.map_err(|fault| CliError::new(fault.to_string()).hint("`byleave persona` lists them"))?)
 }
 
-/// A gate and a conversation on it.
+/// Creates a gate and a conversation on it.
 pub(crate) fn agent(
     gate: &Gate,
     house: &AppContext,
@@ -86,7 +86,7 @@ pub(crate) fn agent(
     Ok(Agent::new(gate.clone(), ledger, seat, found, speaker, limits, watcher)?)
 }
 
-/// The gate of a conversation. One of its own: it takes tools away that the persona does not have.
+/// Creates the gate of a conversation. It is a separate gate, because it removes tools that the persona does not have.
 pub(crate) fn gate(
     house: &AppContext,
     options: &ResolvedOptions,
@@ -129,21 +129,21 @@ fn unfit(fault: &ModelError) -> CliError {
     CliError::new(fault.to_string()).hint(hint)
 }
 
-/// What a conversation has used, in words.
+/// Describes the usage of a conversation.
 pub(crate) fn used(used: TaskUsage) -> String {
     let cost = used.cost.map(|cost| format!(", {cost:.4} spent")).unwrap_or_default();
     let tokens = used.input_tokens.saturating_add(used.output_tokens);
     format!("{}, {tokens} tokens{cost}", counted(used.turns.into(), "turn"))
 }
 
-/// What is known of a conversation, in a line.
+/// Describes a conversation in one line.
 pub(crate) fn about(history: &History) -> String {
     let ago = span(now().saturating_sub(history.begun));
     let turns = counted(history.used.turns.into(), "turn");
     format!("{}, {ago} ago, {} with {}, {turns}", history.session, history.persona, history.model)
 }
 
-/// The sessions of conversations, the newest first.
+/// Returns the sessions of conversations, newest first.
 pub(crate) async fn sessions(house: &AppContext, options: &ResolvedOptions) -> Result<Vec<SessionId>> {
     let filter = CallFilter {
         tenant: Some(options.tenant.clone()),
@@ -161,7 +161,7 @@ pub(crate) async fn sessions(house: &AppContext, options: &ResolvedOptions) -> R
     Ok(sessions)
 }
 
-/// The session that was named: whole, or by its end.
+/// Finds the session that was typed in full or by its end.
 pub(crate) async fn session(typed: &str, house: &AppContext, options: &ResolvedOptions) -> Result<SessionId> {
     let sessions = sessions(house, options).await?;
     let hint = "`byleave history` lists them";
@@ -181,7 +181,7 @@ pub(crate) async fn session(typed: &str, house: &AppContext, options: &ResolvedO
     }
 }
 
-/// A conversation as the book has it.
+/// Reads a conversation from the audit log.
 pub(crate) async fn conversation(
     gate: &Gate,
     house: &AppContext,

@@ -1,4 +1,4 @@
-//! The house: the book in its state directory, and the gate in front of it.
+//! The context of the program: the audit log in its state directory, and the gate in front of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::resolved_options::{ResolvedOptions, text_of};
 use crate::tool_catalog::{self, workplace};
 use crate::workers;
 
-/// The book, open.
+/// The open audit log.
 #[derive(Clone)]
 pub(crate) struct AppContext {
     pub(crate) book: Arc<SqliteLedger>,
@@ -31,18 +31,18 @@ pub(crate) struct AppContext {
 }
 
 impl AppContext {
-    /// Opens the book; makes one where there is none.
+    /// Opens the audit log, and creates it if there is none.
     pub(crate) fn open_or_make(options: &ResolvedOptions) -> Result<Self> {
         Self::open(options, &sqlite::SqliteOptions::default())
     }
 
-    /// Opens a book that is there.
+    /// Opens an existing audit log for writing.
     pub(crate) fn open_to_write(options: &ResolvedOptions) -> Result<Self> {
         there_is_one(options)?;
         Self::open(options, &sqlite::SqliteOptions::default())
     }
 
-    /// Opens a book that is there, to look something up; held against another anchor, if one is given.
+    /// Opens an existing audit log for reading, and checks it against another anchor if one is given.
     pub(crate) fn open_to_read(options: &ResolvedOptions, anchor: Option<PathBuf>) -> Result<Self> {
         there_is_one(options)?;
         Self::open(
@@ -56,7 +56,7 @@ impl AppContext {
         Ok(Self { book: Arc::new(book), state: state_of(options)? })
     }
 
-    /// The gate for calls in this directory, with questions left open or refused.
+    /// Builds the gate for calls in this directory. Questions stay open or are refused.
     pub(crate) fn gate(
         &self,
         options: &ResolvedOptions,
@@ -67,14 +67,14 @@ impl AppContext {
         Self::built(self.builder(options, workspace, ask, settings)?)
     }
 
-    /// The gate that a builder makes.
+    /// Builds a gate from a builder.
     pub(crate) fn built(builder: GateBuilder) -> Result<Gate> {
         let gate = builder.build()?;
         proxied::equip(&gate)?;
         Ok(gate)
     }
 
-    /// The same gate before it is built: who is here may still be added.
+    /// Returns the builder of that gate, so that an approver can still be added.
     pub(crate) fn builder(
         &self,
         options: &ResolvedOptions,
@@ -86,12 +86,12 @@ impl AppContext {
         workers::leaving(builder.policy(self.policy(options, workspace)?), options)
     }
 
-    /// The policy for calls in this directory: the built-in rules and all files there are.
+    /// Loads the policy for calls in this directory: the built-in rules and all existing files.
     pub(crate) fn policy(&self, options: &ResolvedOptions, workspace: &str) -> Result<Policy> {
         Ok(ActivePolicy { options, workspace, state: &self.state }.load()?.policy)
     }
 
-    /// The directory that a call works in. What the policy says of a call must not depend on where it is taken up again.
+    /// Returns the working directory of a call. The policy for a call must not depend on where it is resumed.
     pub(crate) async fn workspace_of(&self, call: CallId) -> Result<String> {
         let kept = self.book.record(call).await?;
         let heading = kept.as_ref().and_then(|kept| kept.record.heading());
@@ -103,7 +103,7 @@ impl AppContext {
     }
 }
 
-/// Ends commits that were interrupted, and makes room where too much is kept; says what came of it.
+/// Completes interrupted commits, frees space if too much is kept, and reports both.
 pub(crate) fn mend_copies(options: &ResolvedOptions, screen: &mut Console) -> Result<()> {
     let store = workplace(options, &options.cwd).store()?;
     for RecoveryReport { id, end } in store.recover()? {
@@ -127,13 +127,13 @@ pub(crate) fn mend_copies(options: &ResolvedOptions, screen: &mut Console) -> Re
     Ok(())
 }
 
-/// The directory that holds all that is ours, links followed: that is how effects name what is in it.
+/// Returns the state directory with links resolved, because effects name its files in that way.
 pub(crate) fn state_of(options: &ResolvedOptions) -> Result<String> {
     let state = options.ours().canonicalize();
     text_of(&state.with_context(|| format!("cannot find `{}` again", options.ours().display()))?)
 }
 
-/// A gate on a ledger, with the tools of the program; its policy is still to be set.
+/// Returns a gate builder on a ledger with the tools of the program. The caller must still set its policy.
 pub(crate) fn equipped(
     options: &ResolvedOptions,
     workspace: &str,
@@ -147,7 +147,7 @@ pub(crate) fn equipped(
     Ok(Gate::builder().ledger(ledger).catalog(catalog).settings(settings))
 }
 
-/// A book that is made because a directory was misspelt would be sound, and empty.
+/// Checks that an audit log exists. A log created because of a misspelt directory would be valid, but empty.
 fn there_is_one(options: &ResolvedOptions) -> Result<()> {
     if options.state.join("book.sqlite").exists() {
         return Ok(());

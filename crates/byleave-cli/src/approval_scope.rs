@@ -1,4 +1,4 @@
-//! Scopes of leaves as people write them: a kind of effect, a colon, and a pattern.
+//! Scopes of standing approvals as people write them: a kind of effect, a colon and a pattern.
 
 use byleave::core::pattern::{Pattern, PatternMatcher};
 use byleave::core::policy::judged_by_effects;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::error::CliError;
 
-/// Reads a scope, and checks that it can fit something.
+/// Parses a scope, and checks that it can match something.
 pub(crate) fn read(typed: &str) -> Result<Pattern, CliError> {
     let wrong = |why: &str| CliError::new(format!("cannot use scope `{typed}`: {why}"));
     let shape = "write run, exactly, read, write, delete, reach, invoke or plan, a colon, and a pattern";
@@ -49,7 +49,7 @@ pub(crate) fn read(typed: &str) -> Result<Pattern, CliError> {
     Ok(pattern)
 }
 
-/// A scope as it is written.
+/// Formats a scope as it is written.
 pub(crate) fn written(pattern: &Pattern) -> String {
     match pattern {
         Pattern::Run(words) => format!("run:{}", words.join(" ")),

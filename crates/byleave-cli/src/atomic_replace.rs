@@ -1,7 +1,7 @@
-//! Replaces files of other programs whole: a reader finds the old text or the new one, never half of either.
+//! Replaces files of other programs atomically: a reader finds the old text or the new one, never a mixture.
 //!
-//! Mode and owner stay. A link is followed, and what it leads to is replaced: the link stays one. What is no plain file, not
-//! ours to give away, or was changed by somebody in the meantime is left alone, loudly.
+//! Mode and owner are kept. A link is followed and its target is replaced, so the link stays a link. It fails if the path
+//! is not a regular file, the owner cannot be kept, or the file was changed in the meantime.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -13,10 +13,10 @@ use byleave_files::{LinkPolicy, ReadError, own};
 
 use crate::error::CliError;
 
-/// No settings of anybody are larger.
+/// An upper limit for the size of settings files.
 const BYTES_MAX: u64 = 32 << 20;
 
-/// The file that a path leads to: itself, or what a link points to.
+/// Resolves the file of a path: itself, or the target of a link.
 pub(crate) fn target(path: &Path) -> Result<PathBuf> {
     match path.symlink_metadata() {
         Ok(_) => path.canonicalize().map_err(|error| {
@@ -25,7 +25,7 @@ pub(crate) fn target(path: &Path) -> Result<PathBuf> {
                 .into()
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // What is above it may be a link as well.
+            // A directory above it may be a link as well.
             let above = path.ancestors().skip(1).find_map(|above| Some((above, above.canonicalize().ok()?)));
             let Some((above, real)) = above else { return Ok(path.to_owned()) };
             Ok(path.strip_prefix(above).map_or_else(|_| path.to_owned(), |rest| real.join(rest)))
@@ -34,10 +34,10 @@ pub(crate) fn target(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// The text of a file; nothing, if it is not there.
+/// Reads the text of a file, or `None` if it does not exist.
 pub(crate) fn text(path: &Path) -> Result<Option<String>> {
     let odd = |why: &str| CliError::new(format!("`{}` {why}", path.display())).hint("nothing was changed");
-    // Many people keep their settings elsewhere, and link to them; the agent follows such a link as well.
+    // Many people keep their settings elsewhere and link to them. The agent follows such a link as well.
     match byleave_files::read_text(path, LinkPolicy::Follow, BYTES_MAX) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.is_missing() => Ok(None),
@@ -48,7 +48,7 @@ pub(crate) fn text(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Puts a text in the place of another, or of nothing; refuses if `old` is no longer what is there.
+/// Writes a new text in place of `old`, or of no file. Fails if the file no longer contains `old`.
 pub(crate) fn replace(path: &Path, old: Option<&str>, new: &str) -> Result<()> {
     unchanged(path, old)?;
     let directory = path.parent().unwrap_or(Path::new("/"));
@@ -56,13 +56,13 @@ pub(crate) fn replace(path: &Path, old: Option<&str>, new: &str) -> Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let draft = directory.join(format!(".{name}.byleave-{}", std::process::id()));
     let written = write(&draft, path, new).and_then(|()| {
-        // As late as can be: some agents write their own settings all the time.
+        // As late as possible, because some agents write their own settings all the time.
         unchanged(path, old)?;
         fs::rename(&draft, path)?;
         Ok(())
     });
     if let Err(error) = written {
-        // What matters is said already; a draft that stays behind is only untidy.
+        // The error is already reported. A leftover draft is only untidy.
         fs::remove_file(&draft).unwrap_or_default();
         return Err(error.context(format!("cannot write `{}`", path.display())));
     }
@@ -70,7 +70,7 @@ pub(crate) fn replace(path: &Path, old: Option<&str>, new: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes a file; refuses if `old` is no longer what is there.
+/// Removes a file. Fails if it no longer contains `old`.
 pub(crate) fn remove(path: &Path, old: &str) -> Result<()> {
     unchanged(path, Some(old))?;
     fs::remove_file(path).with_context(|| format!("cannot remove `{}`", path.display()))
@@ -122,7 +122,7 @@ mod tests {
             assert_eq!(real.metadata().unwrap().uid(), 12_345);
             replace(&target, Some("newer"), "new").unwrap();
         }
-        // Somebody else was quicker.
+        // Another writer was faster.
         assert!(replace(&target, Some("old"), "newest").is_err());
         assert!(replace(&target, None, "newest").is_err());
         assert!(remove(&target, "old").is_err());

@@ -1,4 +1,4 @@
-//! Bar charts in the terminal: a name, a bar, a number. What came from outside must be visible in the names already.
+//! Bar charts in the terminal: a name, a bar, a number. Names with outside text must already be escaped.
 
 use crate::console::Console;
 
@@ -6,18 +6,18 @@ use crate::console::Console;
 pub(crate) struct Bar {
     pub(crate) name: String,
     pub(crate) number: u64,
-    /// What else is to be said of it; behind the number.
+    /// A remark behind the number.
     pub(crate) remark: String,
 }
 
-/// Where nobody says how wide it is.
+/// The width if it is unknown.
 const COLUMNS: usize = 80;
 const BAR_COLUMNS_MIN: usize = 4;
 const BAR_COLUMNS_MAX: usize = 40;
-/// A longer name is cut in the middle: both its ends say something.
+/// A longer name is cut in the middle, because both ends are informative.
 const NAME_COLUMNS_MAX: usize = 40;
 
-/// Draws bars that fit beside each other; the longest stands for the largest number.
+/// Draws bars to one scale. The longest bar is the largest number.
 pub(crate) fn draw(screen: &mut Console, bars: &[Bar]) {
     for line in lines(bars, screen.columns().unwrap_or(COLUMNS), screen.styled()) {
         screen.line(&line);
@@ -31,7 +31,7 @@ fn lines(bars: &[Bar], columns: usize, blocks: bool) -> Vec<String> {
     let name_columns = names.iter().map(|name| wide(name)).max().unwrap_or(0);
     let number_columns = most.to_string().len();
     let remark_columns = bars.iter().map(|bar| wide(&bar.remark)).max().unwrap_or(0);
-    // Two spaces before the bar, one before the number, two before the remark. What does not fit is the remark's loss.
+    // Two spaces before the bar, one before the number, two before the remark. If space is short, the remark overflows.
     let taken = name_columns + number_columns + 3 + if remark_columns == 0 { 0 } else { remark_columns + 2 };
     let room = columns.saturating_sub(taken).clamp(BAR_COLUMNS_MIN, BAR_COLUMNS_MAX);
     let line = |(name, bar): (&String, &Bar)| {
@@ -46,7 +46,7 @@ fn lines(bars: &[Bar], columns: usize, blocks: bool) -> Vec<String> {
     names.iter().zip(bars).map(line).collect()
 }
 
-/// A bar of the right length. What is not nothing is never drawn as nothing.
+/// Returns a bar of the right length. A number above zero always gets a visible bar.
 fn stroke(number: u64, most: u64, room: usize, blocks: bool) -> String {
     const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let room = u64::try_from(room).unwrap_or(u64::MAX);
@@ -66,7 +66,7 @@ fn stroke(number: u64, most: u64, room: usize, blocks: bool) -> String {
     drawn
 }
 
-/// A name that fits; its middle goes first.
+/// Shortens a name to fit by cutting its middle.
 pub(crate) fn shortened(name: &str, columns: usize) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= columns {

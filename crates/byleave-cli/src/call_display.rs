@@ -1,4 +1,4 @@
-//! How far a call has come, for people: its output on standard output, everything about it on standard error.
+//! Shows the status of a call: its output on standard output, everything else on standard error.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::json_output;
 use crate::short_ids::short;
 use crate::time::{now, span};
 
-/// So many past calls are named beside a leave that is considered.
+/// The number of past calls that are listed beside a standing approval under consideration.
 const PAST_MAX: usize = 3;
 
-/// Shows how far a call has come.
+/// Shows the status of a call.
 pub(crate) fn standing(screen: &mut Console, standing: &CallStatus) {
     if screen.json() {
         screen.value(&json_output::standing(standing));
@@ -51,7 +51,7 @@ pub(crate) fn standing(screen: &mut Console, standing: &CallStatus) {
     }
 }
 
-/// How far a call has come, in a few words.
+/// Describes the status of a call in a few words.
 pub(crate) fn in_short(standing: &CallStatus) -> String {
     match standing {
         CallStatus::Settled(result) => match (&result.ending, result.error()) {
@@ -69,7 +69,7 @@ pub(crate) fn in_short(standing: &CallStatus) -> String {
     }
 }
 
-/// The past calls that a leave would have covered, in a few lines; what was answered with no comes first.
+/// Lists the past calls that a standing approval would have covered. Those answered with no come first.
 pub(crate) fn past_words(past: &Coverage, leave: &StandingApproval) -> Vec<String> {
     let looked = counted(past.looked as u64, "past call");
     let newest = if past.more { "the newest " } else { "" };
@@ -129,7 +129,7 @@ fn refused(screen: &mut Console, word: &str, refusal: &Refusal, result: &CallRes
             "it may or may not have taken effect: look before you repeat it; `byleave book show {}` says how far it came",
             short(&result.call)
         ),
-        // These say what to do themselves, or a person just said so.
+        // These refusals say what to do themselves, or a person just caused them.
         (_, Code::NoApprover | Code::OutsideWorkspace) => return,
         (_, Code::Halted | Code::Declined | Code::Aborted | Code::Cancelled) => return,
         (_, Code::ToolUnknown) => "`byleave tools` lists the tools".to_owned(),
@@ -141,7 +141,7 @@ fn refused(screen: &mut Console, word: &str, refusal: &Refusal, result: &CallRes
     screen.hint(&hint);
 }
 
-/// Says what somebody said and a project made stricter.
+/// Reports settings that a project made stricter.
 pub(crate) fn tightened(screen: &mut Console, chosen: &Config) {
     for (said, holds) in chosen.tightened() {
         let (name, value) = (said.key.name, &holds.value);
@@ -153,12 +153,12 @@ pub(crate) fn tightened(screen: &mut Console, chosen: &Config) {
     }
 }
 
-/// So many of something.
+/// Formats a number with its noun.
 pub(crate) fn counted(number: u64, word: &str) -> String {
     if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
 }
 
-/// Columns that line up; the last may be as long as it likes.
+/// Prints aligned columns. The last column may have any length.
 pub(crate) fn table(screen: &mut Console, head: &[&str], rows: &[Vec<String>]) {
     let wide = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
@@ -176,7 +176,7 @@ pub(crate) fn table(screen: &mut Console, head: &[&str], rows: &[Vec<String>]) {
     }
 }
 
-/// A path as seen from here.
+/// Returns a path relative to this directory.
 pub(crate) fn relative(path: &str, cwd: &Path) -> String {
     let path = Path::new(path);
     one_line(&path.strip_prefix(cwd).unwrap_or(path).display().to_string())

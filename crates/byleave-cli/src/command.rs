@@ -1,4 +1,4 @@
-//! The commands, one file each.
+//! The commands, one file for each.
 
 #[cfg(feature = "agent")]
 mod acp;
@@ -51,7 +51,7 @@ use crate::console::Console;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 
-/// Whether a command must work although a settings file does not load: to find and mend it.
+/// Checks whether a command must work even if a settings file does not load, so that one can find and fix it.
 pub(crate) const fn works_without_settings(command: &CliCommand) -> bool {
     matches!(
         command,
@@ -62,7 +62,7 @@ pub(crate) const fn works_without_settings(command: &CliCommand) -> bool {
     )
 }
 
-/// Does what was typed.
+/// Runs the typed command.
 pub(crate) async fn run(
     command: CliCommand,
     options: &ResolvedOptions,

@@ -1,8 +1,7 @@
-//! The settings of the program, each with where it comes from.
+//! The settings of the program, each with its origin.
 //!
-//! In order: the defaults, which are a commented file in this repository; the person's own file; variables of the environment;
-//! flags. What a project says is none of these: it is a bound, which holds for all of them, and it may only tighten. Nothing here
-//! reads the environment: it is handed in.
+//! In order: the defaults, which are a commented file in this repository; the person's own file; environment variables; flags. A
+//! project's file is a bound on all of them and can only tighten. Nothing here reads the environment; the caller passes it in.
 
 mod file;
 mod key;
@@ -29,46 +28,46 @@ pub(crate) use self::value::SettingValue;
 use crate::args::{AskArg, ColorArg, ModeArg};
 use crate::error::CliError;
 
-/// Every setting with its default and what it does.
+/// Every setting with its default and its description.
 pub(crate) const DEFAULTS: &str = include_str!("config/defaults.toml");
 
-/// What a file of settings is called, beside the policy file.
+/// The name of a settings file, beside the policy file.
 const NAME: &str = "config.toml";
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SettingSource {
-    /// It is the default.
+    /// The default.
     Default,
     /// The person's own file, and the line.
     Own(PathBuf, usize),
     /// The file of a project, and the line.
     Project(PathBuf, usize),
-    /// A variable of the environment.
+    /// An environment variable.
     Variable(String),
-    /// It was typed.
+    /// A flag on the command line.
     Flag(&'static str),
 }
 
-/// How a person is told that a question waits.
+/// How a person is notified of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotifySetting {
     /// Not at all.
     Off,
-    /// By the terminal.
+    /// By a terminal sequence.
     Osc9,
-    /// By a command, in words; what waits is added.
+    /// By a command and its arguments. A description of the question is appended.
     Command(Vec<String>),
 }
 
-/// A setting as it holds.
+/// A setting in force.
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigValue {
     /// The setting.
     pub(crate) key: &'static SettingKey,
     /// Its value.
     pub(crate) value: SettingValue,
-    /// Where that comes from.
+    /// The origin of the value.
     pub(crate) origin: SettingSource,
 }
 
@@ -76,9 +75,9 @@ pub(crate) struct ConfigValue {
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     held: Vec<ConfigValue>,
-    /// What projects say, the strictest of each.
+    /// The bounds of projects, the strictest of each.
     bounds: Vec<ConfigValue>,
-    /// The files that were looked for, and whether each is there.
+    /// The files that were searched, and whether each exists.
     pub(crate) files: Vec<(ConfigFile, bool)>,
 }
 
@@ -94,7 +93,7 @@ impl fmt::Display for SettingSource {
 }
 
 impl SettingSource {
-    /// What kind of place it is, in a word.
+    /// Returns the kind of the origin as a word.
     pub(crate) const fn word(&self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -106,10 +105,10 @@ impl SettingSource {
     }
 }
 
-/// The files that may hold settings for work in these places.
+/// Returns the files that may contain settings for work in these directories.
 pub(crate) fn files(places: &PathVariables<'_>) -> Vec<ConfigFile> {
     use byleave::core::policy::Layer;
-    // Beside the policy files, so that whoever knows the one knows the other.
+    // Beside the policy files, so that both are easy to find.
     let beside = policy_files::files(places, None).into_iter().filter_map(|file| {
         let is_project = match file.layer {
             Layer::User => false,
@@ -121,12 +120,12 @@ pub(crate) fn files(places: &PathVariables<'_>) -> Vec<ConfigFile> {
     beside.collect()
 }
 
-/// Whether a text would do as the person's own file.
+/// Checks whether a text is valid as the person's own file.
 pub(crate) fn check(path: &Path, text: &str) -> Result<(), ConfigError> {
     file::parse(path, text, None).map(drop)
 }
 
-/// The defaults with every setting commented out: a file to begin with.
+/// Returns the defaults with every setting commented out, as a template.
 pub(crate) fn template() -> String {
     let commented = |line: &str| {
         if line.is_empty() || line.starts_with('#') { format!("{line}\n") } else { format!("# {line}\n") }
@@ -135,7 +134,7 @@ pub(crate) fn template() -> String {
 }
 
 impl Config {
-    /// The defaults alone.
+    /// Returns the defaults alone.
     pub(crate) fn defaults() -> Result<Self> {
         let held = |said: FileSetting| ConfigValue {
             key: said.key,
@@ -148,7 +147,7 @@ impl Config {
         Ok(Self { held, bounds: Vec::new(), files: Vec::new() })
     }
 
-    /// The settings that these files and variables make.
+    /// Loads the settings from these files and variables.
     pub(crate) fn load(files: Vec<ConfigFile>, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let mut config = Self::defaults()?;
         let of = |held: &ConfigValue| FileSetting { key: held.key, value: held.value.clone(), line: 0 };
@@ -180,7 +179,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The same with what was typed.
+    /// Applies a value from the command line.
     pub(crate) fn typed(mut self, name: &str, flag: &'static str, value: Option<SettingValue>) -> Self {
         if let (Some(value), Some(key)) = (value, KEYS.iter().find(|key| key.name == name)) {
             self.set(key, value, SettingSource::Flag(flag));
@@ -188,28 +187,28 @@ impl Config {
         self
     }
 
-    /// The same in the mode that was typed.
+    /// Applies the mode from the command line.
     pub(crate) fn in_mode(self, typed: Option<ModeArg>) -> Self {
         let word = |mode| SettingValue::Text(Mode::from(mode).word().to_owned());
         self.typed("mode", "--mode", typed.map(word))
     }
 
-    /// The same with the time that was typed.
+    /// Applies the time limit from the command line.
     pub(crate) fn within(self, timeout_ms: Option<u64>) -> Self {
         self.typed("call_timeout", "--timeout-ms", timeout_ms.map(SettingValue::Span))
     }
 
-    /// The settings as they hold, bounds and all.
+    /// Returns the settings in force, after bounds.
     pub(crate) fn all(&self) -> impl Iterator<Item = &ConfigValue> {
         self.held.iter().map(|held| self.bounded(held))
     }
 
-    /// The setting of a name, as it holds.
+    /// Returns the setting in force with this name.
     pub(crate) fn held(&self, name: &str) -> Option<&ConfigValue> {
         self.held.iter().find(|held| held.key.name == name).map(|held| self.bounded(held))
     }
 
-    /// What somebody said and a project tightened.
+    /// Returns the settings that a project tightened, with their bounds.
     pub(crate) fn tightened(&self) -> impl Iterator<Item = (&ConfigValue, &ConfigValue)> {
         let said =
             |held: &&ConfigValue| matches!(held.origin, SettingSource::Flag(_) | SettingSource::Variable(_));
@@ -228,7 +227,7 @@ impl Config {
     fn bound(&mut self, bound: ConfigValue) {
         match self.bounds.iter_mut().find(|held| held.key.name == bound.key.name) {
             None => self.bounds.push(bound),
-            // Of two projects, one in the other, the stricter; where there is no strictness, the inner one.
+            // Of two nested projects the stricter one wins. For settings without strictness the inner one wins.
             Some(there) if bound.key.project == key::ProjectOverride::Free => *there = bound,
             Some(there) if bound.key.is_tighter(&bound.value, &there.value) => *there = bound,
             Some(_) => {}
@@ -238,7 +237,7 @@ impl Config {
     fn bounded<'a>(&'a self, held: &'a ConfigValue) -> &'a ConfigValue {
         let bound = self.bounds.iter().find(|bound| bound.key.name == held.key.name);
         let counts = |bound: &&ConfigValue| match held.key.project {
-            // What only shows is set by a project where nobody else said anything.
+            // A project sets a display option only if nobody else did.
             key::ProjectOverride::Free => held.origin == SettingSource::Default,
             _ => held.key.is_tighter(&bound.value, &held.value),
         };
@@ -266,15 +265,15 @@ impl Config {
         }
     }
 
-    /// How much is asked.
+    /// Returns the mode.
     pub(crate) fn mode(&self) -> Mode {
         let all = Mode::ALL.into_iter().chain([Mode::ReadOnly]);
         let word = self.text("mode");
-        // A word that is none of these cannot have been read.
+        // An unknown word cannot have been loaded.
         all.into_iter().find(|mode| mode.word() == word).unwrap_or(Mode::ConfirmAll)
     }
 
-    /// Where questions go, where someone said so.
+    /// Returns where questions go, if it is set.
     pub(crate) fn ask(&self) -> Option<AskArg> {
         match self.text("ask") {
             "auto" => None,
@@ -284,7 +283,7 @@ impl Config {
         }
     }
 
-    /// When to use colour.
+    /// Returns when to use colour.
     pub(crate) fn color(&self) -> ColorArg {
         match self.text("color") {
             "always" => ColorArg::Always,
@@ -293,17 +292,17 @@ impl Config {
         }
     }
 
-    /// The editor that was chosen here, in words; none where the environment says.
+    /// Returns the configured editor and its arguments. Empty if the environment decides.
     pub(crate) fn editor(&self) -> Vec<String> {
         self.text("editor").split_whitespace().map(str::to_owned).collect()
     }
 
-    /// How long a question must be looked at, in percent of what is usual.
+    /// Returns how long a question must be looked at, in percent of the usual time.
     pub(crate) fn dwell_percent(&self) -> u32 {
         u32::try_from(self.number("dwell_percent")).unwrap_or(u32::MAX)
     }
 
-    /// How a person is told that a question waits.
+    /// Returns how a person is notified of a question.
     pub(crate) fn notify(&self) -> NotifySetting {
         match self.text("notify") {
             "osc9" => NotifySetting::Osc9,
@@ -312,27 +311,27 @@ impl Config {
         }
     }
 
-    /// Where the book is kept, where someone said so.
+    /// Returns the state directory, if it is set.
     pub(crate) fn state(&self) -> Option<PathBuf> {
         Some(self.text("state")).filter(|dir| !dir.is_empty()).map(PathBuf::from)
     }
 
-    /// Guarantees that commands run without.
+    /// Returns the guarantees that commands run without.
     pub(crate) fn waived(&self) -> BTreeSet<Guarantee> {
         self.words("waive").iter().filter_map(|name| Guarantee::named(name)).collect()
     }
 
-    /// `delete_file` is among the tools.
+    /// Checks whether `delete_file` is among the tools.
     pub(crate) fn allow_delete(&self) -> bool {
         self.held("allow_delete").is_some_and(|held| held.value == SettingValue::Flag(true))
     }
 
-    /// MCP clients that can show a form are asked to.
+    /// Checks whether MCP clients that can show a form are asked to.
     pub(crate) fn mcp_elicitation(&self) -> bool {
         self.held("mcp_elicitation").is_some_and(|held| held.value == SettingValue::Flag(true))
     }
 
-    /// What a gate is told.
+    /// Returns the settings of a gate.
     pub(crate) fn gate(&self) -> GateSettings {
         let mut settings = GateSettings::default();
         settings.limits.question_ms = self.number("question_expiry");

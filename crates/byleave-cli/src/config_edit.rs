@@ -1,8 +1,8 @@
-//! Edits of other programs' settings, in place: JSON with comments, TOML and YAML.
+//! Edits other programs' settings in place: JSON with comments, TOML and YAML.
 //!
-//! An edit is a list of small operations. Each is made in the text, so that comments, order, indentation and line ends stay as they
-//! are; and the same operations are made on the value that the text stands for. A text that does not read back as exactly that value
-//! is never handed out: who is in doubt changes nothing.
+//! An edit is a list of small operations. Each is applied to the text, so that comments, order, indentation and line ends stay.
+//! The same operations are applied to the parsed value. A text that does not parse to exactly that value is never returned: in
+//! doubt, nothing is changed.
 
 mod json;
 mod mask;
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use self::mask::masked;
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum FileFormat {
@@ -23,27 +23,27 @@ pub(crate) enum FileFormat {
     Yaml,
 }
 
-/// One operation; `at` names the place from the top, key by key.
+/// One operation. `at` is the path from the top, key by key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum EditOp {
-    /// Puts a value there, in the place of what was; what is missing above it is made.
+    /// Sets a value and replaces what was there. Missing parents are created.
     Set { at: Vec<String>, value: Value },
-    /// Takes away what is there.
+    /// Removes the value.
     Remove { at: Vec<String> },
-    /// Puts a value at the end of the list there.
+    /// Appends a value to the list.
     Append { at: Vec<String>, value: Value },
-    /// Takes every item that is this value out of the list there.
+    /// Removes every item with this value from the list.
     Drop { at: Vec<String>, value: Value },
 }
 
-/// Why a text was not edited.
+/// The reason why a text was not edited.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EditError {
-    /// It is not what its name says.
+    /// It does not parse in its format.
     #[error("it cannot be read: {0}")]
     Unreadable(String),
-    /// Something else is where the change would go.
+    /// A value of another type is where the change would go.
     #[error("`{0}` is not what it usually is")]
     Odd(String),
     /// It is written in a way that cannot be changed without touching the rest.
@@ -51,7 +51,7 @@ pub(crate) enum EditError {
     InDoubt,
 }
 
-/// What a text stands for; nothing at all is an empty table.
+/// Parses a text. An empty text is an empty table.
 pub(crate) fn read(format: FileFormat, text: &str) -> Result<Value, EditError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() {
@@ -64,7 +64,7 @@ pub(crate) fn read(format: FileFormat, text: &str) -> Result<Value, EditError> {
     }
 }
 
-/// The text after these operations, with everything else as it was.
+/// Returns the text after these operations, with everything else unchanged.
 pub(crate) fn apply(format: FileFormat, text: &str, ops: &[EditOp]) -> Result<String, EditError> {
     let wanted = model(&read(format, text)?, ops)?;
     let (mark, body) = text.strip_prefix('\u{feff}').map_or(("", text), |body| ("\u{feff}", body));
@@ -82,7 +82,7 @@ pub(crate) fn apply(format: FileFormat, text: &str, ops: &[EditOp]) -> Result<St
     Ok(format!("{mark}{edited}"))
 }
 
-/// The value after these operations.
+/// Returns the value after these operations.
 pub(crate) fn model(value: &Value, ops: &[EditOp]) -> Result<Value, EditError> {
     let mut value = value.clone();
     for op in ops {
@@ -106,10 +106,10 @@ pub(crate) fn model(value: &Value, ops: &[EditOp]) -> Result<Value, EditError> {
     Ok(value)
 }
 
-/// What takes these operations back in a file that was `before` them and is `current` now; what others changed since is left.
+/// Returns the operations that revert these, for a file that was `before` and is `current` now. Later changes by others are kept.
 pub(crate) fn inverse(ops: &[EditOp], before: &Value, current: &Value) -> Vec<EditOp> {
     let mut back: Vec<EditOp> = ops.iter().rev().filter_map(|op| inverse_of(op, before, current)).collect();
-    // What was made for our sake, and is empty now, goes too: the innermost first.
+    // Tables and lists that were created for us and are empty now are removed too, innermost first.
     let Ok(mut rest) = model(current, &back) else { return back };
     for op in ops {
         let (EditOp::Set { at, .. } | EditOp::Append { at, .. }) = op else { continue };
@@ -145,12 +145,12 @@ fn inverse_of(op: &EditOp, before: &Value, current: &Value) -> Option<EditOp> {
     }
 }
 
-/// The value in a place.
+/// Returns the value at a path.
 pub(crate) fn find<'a>(value: &'a Value, at: &[impl AsRef<str>]) -> Option<&'a Value> {
     at.iter().try_fold(value, |value, key| value.as_object()?.get(key.as_ref()))
 }
 
-/// The fields of a table in an order that people expect, and that does not depend on how we were built.
+/// Returns the fields of a table in a familiar order that does not depend on build features.
 fn ordered(fields: &Map<String, Value>) -> Vec<(&String, &Value)> {
     const FIRST: [&str; 11] =
         ["version", "name", "matcher", "type", "command", "cmd", "bash", "args", "url", "uri", "cwd"];
@@ -160,7 +160,7 @@ fn ordered(fields: &Map<String, Value>) -> Vec<(&String, &Value)> {
     all
 }
 
-/// A place that is an entry of a table at the top: all that is changed where a format is edited by whole entries.
+/// Splits a path to an entry of a top-level table. Formats that are edited by whole entries support only such paths.
 fn two(at: &[String]) -> Result<(&str, &str), EditError> {
     match at {
         [outer, inner] => Ok((outer, inner)),
@@ -185,7 +185,7 @@ fn find_mut<'a>(value: &'a mut Value, at: &[String]) -> Option<&'a mut Value> {
     at.iter().try_fold(value, |value, key| value.as_object_mut()?.get_mut(key))
 }
 
-/// The place, made where it is missing.
+/// Returns the value at a path, and creates it if it is missing.
 fn make<'a>(value: &'a mut Value, at: &[String]) -> Result<&'a mut Value, EditError> {
     at.iter().try_fold(value, |value, key| {
         if value.is_null() {

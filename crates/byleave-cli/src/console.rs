@@ -1,8 +1,8 @@
-//! The screen: the one thing that writes to standard output and standard error.
+//! The only module that writes to standard output and standard error.
 //!
-//! Standard output is for results, standard error for talk. Whatever came from outside goes through [`one_line`],
-//! [`prose`] or [`many_lines`] on its way here, so that nothing in it can act on a terminal or pass for a line of ours. A reader that
-//! went away (`byleave book log | head`) is no error.
+//! Standard output is for results, standard error for messages. Outside text must go through [`one_line`], [`prose`] or
+//! [`many_lines`] first, so that it can neither control a terminal nor imitate our lines. A reader that went away
+//! (`byleave book log | head`) is not an error.
 
 use std::env;
 use std::io::{self, IsTerminal as _, Write};
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::args::ColorArg;
 
-/// What a word on the screen is about.
+/// The meaning of a word on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Bad,
@@ -29,17 +29,17 @@ pub(crate) struct Console {
     out_styled: bool,
     err_styled: bool,
     columns: Option<usize>,
-    /// Nobody reads the results any more.
+    /// The reader of the results is gone.
     gone: bool,
     /// Something was written to standard output.
     printed: bool,
-    /// Something could not be written there, although somebody listens.
+    /// A write failed although there is a reader.
     lost: bool,
-    /// What was written, where it is shown elsewhere.
+    /// The output, if it is kept to be shown elsewhere.
     kept: Option<String>,
 }
 
-/// What became of a file, as a colour.
+/// The kind of a file change, as a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeColor {
     Made,
@@ -66,7 +66,7 @@ impl Console {
         }
     }
 
-    /// One that keeps what is written on it, for who shows it on a screen of their own.
+    /// Creates a console that keeps its output, to be shown on another screen.
     #[cfg(feature = "agent")]
     pub(crate) fn kept() -> Self {
         Self {
@@ -77,65 +77,65 @@ impl Console {
         }
     }
 
-    /// What was written on one that keeps it.
+    /// Returns the kept output.
     #[cfg(feature = "agent")]
     pub(crate) fn taken(self) -> String {
         self.kept.unwrap_or_default()
     }
 
-    /// Whether who read the results has gone away; who would go on for ever should look.
+    /// Checks whether the reader of the results is gone. Endless commands should check it.
     pub(crate) const fn gone(&self) -> bool {
         self.gone
     }
 
-    /// Whether the results are styled.
+    /// Checks whether the results are styled.
     pub(crate) const fn styled(&self) -> bool {
         self.out_styled
     }
 
-    /// When to use colour, now that the settings are known.
+    /// Sets when to use colour, once the settings are known.
     pub(crate) fn color(&mut self, color: ColorArg) {
         self.out_styled = is_styled(color, io::stdout().is_terminal());
         self.err_styled = is_styled(color, io::stderr().is_terminal());
     }
 
-    /// Whether results are wanted as JSON.
+    /// Checks whether results are wanted as JSON.
     pub(crate) const fn json(&self) -> bool {
         self.json
     }
 
-    /// Whether anything is on standard output already.
+    /// Checks whether anything was written to standard output.
     pub(crate) const fn has_printed(&self) -> bool {
         self.printed
     }
 
-    /// Whether results could not be written.
+    /// Checks whether results could not be written.
     pub(crate) const fn has_lost(&self) -> bool {
         self.lost
     }
 
-    /// How wide a terminal that shows the results is.
+    /// Returns the width of the terminal that shows the results.
     pub(crate) const fn columns(&self) -> Option<usize> {
         self.columns
     }
 
-    /// A line of the results; what came from outside must be visible in it already.
+    /// Prints a line of the results. Outside text in it must already be escaped.
     pub(crate) fn line(&mut self, line: &str) {
         self.trusted(&format!("{line}\n"));
     }
 
-    /// A line of the results that stands out.
+    /// Prints a highlighted line of the results.
     pub(crate) fn title(&mut self, line: &str) {
         let line = styled(Tone::Strong, line, self.out_styled);
         self.line(&line);
     }
 
-    /// A text for the results, as a tone paints it.
+    /// Returns a text for the results in the style of a tone.
     pub(crate) fn painted(&self, tone: Tone, text: &str) -> String {
         styled(tone, text, self.out_styled)
     }
 
-    /// A line of the results with a coloured sign before it, or coloured whole.
+    /// Prints a line of the results with a coloured sign, or in colour.
     pub(crate) fn coloured(&mut self, colour: ChangeColor, sign: &str, line: &str) {
         let code = match colour {
             ChangeColor::Made => "32",
@@ -153,14 +153,14 @@ impl Console {
         }
     }
 
-    /// A text of several lines from outside, as a result: as it is, with everything in it visible.
+    /// Prints an outside text of several lines as a result, escaped.
     pub(crate) fn text(&mut self, text: &str) {
         for line in many_lines(text) {
             self.line(&line);
         }
     }
 
-    /// How a text differs, as a result: coloured by what was made and what is gone, with everything in it visible.
+    /// Prints a diff as a result, escaped, with additions and removals coloured.
     pub(crate) fn diff(&mut self, diff: &str) {
         for line in many_lines(diff) {
             let colour = match line.chars().next() {
@@ -173,12 +173,12 @@ impl Console {
         }
     }
 
-    /// A result as JSON.
+    /// Prints a result as JSON.
     pub(crate) fn value(&mut self, value: &Value) {
         self.line(&spelled(&format!("{value:#}")));
     }
 
-    /// A text of ours, as a result.
+    /// Prints a text of the program as a result, unescaped.
     pub(crate) fn trusted(&mut self, text: &str) {
         self.printed = true;
         if let Some(kept) = &mut self.kept {
@@ -191,42 +191,42 @@ impl Console {
         };
         let Err(error) = written else { return };
         self.gone |= error.kind() == io::ErrorKind::BrokenPipe;
-        // Who no longer listens misses nothing. Anyone else must learn of it, and once is enough.
+        // A reader that is gone misses nothing. Any other failure is reported, once.
         if error.kind() != io::ErrorKind::BrokenPipe && !self.lost {
             self.lost = true;
             self.say(&format!("error: cannot write the results: {error}"));
         }
     }
 
-    /// A line of talk; what came from outside must be visible in it already.
+    /// Prints a message. Outside text in it must already be escaped.
     pub(crate) fn say(&mut self, line: &str) {
         if let Some(kept) = &mut self.kept {
             return kept.push_str(&format!("{line}\n"));
         }
-        // Where else should it be said that this could not be said?
+        // A failure of standard error cannot be reported anywhere.
         writeln!(io::stderr(), "{line}").unwrap_or_default();
     }
 
-    /// Talk of several lines, from outside.
+    /// Prints an outside text of several lines as a message.
     pub(crate) fn say_lines(&mut self, text: &str) {
         for line in many_lines(text) {
             self.say(&line);
         }
     }
 
-    /// A line of talk with a word before it.
+    /// Prints a message after a styled word.
     pub(crate) fn toned(&mut self, tone: Tone, word: &str, line: &str) {
         let word = styled(tone, word, self.err_styled);
         self.say(&format!("{word} {line}"));
     }
 
-    /// What to do next.
+    /// Prints what to do next.
     pub(crate) fn hint(&mut self, line: &str) {
         self.toned(Tone::Strong, "hint:", &prose(line));
     }
 }
 
-/// Whether colours go to a stream. What a person says goes before the conventions of the environment.
+/// Checks whether a stream gets colours. The person's choice precedes the conventions of the environment.
 pub(crate) fn is_styled(color: ColorArg, terminal: bool) -> bool {
     let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_forced =
@@ -249,17 +249,17 @@ fn styled(tone: Tone, word: &str, styled: bool) -> String {
     if styled { format!("\x1b[{code}m{word}\x1b[0m") } else { word.to_owned() }
 }
 
-/// A sentence with words from outside in it, on one line, with everything in it visible.
+/// Escapes a sentence that contains outside words, on one line.
 pub(crate) fn prose(text: &str) -> String {
     byleave::core::escape::visible(text, EscapeLevel::Text)
 }
 
-/// A text from outside on one line, with everything in it visible, look-alikes marked: a name, a path, a word.
+/// Escapes an outside text on one line and marks look-alike characters: a name, a path, a word.
 pub(crate) fn one_line(text: &str) -> String {
     byleave::core::escape::visible(text, EscapeLevel::Name)
 }
 
-/// A text from outside, line by line, with everything in it visible.
+/// Escapes an outside text, line by line.
 pub(crate) fn many_lines(text: &str) -> Vec<String> {
     let mut escaper = Escaper::default();
     let visible = |line: &str| {

@@ -1,4 +1,4 @@
-//! What is wrong with a policy file or a settings file, shown in its place.
+//! Shows errors in a policy file or a settings file at their place.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, S
 use crate::config::ConfigError;
 use crate::console::{Console, Tone, one_line, prose};
 
-/// Shows everything that is wrong with a policy file, each thing in its place.
+/// Shows every error of a policy file at its place.
 pub(crate) fn tell(screen: &mut Console, fault: &PolicyFileError) {
     shown(screen, "policy", &fault.file, &fault.text, &fault.flaws);
     screen.hint("nothing runs until it is right: rules that cannot be read are not left out");
 }
 
-/// The same of a settings file.
+/// Shows every error of a settings file at its place.
 pub(crate) fn tell_config(screen: &mut Console, fault: &ConfigError) {
     shown(screen, "settings", &fault.file, &fault.text, &fault.flaws);
 }
@@ -27,7 +27,7 @@ fn shown(screen: &mut Console, kind: &str, file: &str, text: &str, flaws: &[Diag
         let source = NamedSource::new(&file, text.to_owned());
         let mut shown = String::new();
         match handler.render_report(&mut shown, &DiagnosticDisplay { flaw, source }) {
-            // The lines are someone else's, and may hold anything.
+            // The quoted lines are outside text and may contain anything.
             Ok(()) => {
                 let lines: Vec<&str> = shown.trim_matches('\n').lines().map(str::trim_end).collect();
                 screen.say_lines(&lines.join("\n"));
@@ -40,7 +40,7 @@ fn shown(screen: &mut Console, kind: &str, file: &str, text: &str, flaws: &[Diag
     }
 }
 
-/// A flaw, as the display wants it.
+/// An error in the form that the display needs.
 #[derive(Debug)]
 struct DiagnosticDisplay<'a> {
     flaw: &'a Diagnostic,

@@ -1,4 +1,4 @@
-//! Drives a call with a person at hand who may press Ctrl-C.
+//! Drives a call while a person may press Ctrl-C.
 
 use std::future::Future;
 use std::pin::pin;
@@ -18,7 +18,7 @@ use crate::hook;
 use crate::live_output::LiveReporter;
 use crate::resolved_options::ResolvedOptions;
 
-/// How far a call came, and whether someone pressed Ctrl-C meanwhile.
+/// The status of a call, and whether Ctrl-C was pressed meanwhile.
 pub(crate) struct DriveResult {
     pub(crate) standing: CallStatus,
     pub(crate) interrupted: bool,
@@ -31,7 +31,7 @@ impl DriveResult {
     }
 }
 
-/// Writes down what commands will run without, however it was said: in the book before anything runs.
+/// Records the waived guarantees in the audit log before anything runs, whatever their origin.
 pub(crate) async fn waive(gate: &Gate, options: &ResolvedOptions) -> Result<()> {
     if options.waived.is_empty() {
         return Ok(());
@@ -42,7 +42,7 @@ pub(crate) async fn waive(gate: &Gate, options: &ResolvedOptions) -> Result<()> 
     Ok(())
 }
 
-/// Answers a question as who is here, and drives its call on.
+/// Answers a question in the person's name and continues its call.
 pub(crate) async fn answered(
     gate: &Gate,
     question: &Question,
@@ -56,7 +56,7 @@ pub(crate) async fn answered(
     Ok(drive(gate, call, hook::resume(gate, call, options), options, screen).await)
 }
 
-/// Waits for the work on a call. Ctrl-C calls it off; pressed again, we leave at once.
+/// Waits for the work on a call. Ctrl-C cancels it; a second Ctrl-C exits at once.
 pub(crate) async fn drive(
     gate: &Gate,
     call: CallId,
@@ -64,8 +64,8 @@ pub(crate) async fn drive(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> DriveResult {
-    // Listened for before the work's first step: that step may show the question, and the key that answers it must not
-    // find a program that dies of it with the call still open in the book.
+    // Ctrl-C is handled before the first step, because that step may show the question. Otherwise Ctrl-C at the question would
+    // kill the program and leave the call open on its record.
     let Ok(mut keys) = signal(SignalKind::interrupt()) else {
         return DriveResult { standing: work.await, interrupted: false };
     };
@@ -73,14 +73,14 @@ pub(crate) async fn drive(
     let mut work = pin!(work);
     let mut interrupted = false;
     loop {
-        // The work first: a call that nobody has taken up yet could not be called off.
+        // The work comes first, because a call that nobody has taken up yet cannot be cancelled.
         tokio::select! {
             biased;
             standing = &mut work => return DriveResult { standing, interrupted },
             _ = keys.recv() => {},
         }
         if interrupted {
-            // An attempt that is left so is found open and settled as unknown by whoever comes next.
+            // The next process finds the open attempt and settles it as unknown.
             std::process::exit(ExitStatus::Aborted.code().into());
         }
         interrupted = true;

@@ -1,11 +1,11 @@
-//! Errors of the program: what happened to what, and what to do next.
+//! Errors of the program: what failed and why, and what to do next.
 
 use byleave::catalog::UnknownToolError;
 use byleave::gate::AnswerError;
 
 use crate::exit_status::ExitStatus;
 
-/// An error that knows its exit code and what to do next.
+/// An error with its exit code and a hint.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub(crate) struct CliError {
@@ -15,32 +15,32 @@ pub(crate) struct CliError {
 }
 
 impl CliError {
-    /// It cannot be done as it was typed, or not at all.
+    /// Creates an error for something that cannot be done as typed, or not at all.
     pub(crate) fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), status: ExitStatus::Unusable, hint: None }
     }
 
-    /// We said no.
+    /// Creates an error for a refusal.
     pub(crate) fn refused(what: impl Into<String>) -> Self {
         Self { what: what.into(), status: ExitStatus::Refused, hint: None }
     }
 
-    /// A command could not be confined, and was not run.
+    /// Creates an error for a command that could not be confined and was not run.
     pub(crate) fn not_run(what: impl Into<String>) -> Self {
         Self { what: what.into(), status: ExitStatus::NOT_RUN, hint: None }
     }
 
-    /// Nothing says where the book is.
+    /// Creates the error that the state directory is unknown.
     pub(crate) fn homeless() -> Self {
         Self::new("nobody says where the book is kept").hint("name a directory with `--state`")
     }
 
-    /// What to do about an error, where a complaint in it says so.
+    /// Returns the hint of an error, if a [`CliError`] in its chain has one.
     pub(crate) fn hint_in(error: &anyhow::Error) -> Option<&str> {
         error.chain().find_map(|cause| cause.downcast_ref::<Self>()?.hint.as_deref())
     }
 
-    /// The same with what to do next.
+    /// Adds what to do next.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

@@ -1,4 +1,4 @@
-//! Tells of an error: what happened to what, where in which file, and what to do next; as JSON too where that is wanted.
+//! Reports an error: what failed, where in which file, and what to do next. With `--json` also as JSON.
 
 use anyhow::Error;
 use byleave::policy_files::PolicyLoadError;
@@ -10,12 +10,12 @@ use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::json_output;
 
-/// Says what went wrong, as JSON too where that is wanted, and returns how to exit.
+/// Reports an error, with `--json` also as JSON, and returns the exit status.
 pub(crate) fn tell(screen: &mut Console, error: &Error) -> ExitStatus {
     let complaint = error.chain().find_map(|cause| cause.downcast_ref::<CliError>());
     let status = complaint.map_or(ExitStatus::Unusable, |complaint| complaint.status);
     let hint = complaint.map_or_else(|| advice(error), |complaint| complaint.hint.as_deref());
-    // Half of a result, with an error behind it, would be neither.
+    // A partial result followed by an error would not be valid JSON.
     if screen.json() && !screen.has_printed() {
         screen.value(&json_output::error(&format!("{error:#}"), hint, status));
     }
@@ -37,10 +37,10 @@ pub(crate) fn tell(screen: &mut Console, error: &Error) -> ExitStatus {
     status
 }
 
-/// What to do about something that broke, and that nobody expected in the place where it did.
+/// Returns advice for an unexpected error.
 fn advice(error: &Error) -> Option<&'static str> {
     use std::io::ErrorKind;
-    // Those say it themselves.
+    // These errors have their own advice.
     if error.chain().any(|cause| cause.is::<PolicyLoadError>() || cause.is::<ConfigError>()) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! How the program exits: computed here and nowhere else.
+//! The exit status of the program. It is computed only here.
 
 use std::process::ExitCode;
 
@@ -6,30 +6,30 @@ use byleave::core::refusal::Code;
 use byleave::result::{CallOutcome, CallResult, CallStatus};
 use byleave_sandbox::launch;
 
-/// How the program exits; the worse, the further down.
+/// The exit status, in the order of severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ExitStatus {
     /// It is done.
     #[default]
     Completed,
-    /// It waits for a person, or behind a call that does.
+    /// It waits for a person, or for another call that does.
     Waiting,
-    /// We said no; or it ran, and its result is not released.
+    /// It was refused, or it ran and its result is not released.
     Refused,
-    /// The tool says that it failed, the book does not verify, or nothing can be confined here.
+    /// The tool reports a failure, the audit log does not verify, or nothing can be confined here.
     Failed,
-    /// Nobody can say whether it took effect.
+    /// It is unknown whether it took effect.
     Unknown,
     /// A person stopped it.
     Aborted,
-    /// A confined command ended so.
+    /// The exit code of a confined command.
     Command(u8),
-    /// It was typed wrongly, or the program itself could not do it; no call has failed.
+    /// A usage error or an internal error. No call has failed.
     Unusable,
 }
 
 impl ExitStatus {
-    /// The exit code, as `byleave --help` lists them.
+    /// Returns the exit code, as listed in `byleave --help`.
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Completed => 0,
@@ -43,30 +43,30 @@ impl ExitStatus {
         }
     }
 
-    /// A command that could not be confined, and was not run.
+    /// A command that could not be confined and was not run.
     pub(crate) const NOT_RUN: Self = Self::Command(125);
 
-    /// As a shell tells it.
+    /// Returns the status as a shell reports it.
     pub(crate) fn of_command(status: launch::CommandStatus) -> Self {
         match status {
             launch::CommandStatus::Exited(code) => Self::Command(u8::try_from(code).unwrap_or(1)),
             launch::CommandStatus::Signalled(signal) => {
                 Self::Command(u8::try_from(signal.saturating_add(128)).unwrap_or(1))
             }
-            // Not there, or not to be run.
+            // Not found, or not executable.
             launch::CommandStatus::NotStarted(2) => Self::Command(127),
             launch::CommandStatus::NotStarted(_) => Self::Command(126),
         }
     }
 
-    /// How a call that stands so makes the program exit.
+    /// Returns the exit status for the status of a call.
     pub(crate) fn of(standing: &CallStatus) -> Self {
         match standing {
             CallStatus::Settled(result) => Self::of_result(result),
             CallStatus::Waiting { .. } | CallStatus::HeldUp { .. } | CallStatus::RunningElsewhere { .. } => {
                 Self::Waiting
             }
-            // Whoever came this far did what there was to do here.
+            // A ready call has nothing left to do here.
             CallStatus::Ready { .. } => Self::Completed,
         }
     }
@@ -81,7 +81,7 @@ impl ExitStatus {
         }
     }
 
-    /// The same after someone pressed Ctrl-C: stopped, unless it was done all the same or nobody can say.
+    /// Returns the status after Ctrl-C: aborted, unless it completed or is unknown.
     pub(crate) const fn interrupted(self) -> Self {
         match self {
             Self::Completed | Self::Unknown => self,

@@ -1,8 +1,8 @@
-//! Hooks, seen from the gate: calls of agents' own tools, judged like any others.
+//! Hook requests, as the gate sees them: calls of agents' own tools, evaluated like any others.
 //!
-//! A shell call whose input the agent lets us change becomes a call of our own `bash`, prepared here and begun by `byleave exec`.
-//! Every other one is judged and recorded, and then done by the agent: the record says so. Nothing here lets a call pass that the
-//! gate did not, and none passes twice on one answer.
+//! If the agent lets us change the input, a shell call becomes a call of our own `bash`. It is prepared here and begun by
+//! `byleave exec`. Every other call is evaluated and recorded, and then done by the agent, as its record says. No call may pass
+//! here that the gate did not allow, and no answer lets a call pass twice.
 
 mod agent_tool;
 mod evaluate;
@@ -20,7 +20,7 @@ use byleave::result::CallStatus;
 
 use crate::resolved_options::ResolvedOptions;
 
-/// Drives a call on, but never begins one that is for an agent to begin.
+/// Continues a call, but never begins one that an agent must begin.
 pub(crate) async fn resume(gate: &Gate, call: CallId, options: &ResolvedOptions) -> CallStatus {
     match TicketStore::of(options).find(call) {
         Ok(None) => gate.resume(call).await,
@@ -31,7 +31,7 @@ pub(crate) async fn resume(gate: &Gate, call: CallId, options: &ResolvedOptions)
             }
             gate.prepare_again(call).await
         }
-        // It may be an agent's.
+        // It may be an agent's call.
         Err(_) => gate.prepare_again(call).await,
     }
 }

@@ -1,7 +1,7 @@
-//! What `byleave init` changed, kept in the state directory so that it can be taken back: for each agent a list of steps, and for
-//! each file the texts before and after.
+//! The undo data of `byleave init` in the state directory. It has a list of steps for each agent, and for each file the texts
+//! before and after.
 //!
-//! The texts may hold secrets: the directory is the person's alone. A step is written down before the first file is changed.
+//! The texts may contain secrets, so only the person can read the directory. A step is written before the first file is changed.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -20,7 +20,7 @@ use crate::resolved_options::ResolvedOptions;
 
 const VERSION: u32 = 1;
 
-/// What was done for one agent, in the person's own settings or in those of one project.
+/// The changes for one agent, in the person's own settings or in those of one project.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct InitJournal {
     version: u32,
@@ -29,7 +29,7 @@ pub(crate) struct InitJournal {
     pub(crate) steps: Vec<InitStep>,
 }
 
-/// What one run changed.
+/// The changes of one run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct InitStep {
     pub(crate) at: u64,
@@ -43,7 +43,7 @@ pub(crate) struct ChangedFile {
     pub(crate) path: PathBuf,
     pub(crate) format: FileFormat,
     pub(crate) ops: Vec<EditOp>,
-    /// Directories that were made for it, the outermost first.
+    /// Directories that were created for it, outermost first.
     pub(crate) made: Vec<PathBuf>,
     pub(crate) texts: FileTexts,
 }
@@ -52,15 +52,15 @@ pub(crate) struct ChangedFile {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ServersChange {
     pub(crate) path: PathBuf,
-    /// Those that were added, and those that were there already: the agent needs both.
+    /// The servers that were added, and those that existed already. The agent needs both.
     pub(crate) added: Vec<String>,
     pub(crate) shared: Vec<String>,
-    /// Directories that were made for it, the outermost first.
+    /// Directories that were created for it, outermost first.
     pub(crate) made: Vec<PathBuf>,
     pub(crate) texts: FileTexts,
 }
 
-/// What a file was before and after: digests here, the texts in files beside.
+/// The digests of a file before and after. The texts are in separate files.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FileTexts {
     before: Option<String>,
@@ -76,7 +76,7 @@ pub(crate) struct BeforeAfter<'a> {
 }
 
 impl InitJournal {
-    /// The one of this agent, or an empty one.
+    /// Loads the journal of this agent, or creates an empty one.
     pub(crate) fn load_or_new(
         options: &ResolvedOptions,
         agent: KnownAgent,
@@ -86,7 +86,7 @@ impl InitJournal {
         Ok(load(&new.path(options))?.unwrap_or(new))
     }
 
-    /// Where the texts of this setup lie.
+    /// Returns the directory of this setup's texts.
     pub(crate) fn directory(&self, options: &ResolvedOptions) -> PathBuf {
         let name = self.agent.name();
         let key = self
@@ -104,7 +104,7 @@ impl InitJournal {
         self.directory(options).join("setup.json")
     }
 
-    /// Keeps the texts of a file that is going to be changed in the step that comes next.
+    /// Keeps the texts of a file that the next step will change.
     pub(crate) fn keep(
         &self,
         options: &ResolvedOptions,
@@ -122,24 +122,24 @@ impl InitJournal {
         Ok(FileTexts { before, after: Digest::of(texts.after.as_bytes()).to_string(), file: name })
     }
 
-    /// Writes it down.
+    /// Writes the journal.
     pub(crate) fn save(&self, options: &ResolvedOptions) -> Result<()> {
         private(&self.path(options), &serde_json::to_string_pretty(self)?)
     }
 
-    /// Forgets it: everything was taken back.
+    /// Removes the journal after everything was reverted.
     pub(crate) fn forget(&self, options: &ResolvedOptions) -> Result<()> {
         let directory = self.directory(options);
         fs::remove_dir_all(&directory).with_context(|| format!("cannot remove `{}`", directory.display()))
     }
 
-    /// The text that a file had before a step; nothing, if it was not there.
+    /// Returns the text of a file before a step, or `None` if it did not exist.
     pub(crate) fn before(&self, options: &ResolvedOptions, texts: &FileTexts) -> Result<Option<String>> {
         let Some(digest) = &texts.before else { return Ok(None) };
         self.kept(options, &format!("{}.before", texts.file), digest).map(Some)
     }
 
-    /// The text that a file had after a step.
+    /// Returns the text of a file after a step.
     pub(crate) fn after(&self, options: &ResolvedOptions, texts: &FileTexts) -> Result<String> {
         self.kept(options, &format!("{}.after", texts.file), &texts.after)
     }
@@ -155,7 +155,7 @@ impl InitJournal {
     }
 }
 
-/// Everything that was set up, in the order of its names.
+/// Returns all setups, sorted by name.
 pub(crate) fn all(options: &ResolvedOptions) -> Result<Vec<InitJournal>> {
     let found = match fs::read_dir(directory(options)) {
         Ok(found) => found,
@@ -187,7 +187,7 @@ fn directory(options: &ResolvedOptions) -> PathBuf {
     options.state.join("agents")
 }
 
-/// A file that only the person reads, whole or not at all.
+/// Writes a private file atomically.
 fn private(path: &Path, text: &str) -> Result<()> {
     let draft = path.with_extension("new");
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;

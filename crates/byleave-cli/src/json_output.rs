@@ -1,7 +1,7 @@
 //! The JSON of `--json`: stable shapes, exact values. A field may be added; none changes its meaning.
 //!
-//! Standard output has one value, also where something went wrong: an object whose only field is `error`. Only `explain --batch`,
-//! `run` and `watch` print one a line, and with `sandbox exec` standard output is the command's own.
+//! Standard output has one value, also after an error: an object whose only field is `error`. Only `explain --batch`, `run` and
+//! `watch` print one value per line. With `sandbox exec` standard output belongs to the command.
 
 use byleave::audit_log::{CallItem, QuestionItem, StandingApprovalItem, Verification};
 use byleave::core::call::Millis;
@@ -13,12 +13,12 @@ use serde_json::{Map, Value, json};
 
 use crate::exit_status::ExitStatus;
 
-/// What went wrong, and what to do. It is all that stands on standard output then.
+/// Returns an error and its hint. Nothing else is on standard output then.
 pub(crate) fn error(what: &str, hint: Option<&str>, status: ExitStatus) -> Value {
     json!({ "error": { "what": what, "hint": hint, "exit": status.code() } })
 }
 
-/// How far a call has come. A settled one has at least the fields that models are sent (L2).
+/// Returns the status of a call. A settled call has at least the fields that models are sent (L2).
 pub(crate) fn standing(standing: &CallStatus) -> Value {
     match standing {
         CallStatus::Settled(result) => settled(result),
@@ -59,7 +59,7 @@ fn settled(result: &CallResult) -> Value {
     Value::Object(fields)
 }
 
-/// A question, with the digest that an answer repeats.
+/// Returns a question, with the digest that an answer repeats.
 pub(crate) fn question(question: &Question) -> Value {
     json!({
         "id": question.id,
@@ -69,7 +69,7 @@ pub(crate) fn question(question: &Question) -> Value {
     })
 }
 
-/// An open question of a list.
+/// Returns an open question for a list.
 pub(crate) fn question_item(item: &QuestionItem) -> Value {
     json!({
         "question": item.question,
@@ -85,7 +85,7 @@ pub(crate) fn question_item(item: &QuestionItem) -> Value {
     })
 }
 
-/// A call of a list.
+/// Returns a call for a list.
 pub(crate) fn call_item(item: &CallItem) -> Value {
     json!({
         "call": item.call,
@@ -102,7 +102,7 @@ pub(crate) fn call_item(item: &CallItem) -> Value {
     })
 }
 
-/// A leave, with the rule that it amounts to.
+/// Returns a standing approval, with its equivalent rule.
 pub(crate) fn leave(leave: &StandingApproval, now: Millis) -> Value {
     json!({
         "id": leave.id,
@@ -115,7 +115,7 @@ pub(crate) fn leave(leave: &StandingApproval, now: Millis) -> Value {
     })
 }
 
-/// A leave of a list.
+/// Returns a standing approval for a list.
 pub(crate) fn leave_item(item: &StandingApprovalItem, now: Millis) -> Value {
     json!({
         "leave": item.leave.id,
@@ -133,7 +133,7 @@ pub(crate) fn leave_item(item: &StandingApprovalItem, now: Millis) -> Value {
     })
 }
 
-/// What came of checking the book.
+/// Returns the result of verifying the audit log.
 pub(crate) fn verification(found: &Verification) -> Value {
     let flaw = found.flaw.as_ref();
     json!({

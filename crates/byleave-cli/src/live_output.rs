@@ -1,12 +1,11 @@
-//! What a running call prints and how far it is, on its way to who watches from another process.
+//! Output and progress of a running call, for watchers in other processes.
 //!
-//! A call that prints or reports has a file `live/CALL` in the state directory while it runs: how far it is, and the end of what it
-//! printed. It is made when there is something to tell, is for its owner only, never longer than 64 KiB, and goes when the call
-//! is no longer driven; one that a dead process left is known by the lock that nobody holds.
+//! A call that prints or reports has a file `live/CALL` in the state directory while it runs. It contains the progress and the
+//! end of the output. The file is created at the first event, is private to its owner and has at most 64 KiB. It is removed when
+//! the call is no longer driven. A file of a dead process is recognized by its free lock.
 //!
-//! Printed output comes before any reviewer has seen it and with nothing masked, so this is for the eyes of the same person only,
-//! and is shown escaped. It is never read as truth: what came of a call says the book alone. Losing it must never hurt a call:
-//! whatever goes wrong here is passed over.
+//! The output is neither reviewed nor masked, so it is only for the same person, and is shown escaped. It must never be taken as
+//! the truth: only the audit log has the result of a call. Failures here are ignored, because they must never affect a call.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -25,36 +24,36 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 
-/// A file is at most that long. In JSON a byte of text may take six.
+/// The maximum size of a file. In JSON a byte of text may take six.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 const TAIL_BYTES_MAX: usize = 8 * 1024;
 const DETAIL_CHARS_MAX: usize = 200;
-/// Not more often than that is anything written.
+/// The minimum interval between writes.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// How a running call looks from outside.
+/// The live status of a running call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LiveStatus {
-    /// Counts what was written; stands at both ends, so that who reads while it is written notices.
+    /// Counts the writes. It is at both ends, so that a reader notices an incomplete write.
     first: u64,
-    /// From 0 to 1, where that can be said.
+    /// From 0 to 1, if it is known.
     pub(crate) fraction: Option<f64>,
-    /// How far it is, in words.
+    /// The progress in words.
     pub(crate) detail: String,
-    /// How many bytes were printed so far.
+    /// The number of bytes printed so far.
     pub(crate) printed: u64,
-    /// The end of it.
+    /// The end of the output.
     pub(crate) tail: String,
     last: u64,
 }
 
-/// Writes down how a call looks, as long as it is kept.
+/// Writes the live status of a call, until it is dropped.
 pub(crate) struct LiveReporter {
     desk: Arc<Mutex<LiveFile>>,
     task: JoinHandle<()>,
 }
 
-/// The file, once there is one.
+/// The file, once it exists.
 struct LiveFile {
     call: CallId,
     dir: PathBuf,
@@ -104,7 +103,7 @@ async fn listen(mut events: Receiver<GateEvent>, call: CallId, desk: Arc<Mutex<L
 }
 
 impl LiveStatus {
-    /// Takes an event in; says whether there is anything new to see.
+    /// Applies an event, and returns whether anything changed.
     fn note(&mut self, call: CallId, event: &GateEvent) -> bool {
         match event {
             GateEvent::Progress { call: of, progress } if *of == call => {
@@ -117,7 +116,7 @@ impl LiveStatus {
                 let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
                 self.printed = self.printed.saturating_add(printed.left_out).saturating_add(bytes);
                 if printed.left_out > 0 {
-                    // What stands before the gap is no longer the end of it.
+                    // Output before the gap does not belong to the end.
                     self.tail.clear();
                 }
                 self.tail.push_str(text);
@@ -129,7 +128,7 @@ impl LiveStatus {
         }
     }
 
-    /// What was printed after so many bytes, as far as it is kept, and how much before it is not.
+    /// Returns the output after this many bytes, as far as it is kept, and how many bytes before it are lost.
     pub(crate) fn since(&self, seen: u64) -> (u64, &str) {
         let kept_from = self.printed.saturating_sub(u64::try_from(self.tail.len()).unwrap_or(0));
         let lost = kept_from.saturating_sub(seen);
@@ -138,7 +137,7 @@ impl LiveStatus {
     }
 }
 
-/// The text without its first bytes; a character that would be cut goes as well.
+/// Returns the text without its first bytes. A character that would be cut is dropped as well.
 fn end_of(text: &str, without: usize) -> &str {
     let from = (without..=text.len()).find(|at| text.is_char_boundary(*at));
     from.and_then(|from| text.get(from..)).unwrap_or_default()
@@ -163,17 +162,17 @@ impl LiveFile {
     }
 }
 
-/// Makes the file of a call and locks it; what the dead left is cleared on the way.
+/// Creates and locks the file of a call, and removes files of dead processes.
 fn make(dir: &Path, path: &Path) -> io::Result<File> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     tidy(dir);
     let file = open().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    // Held until the process ends: whoever can take it knows that nobody writes here any more.
+    // Held until the process ends. A free lock shows that nobody writes here any more.
     file.try_lock().map_err(io::Error::other)?;
     Ok(file)
 }
 
-/// Removes the files that dead processes left.
+/// Removes the files of dead processes.
 pub(crate) fn tidy(dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {
@@ -184,13 +183,13 @@ pub(crate) fn tidy(dir: &Path) {
     }
 }
 
-/// The calls of which something can be seen.
+/// Returns the calls with a live status.
 pub(crate) fn visible(state: &Path) -> HashSet<CallId> {
     let Ok(entries) = fs::read_dir(state.join("live")) else { return HashSet::new() };
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// How a call looks at the moment, if its process says so.
+/// Reads the live status of a call, if its process writes one.
 pub(crate) fn glimpse(state: &Path, call: CallId) -> Option<LiveStatus> {
     let file = open().open(state.join("live").join(call.to_string())).ok()?;
     let mut text = Vec::new();
@@ -199,7 +198,7 @@ pub(crate) fn glimpse(state: &Path, call: CallId) -> Option<LiveStatus> {
     (glimpse.first == glimpse.last).then_some(glimpse)
 }
 
-/// A link here would lead elsewhere, and a pipe would make us wait.
+/// Returns the options to open a file. A link would lead elsewhere, and a pipe would block.
 #[expect(clippy::disallowed_methods, reason = "in our own state directory, with flags of its own")]
 fn open() -> OpenOptions {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -208,7 +207,7 @@ fn open() -> OpenOptions {
     options
 }
 
-/// Who watches may miss something; the call must not.
+/// Ignores an error. A watcher may miss something; the call must not fail.
 fn pass_over(done: io::Result<()>) {
     if let Err(error) = done {
         tracing::debug!(%error, "cannot show how a call is getting on");
@@ -264,7 +263,7 @@ mod tests {
         assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(super::glimpse(state.path(), id(1)), Some(glimpse.clone()));
 
-        // As long as somebody holds it, it stays; afterwards it goes. What is not ours stays.
+        // A locked file stays, an unlocked one goes. Files of others stay.
         fs::write(dir.join("notes"), "not a call").unwrap();
         tidy(&dir);
         assert!(desk.path().exists());
@@ -272,7 +271,7 @@ mod tests {
         tidy(&dir);
         assert!(!desk.path().exists() && dir.join("notes").exists());
 
-        // Half written is not shown; nor is what a link leads to.
+        // An incomplete write is not shown, and a link is not followed.
         let torn = LiveStatus { first: 2, last: 1, ..glimpse };
         fs::write(desk.path(), serde_json::to_vec(&torn).unwrap()).unwrap();
         assert_eq!(super::glimpse(state.path(), id(1)), None);

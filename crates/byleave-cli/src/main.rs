@@ -1,7 +1,7 @@
 //! The `byleave` program: commands and the terminal, over the `byleave` library.
 //!
-//! Thin on purpose. What was typed is in [`args`], what it means in [`options`], one file per command under
-//! [`command`]; nothing is decided here that the gate decides.
+//! It is thin on purpose. The command line is in [`args`], its meaning in [`resolved_options`], and one file for each command in
+//! [`command`]. It must not decide anything that the gate decides.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -53,7 +53,7 @@ use crate::console::Console;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 
-/// A gate allocates much and frees it soon.
+/// A gate allocates much memory and frees it soon.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -80,14 +80,14 @@ fn run(args: Args, screen: &mut Console) -> Result<ExitStatus> {
     runtime.block_on(command::run(args.command, &options, screen))
 }
 
-/// Help and versions are results; everything else that clap says is about wrong usage.
+/// Prints a message of clap. Help and version are results; everything else is a usage error.
 fn misspelt(said: &clap::Error) -> ExitStatus {
     let typed: Vec<String> =
         std::env::args_os().map(|word| console::one_line(&word.to_string_lossy())).collect();
     let json = typed.iter().take_while(|word| *word != "--").any(|word| word == "--json");
     let mut screen = Console::new(args::ColorArg::Auto, json);
     if said.use_stderr() {
-        // What was typed stands in it, and clap drops what it takes for colours: so it is made visible beforehand.
+        // The message contains typed words, and clap drops what it takes for colours. So the words are escaped beforehand.
         let text = match Args::try_parse_from(typed) {
             Err(visible) => visible.render().to_string(),
             Ok(_) => console::many_lines(&said.render().to_string()).join("\n"),
@@ -113,7 +113,7 @@ fn listen(verbose: u8) {
         _ => "trace",
     };
     tracing_subscriber::fmt()
-        // It logs what logins are made of.
+        // This target logs parts of logins.
         .with_env_filter(EnvFilter::new(format!("{level},rmcp::transport::auth=off")))
         .with_writer(|| byleave_terminal::stderr_hold::HeldStderr)
         .with_ansi(false)

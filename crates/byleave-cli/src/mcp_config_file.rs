@@ -1,7 +1,7 @@
 //! The file of MCP servers behind the gateway: `mcp.toml` in the directory of the person's own settings.
 //!
-//! Pure: a text goes in, a text comes out, and what is not about the server in question stays as it is, byte for byte. Being in this
-//! file is not being trusted: the gateway asks about a server when it first sees it.
+//! Pure: a text goes in, a text comes out, and everything about other servers stays, byte for byte. A server in this file is not
+//! trusted yet: the gateway asks about it at the first contact.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub(crate) const FILE: &str = "mcp.toml";
 const TABLE: &str = "server";
 const NAME_CHARS_MAX: usize = 32;
 
-/// How a server is started or reached, and who it was moved from.
+/// How a server is started or reached, and the agent that it was moved from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerEntry {
     pub(crate) launch: Launch,
@@ -24,13 +24,13 @@ pub(crate) struct ServerEntry {
     pub(crate) from: Option<String>,
 }
 
-/// Why the file is not changed.
+/// The reason why the file is not changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServersEditError {
-    /// It cannot be read, or not be changed.
+    /// It cannot be parsed or edited.
     #[error(transparent)]
     Edit(#[from] EditError),
-    /// No name for a server.
+    /// An invalid name for a server.
     #[error(
         "`{0}` is no name for a server: it has 1 to 32 of a-z, 0-9, `_` and `-`, and begins with a letter or digit"
     )]
@@ -38,12 +38,12 @@ pub(crate) enum ServersEditError {
     /// Another server has the name.
     #[error("there is another server called `{0}`")]
     Taken(String),
-    /// A definition that is not one.
+    /// An invalid definition.
     #[error("server `{0}` has neither a command nor an address")]
     Unreachable(String),
 }
 
-/// The text with a server added; as it is, if the same one is there under this name.
+/// Returns the text with a server added, or unchanged if the same one already has this name.
 pub(crate) fn add(text: &str, name: &str, entry: &ServerEntry) -> Result<String, ServersEditError> {
     if named(name).as_deref() != Some(name) {
         return Err(ServersEditError::Name(name.to_owned()));
@@ -60,7 +60,7 @@ pub(crate) fn add(text: &str, name: &str, entry: &ServerEntry) -> Result<String,
     Ok(edited)
 }
 
-/// The text with a server added that is given in full.
+/// Returns the text with a complete server definition added.
 pub(crate) fn add_whole(
     text: &str,
     server: &server_definition::ServerDefinition,
@@ -95,12 +95,12 @@ pub(crate) fn add_whole(
     Ok(config_edit::toml::add(text, TABLE, name, table)?)
 }
 
-/// The text without a server; as it is, if there is none of this name.
+/// Returns the text without a server, or unchanged if there is none with this name.
 pub(crate) fn remove(text: &str, name: &str) -> Result<String, ServersEditError> {
     Ok(config_edit::toml::remove(text, TABLE, name)?)
 }
 
-/// All servers of the file, by name.
+/// Returns all servers of the file, by name.
 pub(crate) fn all(text: &str) -> Result<BTreeMap<String, ServerEntry>, ServersEditError> {
     let value = config_edit::read(FileFormat::Toml, text)?;
     let servers = value.get(TABLE).and_then(serde_json::Value::as_object);
@@ -108,7 +108,7 @@ pub(crate) fn all(text: &str) -> Result<BTreeMap<String, ServerEntry>, ServersEd
     servers.map(|(name, entry)| Ok((name.clone(), read(name, entry)?))).collect()
 }
 
-/// The name that a server gets here which others call so; nothing, if no letter or digit is in it.
+/// Converts another program's name for a server to a valid one, or `None` if it has no letter or digit.
 pub(crate) fn named(theirs: &str) -> Option<String> {
     let mut name = String::new();
     for letter in theirs.chars().map(|letter| letter.to_ascii_lowercase()) {

@@ -1,4 +1,4 @@
-//! The MCP servers of the person: what their file says, and what they run in.
+//! The person's MCP servers: their definitions and their environment.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::mcp_config_file::FILE;
 use crate::resolved_options::ResolvedOptions;
 use crate::tool_catalog;
 
-/// Where the servers are written down.
+/// Returns the path of the file of servers.
 pub(crate) fn path(options: &ResolvedOptions) -> Result<PathBuf> {
     let nowhere = || CliError::new("there is no directory for your settings").hint("set HOME");
     Ok(Path::new(options.config.as_ref().ok_or_else(nowhere)?).join(FILE))
 }
 
-/// All servers, by name.
+/// Returns all servers, by name.
 pub(crate) fn all(options: &ResolvedOptions) -> Result<Vec<ServerDefinition>> {
     let path = path(options)?;
     let text = atomic_replace::text(&path)?.unwrap_or_default();
@@ -35,7 +35,7 @@ pub(crate) fn all(options: &ResolvedOptions) -> Result<Vec<ServerDefinition>> {
     })?)
 }
 
-/// One server.
+/// Returns one server.
 pub(crate) fn named(options: &ResolvedOptions, name: &str) -> Result<ServerDefinition> {
     let found = all(options)?.into_iter().find(|server| server.name.as_str() == name);
     let missing = || {
@@ -45,17 +45,17 @@ pub(crate) fn named(options: &ResolvedOptions, name: &str) -> Result<ServerDefin
     Ok(found.ok_or_else(missing)?)
 }
 
-/// What was accepted of servers.
+/// Returns the pins of accepted servers.
 pub(crate) fn pins(options: &ResolvedOptions) -> PinFile {
     PinFile::beside(&options.state)
 }
 
-/// The person's logins at servers.
+/// Returns the person's logins at servers.
 pub(crate) fn logins(options: &ResolvedOptions) -> LoginStore {
     LoginStore::beside(&options.state)
 }
 
-/// These servers behind a gate, none of them started.
+/// Puts these servers behind a gate, none of them started.
 pub(crate) fn behind(
     gate: &Gate,
     house: &AppContext,
@@ -67,12 +67,12 @@ pub(crate) fn behind(
     Ok(Upstream::new(definitions, &ground, pins(options), exchange, gate.catalog().clone())?)
 }
 
-/// On whose behalf servers are accepted.
+/// Returns the person in whose name servers are accepted.
 pub(crate) fn asking(options: &ResolvedOptions) -> AcceptanceContext {
     AcceptanceContext { tenant: options.tenant.clone(), cwd: options.cwd.clone() }
 }
 
-/// The name that a server gets which nobody gave one.
+/// Derives a name for a server without one.
 pub(crate) fn name_of(command: &str) -> Result<ServerName> {
     let program = command.rsplit('/').next().unwrap_or(command);
     let name = crate::mcp_config_file::named(program).unwrap_or_else(|| "server".into());

@@ -1,4 +1,4 @@
-//! Tells a person that a question waits, in the way that they chose. It must never hold up a call, nor fail one.
+//! Notifies a person of a question in the way that they chose. It must never delay or fail a call.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -10,7 +10,7 @@ use crate::config::{Config, NotifySetting};
 use crate::console::{Console, Tone, one_line, prose};
 use crate::short_ids::short;
 
-/// Says that a question waits.
+/// Notifies of a question, and reports a failure.
 pub(crate) fn waits(chosen: &Config, question: &Question, tool: &str, screen: &mut Console) {
     if let Err(error) = told(chosen, question, tool) {
         screen.toned(
@@ -21,13 +21,13 @@ pub(crate) fn waits(chosen: &Config, question: &Question, tool: &str, screen: &m
     }
 }
 
-/// The same, with what went wrong left to whoever asks.
+/// Notifies of a question, and returns the error.
 pub(crate) fn told(chosen: &Config, question: &Question, tool: &str) -> io::Result<()> {
     let text = one_line(&format!("byleave: question {} about {tool} waits for you", short(&question.id)));
     let nothing = || Err(io::Error::other("`notify_command` is empty; `byleave config edit` sets it"));
     match chosen.notify() {
         NotifySetting::Off => Ok(()),
-        // To the terminal itself: the streams may go elsewhere. Where there is none, nobody is there to be told.
+        // To the terminal itself, because the streams may be redirected. Without a terminal there is nobody to notify.
         NotifySetting::Osc9 => OpenOptions::new()
             .write(true)
             .open("/dev/tty")
@@ -35,7 +35,7 @@ pub(crate) fn told(chosen: &Config, question: &Question, tool: &str) -> io::Resu
         NotifySetting::Command(words) => words.split_first().map_or_else(nothing, |(program, rest)| {
             let mut command = Command::new(program);
             command.args(rest).arg(&text).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            // Nobody waits for it: it may take as long as it likes.
+            // Not waited for, so it may take any time.
             command.spawn().map(drop)
         }),
     }

@@ -7,10 +7,10 @@ use std::path::Path;
 use byleave::secret::Secret;
 use byleave_files::LinkPolicy;
 
-/// No client and no worker has a longer secret.
+/// An upper limit for the secret of a client or a worker.
 const SECRET_BYTES_MAX: u64 = 4_096;
 
-/// A secret in a file that only its owner can read.
+/// Reads a secret from a file that only its owner can read.
 pub(crate) fn read_private(path: &Path) -> io::Result<Secret> {
     let opened = byleave_files::open(path, LinkPolicy::Follow).map_err(io::Error::other)?;
     if opened.metadata.mode() & 0o077 != 0 {

@@ -1,7 +1,7 @@
-//! What was typed means: where the state is, who is here, where they stand.
+//! Resolves options from arguments, settings and the environment: the state directory, the person, the working directory.
 //!
-//! The only place where the environment says anything of ours: settings, and where things lie. Others look at it for what a terminal can
-//! show, and to start something or to hand it on.
+//! Only this module reads settings and paths from the environment. Other modules read it only for the abilities of a terminal,
+//! and to start a program or pass the environment on.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -20,46 +20,46 @@ use crate::config::{self, Config, ConfigFile, SettingSource, SettingValue};
 use crate::console::is_styled;
 use crate::error::CliError;
 
-/// What holds for every command.
+/// The options that hold for every command.
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedOptions {
-    /// Where the book is kept.
+    /// The state directory, with the audit log.
     pub(crate) state: PathBuf,
-    /// The state directory that this one is in, where it is a tenant's: no call may look into that either.
+    /// The parent state directory, if this one is a tenant's. No call may read that either.
     pub(crate) above: Option<PathBuf>,
-    /// Where we stand, absolute and resolved.
+    /// The current directory, absolute and resolved.
     pub(crate) cwd: String,
-    /// The rules of this session, if someone named a file.
+    /// The rule file of this session, if one was named.
     pub(crate) policy: Option<PathBuf>,
-    /// The home directory, where it is known.
+    /// The home directory, if it is known.
     pub(crate) home: Option<String>,
-    /// Where the person's own settings lie, where that is known.
+    /// The directory of the person's own settings, if it is known.
     pub(crate) config: Option<String>,
-    /// Whose book; one person has one tenant.
+    /// The tenant. One person has one tenant.
     pub(crate) tenant: TenantId,
-    /// Who is here.
+    /// The person.
     pub(crate) person: ApproverIdentity,
-    /// The settings, each with where it comes from.
+    /// The settings, each with its origin.
     pub(crate) chosen: Config,
     /// The editor and its arguments.
     pub(crate) editor: Vec<String>,
     /// `delete_file` is among the tools.
     pub(crate) allow_delete: bool,
-    /// Colours are used where the person looks.
+    /// Colours are used on the person's screen.
     pub(crate) is_colourful: bool,
-    /// Guarantees that commands run without, as the operator said.
+    /// Guarantees that commands run without, as the operator set.
     pub(crate) waived: BTreeSet<Guarantee>,
-    /// Guarantees that must be given in full, although commands usually run without.
+    /// Guarantees that must be fully enforced, although commands usually run without them.
     pub(crate) required: BTreeSet<Guarantee>,
 }
 
 impl ResolvedOptions {
-    /// What holds here. A settings file that does not load stops it.
+    /// Resolves the options. Fails if a settings file does not load.
     pub(crate) fn new(global: &GlobalArgs) -> Result<Self> {
         Self::with(global, OptionSources::here()?, |found| Config::load(found.config_files(), variable))
     }
 
-    /// The same for those who look for what is wrong: settings that do not load count as not there.
+    /// Resolves the options for diagnosis. Settings that do not load are left out.
     pub(crate) fn despite(global: &GlobalArgs) -> Result<Self> {
         Self::with(global, OptionSources::here()?, |found| {
             let without_files = |_| Config::load(Vec::new(), variable);
@@ -83,7 +83,7 @@ impl ResolvedOptions {
         );
         let cwd = Path::new(&found.cwd);
         Ok(Self {
-            // As it was typed, byte for byte, where it was.
+            // As typed, byte for byte, if it was typed.
             state: cwd.join(match &global.state {
                 Some(dir) => dir.clone(),
                 None => state(&chosen)?,
@@ -104,14 +104,14 @@ impl ResolvedOptions {
         })
     }
 
-    /// The same for calls in another directory, under the settings that hold there.
+    /// Returns the options for calls in another directory, with the settings of that directory.
     pub(crate) fn at(&self, cwd: String) -> Result<Self> {
         let moved = Self { cwd, ..self.clone() };
         let chosen = moved.reload()?;
         Ok(Self { allow_delete: chosen.allow_delete(), waived: chosen.waived(), chosen, ..moved })
     }
 
-    /// The same for commands of many people on one machine: all of a command's processes are limited together, or it does not run,
+    /// Returns the options for commands of many people on one machine. All processes of a command must be limited together,
     /// unless that was waived.
     #[cfg(feature = "serve")]
     pub(crate) fn for_many(&self) -> Self {
@@ -120,32 +120,32 @@ impl ResolvedOptions {
         Self { required, ..self.clone() }
     }
 
-    /// The same for another tenant, whose book is in a directory of its own. Its name must be good for one.
+    /// Returns the options for another tenant, whose audit log has its own directory. Its name must be valid for one.
     #[cfg(feature = "serve")]
     pub(crate) fn of_tenant(&self, tenant: TenantId) -> Self {
         let state = self.state.join("tenants").join(tenant.as_str());
         Self { state, above: Some(self.state.clone()), tenant, ..self.clone() }
     }
 
-    /// The directory that holds all that is ours.
+    /// Returns the directory that contains all data of Byleave.
     pub(crate) fn ours(&self) -> &Path {
         self.above.as_deref().unwrap_or(&self.state)
     }
 
-    /// Where what can be had again is kept.
+    /// Returns the directory for data that can be fetched again.
     pub(crate) fn cache(&self) -> PathBuf {
         let said = set("XDG_CACHE_HOME").filter(|dir| dir.is_absolute());
         let usual = || self.home.as_ref().map(|home| Path::new(home).join(".cache"));
         said.or_else(usual).unwrap_or_else(|| self.state.join("cache"))
     }
 
-    /// The files that may hold settings here.
+    /// Returns the files that may contain settings here.
     pub(crate) fn config_files(&self) -> Vec<ConfigFile> {
         let (home, config, cwd) = (self.home.clone(), self.config.clone(), self.cwd.clone());
         OptionSources { home, config, cwd }.config_files()
     }
 
-    /// Where agents keep their settings: the person's own, or those of the project that we stand in.
+    /// Returns the directories of agents' settings: the person's own, or those of the current project.
     pub(crate) fn agent_places(&self, project: Option<PathBuf>) -> Result<agent_configs::SettingsDirs> {
         let homeless = || CliError::new("nobody says where your home directory is").hint("set HOME");
         Ok(agent_configs::SettingsDirs {
@@ -158,12 +158,12 @@ impl ResolvedOptions {
         })
     }
 
-    /// The settings, read again: why they do not load, where they do not.
+    /// Loads the settings again, or returns why they do not load.
     pub(crate) fn reload(&self) -> Result<Config> {
         Config::load(self.config_files(), variable)
     }
 
-    /// Where questions go: as it was typed or set, else to who is here, else as it is careful.
+    /// Returns where questions go: as typed or set, else to the terminal if there is one, else to the given default.
     pub(crate) fn asking(&self, typed: Option<AskArg>, nobody_here: AskArg) -> AskArg {
         let word = |ask: AskArg| SettingValue::Text(ask.word().to_owned());
         let chosen = self.chosen.clone().typed("ask", "--ask", typed.map(word));
@@ -171,7 +171,7 @@ impl ResolvedOptions {
     }
 }
 
-/// What the settings depend on.
+/// The inputs of the settings.
 struct OptionSources {
     cwd: String,
     home: Option<String>,
@@ -201,7 +201,7 @@ impl OptionSources {
     }
 }
 
-/// A variable that says something.
+/// Returns an environment variable that is not empty.
 pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -224,7 +224,7 @@ fn state(chosen: &Config) -> Result<PathBuf> {
     Ok(found.ok_or_else(CliError::homeless)?)
 }
 
-/// The editor: as it is set, else as the environment says.
+/// Returns the editor from the settings, else from the environment.
 fn editor(chosen: &Config) -> Vec<String> {
     let words = |text: String| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let said =
@@ -241,7 +241,7 @@ fn config() -> Option<PathBuf> {
     Some(dir.join("byleave"))
 }
 
-/// The absolute path with links followed as far as it exists: that is how effects name it. A relative one names nothing.
+/// Returns the absolute path with links resolved as far as it exists, as effects name it. Returns `None` for a relative path.
 pub(crate) fn real_path(path: &Path) -> Result<Option<String>> {
     if !path.is_absolute() {
         return Ok(None);
@@ -253,7 +253,7 @@ pub(crate) fn real_path(path: &Path) -> Result<Option<String>> {
     Ok(Some(text_of(&plain)?))
 }
 
-/// A name for the book, and how sure we are that it is a person: whoever types has a terminal.
+/// Returns the person's name for the audit log, and the assurance: a terminal suggests a person.
 fn person() -> ApproverIdentity {
     let name = ["USER", "LOGNAME"].into_iter().find_map(variable);
     let name = name.unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()));
@@ -265,7 +265,7 @@ fn at_terminal() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// A path as text, as the book has it.
+/// Returns a path as text, as the audit log stores it.
 pub(crate) fn text_of(path: &Path) -> Result<String> {
     let said = || {
         CliError::new(format!("the path `{}` is not readable as text", path.display()))

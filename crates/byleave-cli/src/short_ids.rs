@@ -1,7 +1,7 @@
 //! Ids as people type them.
 //!
-//! Ids are UUIDv7: those of one day begin alike, so lists show the last eight characters, which are random. Whoever types
-//! one may give it whole, or its end or its beginning, as long as only one fits.
+//! Ids are UUIDv7, and those of one day begin alike. Lists therefore show the last eight characters, which are random. A person
+//! may type the whole id, its end or its beginning, as long as only one id matches.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -15,20 +15,20 @@ use crate::error::CliError;
 use crate::resolved_options::ResolvedOptions;
 use crate::time::now;
 
-/// How many characters a list shows.
+/// The number of characters in a list.
 const SHORT_CHARS: usize = 8;
-/// How few may be typed.
+/// The minimum number of typed characters.
 const TYPED_CHARS_MIN: usize = 4;
-/// How many of the newest a shortened id is looked for among.
+/// The number of newest items among which a shortened id is searched.
 const LOOKED_THROUGH_MAX: usize = 10_000;
 
-/// The end of an id, as lists show it.
+/// Returns the end of an id, as shown in lists.
 pub(crate) fn short(id: &impl Display) -> String {
     let id = id.to_string();
     id.chars().skip(id.chars().count().saturating_sub(SHORT_CHARS)).collect()
 }
 
-/// The open question that is meant; a whole id is taken as it is.
+/// Finds the open question of a typed id. A whole id is taken as it is.
 pub(crate) async fn question(house: &AppContext, typed: &str) -> Result<QuestionId> {
     if let Some(id) = whole(typed) {
         return Ok(id);
@@ -39,7 +39,7 @@ pub(crate) async fn question(house: &AppContext, typed: &str) -> Result<Question
     Ok(found.map_err(|complaint| complaint.hint("`byleave inbox` lists the open questions"))?)
 }
 
-/// The call that is meant.
+/// Finds the call of a typed id.
 pub(crate) async fn call(house: &AppContext, typed: &str) -> Result<CallId> {
     if let Some(id) = whole(typed) {
         return Ok(id);
@@ -50,7 +50,7 @@ pub(crate) async fn call(house: &AppContext, typed: &str) -> Result<CallId> {
     Ok(found.map_err(|complaint| complaint.hint("`byleave book log` lists the calls"))?)
 }
 
-/// The leave that is meant; it must be one that was given.
+/// Finds the standing approval of a typed id. It must exist.
 pub(crate) async fn leave(
     house: &AppContext,
     options: &ResolvedOptions,

@@ -1,4 +1,4 @@
-//! Signals: how the system says that somebody wants us to end.
+//! Signals that ask the program to end.
 
 use anyhow::{Context as _, Result};
 use byleave_files::own;
@@ -6,11 +6,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Told the number of each signal that wants us to end. One that we were started without, as by `nohup`, stays ignored.
+/// Returns a channel with the number of each signal that asks the program to end. A signal that was ignored at the start, as by
+/// `nohup`, stays ignored.
 pub(crate) fn ending() -> Result<mpsc::UnboundedReceiver<i32>> {
     let (told, heard) = mpsc::unbounded_channel();
     let ignored = ignored();
-    // A key, somebody's `kill`, a closed terminal, another key.
+    // Ctrl-C, `kill`, a closed terminal, Ctrl-\.
     let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()];
     for kind in kinds {
         let number = kind.as_raw_value();
@@ -23,14 +24,14 @@ pub(crate) fn ending() -> Result<mpsc::UnboundedReceiver<i32>> {
     Ok(heard)
 }
 
-/// The signals that this process ignores, a bit for each.
+/// Returns the signals that this process ignores, one bit for each.
 fn ignored() -> u64 {
     let status = own::read_text("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or_default()
 }
 
-/// Told when somebody wants us to end, and when they want it a second time.
+/// Returns tokens that are cancelled at the first and at the second signal.
 pub(crate) fn ended_then_at_once() -> Result<(CancellationToken, CancellationToken)> {
     let (end, at_once) = (CancellationToken::new(), CancellationToken::new());
     for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
@@ -48,7 +49,7 @@ pub(crate) fn ended_then_at_once() -> Result<(CancellationToken, CancellationTok
     Ok((end, at_once))
 }
 
-/// Told when somebody wants us to end. What listens is ended with the runtime.
+/// Returns a token that is cancelled at the first signal. The listening tasks end with the runtime.
 pub(crate) fn ended() -> Result<CancellationToken> {
     Ok(ended_then_at_once()?.0)
 }

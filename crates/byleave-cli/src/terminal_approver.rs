@@ -1,4 +1,4 @@
-//! The person at this terminal: the prompt in front of the gate, and what it needs to know of the book behind it.
+//! The person at this terminal: the prompt as approver of the gate, and its backend on the audit log.
 
 use std::env;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -30,12 +30,12 @@ use crate::short_ids::short;
 use crate::time::now;
 use crate::undo_target;
 
-/// The most open questions that are listed.
+/// The maximum number of open questions in the list.
 const QUESTIONS_MAX: usize = 100_000;
-/// How often the list is read again although nothing was written.
+/// The interval at which the list is read again even if nothing was written.
 const STALE_MS: u64 = 5_000;
 
-/// The gate for calls in this directory, with questions going there.
+/// Builds the gate for calls in this directory, with this destination for questions.
 pub(crate) fn gate(
     house: &AppContext,
     options: &ResolvedOptions,
@@ -46,7 +46,7 @@ pub(crate) fn gate(
     gate_with(house, options, workspace, ask, settings, || at_terminal(options, house))
 }
 
-/// The same, with somebody else to ask who is at the terminal.
+/// Builds the same gate with another approver at the terminal.
 pub(crate) fn gate_with(
     house: &AppContext,
     options: &ResolvedOptions,
@@ -63,7 +63,7 @@ pub(crate) fn gate_with(
     Ok(builder.build()?)
 }
 
-/// The approver that asks at this terminal: drawn in place, or line by line where nothing can be drawn.
+/// Returns the approver at this terminal: drawn in place, or line by line if nothing can be drawn.
 fn at_terminal(options: &ResolvedOptions, house: &AppContext) -> Result<Arc<dyn Approver>> {
     let wrong = |error: std::io::Error| {
         CliError::new(format!("cannot ask at the terminal: {error}"))
@@ -78,7 +78,7 @@ fn at_terminal(options: &ResolvedOptions, house: &AppContext) -> Result<Arc<dyn 
     Ok(Arc::new(prompt.map_err(wrong)?))
 }
 
-/// How this person is asked.
+/// Returns the prompt settings of this person.
 pub(crate) fn manner(options: &ResolvedOptions) -> PromptSettings {
     PromptSettings {
         palette: if options.is_colourful { Palette::Colours } else { Palette::Plain },
@@ -87,12 +87,12 @@ pub(crate) fn manner(options: &ResolvedOptions) -> PromptSettings {
     }
 }
 
-/// A terminal that can only write one line after the other, or whose person wants no other.
+/// Checks whether the terminal can only print lines, or the person wants that.
 pub(crate) fn is_dumb() -> bool {
     env::var("TERM").map_or(true, |term| term.is_empty() || term == "dumb")
 }
 
-/// What stands behind the prompt and the inbox: the book, and a gate for each answer.
+/// The backend of the prompt and the inbox: the audit log, and a gate for each answer.
 pub(crate) struct LocalBackend {
     options: ResolvedOptions,
     house: AppContext,
@@ -100,14 +100,14 @@ pub(crate) struct LocalBackend {
 }
 
 impl LocalBackend {
-    /// Must be made where the runtime is; it is used on threads that have none.
+    /// Creates the backend. Must be called within the runtime, because its users are threads without one.
     pub(crate) fn new(options: &ResolvedOptions, house: &AppContext) -> Self {
         Self { options: options.clone(), house: house.clone(), handle: Handle::current() }
     }
 
     async fn answered(&self, sheet: &QuestionView, reply: Reply) -> Result<String> {
         let workspace = self.house.workspace_of(sheet.call).await?;
-        // What comes up on the way, after an edit for one, goes where this question was.
+        // Further questions, for example after an edit, go to the inbox as well.
         let gate = self.house.gate(&self.options, &workspace, AskArg::Inbox, self.options.chosen.gate())?;
         waive(&gate, &self.options).await?;
         let (question, digest) = (sheet.question.id, sheet.question.digest());
@@ -120,7 +120,7 @@ impl LocalBackend {
 
 impl QuestionBackend for LocalBackend {
     fn waits(&self, sheet: &QuestionView) {
-        // Nobody looks at anything but the question now: what cannot be told elsewhere is not told.
+        // The question is on the screen, so a failed notification is ignored.
         notify::told(&self.options.chosen, &sheet.question, &sheet.terms.tool).unwrap_or_default();
     }
 
@@ -149,7 +149,7 @@ impl InboxBackend for LocalBackend {
             let found = std::fs::metadata(self.options.state.join(name)).ok();
             found.map(|found| (found.len(), found.modified().ok())).hash(&mut hasher);
         }
-        // Questions grow too old without anybody writing that down.
+        // Questions expire without a write to the audit log.
         (now() / STALE_MS).hash(&mut hasher);
         hasher.finish()
     }

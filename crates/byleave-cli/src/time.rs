@@ -1,4 +1,4 @@
-//! Times for people: in UTC, or how long ago; and how long something shall last.
+//! Times for people: in UTC or relative, and durations.
 
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::call::Millis;
@@ -13,32 +13,32 @@ const MINUTE: Millis = 60 * SECOND;
 const HOUR: Millis = 60 * MINUTE;
 pub(crate) const DAY: Millis = 24 * HOUR;
 
-/// The time now.
+/// Returns the current time.
 pub(crate) fn now() -> Millis {
     SystemClock.now()
 }
 
-/// A day since 1970-01-01 as its date.
+/// Formats a day since 1970-01-01 as its date.
 pub(crate) fn date(day: u64) -> String {
     let (year, month, day) = civil(day);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// The day since 1970-01-01 of a date, if there is such a date.
+/// Returns the day since 1970-01-01 of a date, if the date exists.
 fn day_of(year: u64, month: u64, day: u64) -> Option<u64> {
-    // From 1970 on a year has at most 366 days, and at least 365: it is found within a few steps.
+    // From 1970 on a year has 365 or 366 days, so the day is found within a few steps.
     let least =
         year.checked_sub(1970)?.checked_mul(365)?.checked_add(month.checked_sub(1)?.checked_mul(28)?)?;
     let most = least.checked_add(year / 4)?.checked_add(64)?;
     (year < 10_000).then(|| (least..most).find(|days| civil(*days) == (year, month, day)))?
 }
 
-/// A short span of time, to the tenth of a second.
+/// Formats a short duration, to the tenth of a second.
 pub(crate) fn precise(ms: Millis) -> String {
     if ms < MINUTE { format!("{}.{} s", ms / SECOND, ms % SECOND / 100) } else { span(ms) }
 }
 
-/// How long something shall last: a number and a unit.
+/// Parses a duration: a number and a unit.
 pub(crate) fn lasting(typed: &str) -> Result<Millis, CliError> {
     let wrong = || {
         CliError::new(format!("`{typed}` is not a time"))
@@ -57,7 +57,7 @@ pub(crate) fn lasting(typed: &str) -> Result<Millis, CliError> {
     number.checked_mul(each).filter(|ms| *ms > 0).ok_or_else(wrong)
 }
 
-/// A moment as it was typed: so long ago, or a date, with a time of the day or without, in UTC.
+/// Parses a time: a duration ago, or a date with or without a time of day, in UTC.
 pub(crate) fn moment(typed: &str, now: Millis) -> Result<Millis, CliError> {
     let wrong = || {
         CliError::new(format!("`{typed}` is not a moment")).hint(
@@ -70,7 +70,7 @@ pub(crate) fn moment(typed: &str, now: Millis) -> Result<Millis, CliError> {
     }
 }
 
-/// When something shall begin: the next time of the day, or a date, in UTC.
+/// Parses a start time: the next time of day, or a date, in UTC.
 #[cfg(feature = "agent")]
 pub(crate) fn beginning(typed: &str, now: Millis) -> Result<Millis, CliError> {
     let wrong = || {

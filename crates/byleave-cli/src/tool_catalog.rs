@@ -1,4 +1,4 @@
-//! The tools of the program: the built-in ones, and two to try everything with, `echo` and `append_line`.
+//! The tools of the program: the built-in ones, and two for trying things out, `echo` and `append_line`.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -21,14 +21,14 @@ use serde_json::json;
 
 use crate::resolved_options::ResolvedOptions;
 
-/// All tools of the program, for calls in this directory. Without a ledger they are only to be looked at.
+/// Returns all tools of the program for calls in this directory. Without a ledger they are for listing only.
 pub(crate) fn catalog(
     options: &ResolvedOptions,
     workspace: &str,
     ledger: Option<Arc<dyn Ledger>>,
 ) -> Result<Catalog, RegisterError> {
     let ledger = ledger.unwrap_or_else(|| Arc::new(MemoryLedger::new()));
-    // One call ends with the program: nobody would be there to hold a job.
+    // A call ends with the program, so nobody could hold a background job.
     let offer = BuiltinToolOptions {
         allow_delete: options.allow_delete,
         ledger: Some(ledger),
@@ -40,7 +40,7 @@ pub(crate) fn catalog(
     Ok(catalog)
 }
 
-/// Where commands run that work in this directory. Copies are kept beside the book.
+/// Returns the environment for commands in this directory. Copies are kept beside the audit log.
 pub(crate) fn workplace(options: &ResolvedOptions, workspace: &str) -> ExecutionEnv {
     let state = options.state.canonicalize().unwrap_or_else(|_| options.state.clone());
     let mut workplace = ExecutionEnv::new(state.join("copies"), PathBuf::from(workspace));
@@ -53,7 +53,7 @@ pub(crate) fn workplace(options: &ResolvedOptions, workspace: &str) -> Execution
     workplace
 }
 
-/// Where runs that have not ended are noted, the same for all that runs commands: what one left, the next puts out of action.
+/// Returns the directory that notes unfinished runs. It is shared, so that the next process stops what an earlier one left.
 pub(crate) fn unfinished(state: &Path) -> PathBuf {
     state.join("unfinished")
 }
@@ -98,13 +98,13 @@ fn append_line() -> impl Tool {
     .audit_operation("write")
 }
 
-/// Appends to the path that was permitted, which has no links in it: one that is there now was not there then.
+/// Appends to the permitted path, which had no links when it was evaluated. A link in it now is new, and fails.
 fn append(line: &str, plan: &Plan) -> Result<Output, String> {
     let [Effect::Write { path }] = plan.effects.as_slice() else {
         return Err("the plan does not name one file to write".into());
     };
     let fault = |error: std::io::Error| format!("cannot append to `{path}`: {error}");
-    // Without blocking: a pipe that nobody reads would hold us forever.
+    // Non-blocking, because a pipe without a reader would block forever.
     let flags = OFlags::WRONLY
         | OFlags::APPEND
         | OFlags::CREATE
@@ -117,7 +117,7 @@ fn append(line: &str, plan: &Plan) -> Result<Output, String> {
         return Err(format!("cannot append to `{path}`: it is not a file"));
     }
     let bytes = format!("{line}\n").into_bytes();
-    // One write: lines of others who append at the same time stay whole.
+    // One write, so that lines of concurrent writers stay whole.
     let written = file.write(&bytes).map_err(fault)?;
     if written < bytes.len() {
         return Err(format!("only {written} of {} bytes were appended to `{path}`", bytes.len()));

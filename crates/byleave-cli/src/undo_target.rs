@@ -1,4 +1,4 @@
-//! Taking back: what an undo would be about, and the call that does it.
+//! The target of an undo, and the call that performs it.
 
 use std::path::Path;
 
@@ -24,24 +24,24 @@ use crate::resolved_options::ResolvedOptions;
 use crate::time::{now, span};
 use crate::tool_catalog::workplace;
 
-/// How many calls of a session are looked at.
+/// The maximum number of calls of a session that are searched.
 const CALLS_MAX: usize = 10_000;
-/// How many of them are read at once where one is looked for.
+/// The number of calls that are read at once during a search.
 const AT_ONCE: usize = 100;
 
-/// How many changed files are named.
+/// The number of changed files that are named.
 const FILES_SHOWN: usize = 3;
 
-/// Whose changes are looked for.
+/// The scope of the search for changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UndoScope {
-    /// Those of calls in this directory, or in one that it lies in.
+    /// Calls in this directory or in one of its parents.
     Here,
-    /// All.
+    /// All calls.
     Anywhere,
 }
 
-/// What an undo without further words would take back, in words.
+/// Describes the change that an undo without arguments would revert.
 pub(crate) async fn last_change(house: &AppContext, options: &ResolvedOptions) -> Result<Option<String>> {
     let Some(item) = newest_standing(CallFilter::default(), UndoScope::Here, house, options).await? else {
         return Ok(None);
@@ -52,7 +52,7 @@ pub(crate) async fn last_change(house: &AppContext, options: &ResolvedOptions) -
     Ok(Some(format!("{} of {ago} ago ({}: {files})", item.listing.tool, summary(&changes))))
 }
 
-/// Which files a call changed, and where it worked if that is not here.
+/// Describes the files that a call changed, and its directory if that is not the current one.
 pub(crate) async fn files_of(call: CallId, house: &AppContext, options: &ResolvedOptions) -> Option<String> {
     let changes = workplace(options, &options.cwd).store().ok()?.changes(call.uuid()).ok()?;
     let workspace = house.workspace_of(call).await.ok()?;
@@ -63,7 +63,7 @@ pub(crate) async fn files_of(call: CallId, house: &AppContext, options: &Resolve
     Some(format!("in `{}`: {files}", one_line(&workspace)))
 }
 
-/// The first of the files that changed.
+/// Names the first changed files.
 fn named(changes: &FileChanges, base: &Path) -> String {
     let mut names: Vec<String> =
         changes.list.iter().take(FILES_SHOWN).map(|change| relative(&change.path, base)).collect();
@@ -73,13 +73,13 @@ fn named(changes: &FileChanges, base: &Path) -> String {
     names.join(", ")
 }
 
-/// Takes that back, and says what came of it.
+/// Undoes the newest change and describes the result.
 pub(crate) async fn newest(house: &AppContext, options: &ResolvedOptions) -> Result<String> {
     let found = newest_standing(CallFilter::default(), UndoScope::Here, house, options).await?;
     taken_back(found, house, options).await
 }
 
-/// Takes back what a session changed last, and says what came of it.
+/// Undoes the newest change of a session and describes the result.
 #[cfg(feature = "agent")]
 pub(crate) async fn newest_of(
     session: &SessionId,
@@ -111,7 +111,7 @@ async fn taken_back(
     Ok(format!("undo of {} ({what}): {}", item.listing.tool, call_display::in_short(&came)))
 }
 
-/// The newest call whose changes can be taken back. No more is read than it takes to find it: a question waits for this.
+/// Finds the newest call whose changes can be undone. It reads no more than necessary, because a question waits for it.
 pub(crate) async fn newest_standing(
     filter: CallFilter,
     reach: UndoScope,
@@ -139,7 +139,7 @@ pub(crate) async fn newest_standing(
     Ok(None)
 }
 
-/// The calls whose changes can be taken back, the newest first.
+/// Returns the calls whose changes can be undone, newest first.
 pub(crate) async fn standing(
     filter: CallFilter,
     house: &AppContext,
@@ -156,7 +156,7 @@ fn stands(store: &CopyStore, item: &CallItem) -> bool {
         && store.state(item.call.uuid()).is_ok_and(|state| state == CopyState::Committed)
 }
 
-/// The call that takes another back, and the gate for it.
+/// Returns the call that undoes another, and the gate for it.
 pub(crate) async fn prepared(
     call: CallId,
     force: bool,

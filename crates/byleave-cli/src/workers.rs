@@ -1,4 +1,4 @@
-//! Calls that are for workers: whoever answers one here must not run here what is for another machine.
+//! Calls that are for workers. A process that answers one here must not run it, because it is for another machine.
 
 use std::path::PathBuf;
 
@@ -9,24 +9,24 @@ use byleave::gate::GateBuilder;
 use crate::error::CliError;
 use crate::resolved_options::ResolvedOptions;
 
-/// Has a gate leave to workers what is for them.
+/// Makes a gate leave workers' calls to the workers.
 #[cfg(feature = "serve")]
 pub(crate) fn leaving(builder: GateBuilder, options: &ResolvedOptions) -> Result<GateBuilder> {
     let left = workers_file(options).exists();
     Ok(if left { builder.leaving(std::sync::Arc::new(byleave_server::is_for_workers)) } else { builder })
 }
 
-/// Without the feature `serve` nobody here can tell which calls are for workers: where some are, there is no gate.
+/// Fails if there are calls for workers, because without the feature `serve` this program cannot recognize them.
 #[cfg(not(feature = "serve"))]
 pub(crate) fn leaving(builder: GateBuilder, options: &ResolvedOptions) -> Result<GateBuilder> {
     if !workers_file(options).exists() {
         return Ok(builder);
     }
     let what = "calls of this book are for workers, and this program was built without the feature `serve`";
-    Err(Complaint::new(what).hint("use a program that was built with it").into())
+    Err(CliError::new(what).hint("use a program that was built with it").into())
 }
 
-/// The file that says that calls which came in over HTTP are for workers, whichever program finds them in the book.
+/// Returns the file that marks calls over HTTP as calls for workers, for every program on this audit log.
 pub(crate) fn workers_file(options: &ResolvedOptions) -> PathBuf {
     options.state.join("for-workers")
 }

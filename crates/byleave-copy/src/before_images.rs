@@ -1,4 +1,4 @@
-//! Before-images: where in the store each path of a commit is as it was.
+//! Before-images: the place in the store where each path of a commit is kept as it was.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::paths::ancestors;
 use crate::preconditions;
 use crate::store::{CopyState, CopyStore};
 
-/// A commit that has ended, as the store knows it.
+/// A completed commit, as read from the store.
 pub(crate) struct CompletedCommit {
     pub journal: Journal,
     pub done: CommitCompletion,
@@ -24,7 +24,7 @@ pub(crate) struct CompletedCommit {
 }
 
 impl CompletedCommit {
-    /// By the absolute path: where it is in the store, beneath the copies.
+    /// Returns the before-images: absolute path to path in the store, relative to `copies`.
     pub(crate) fn images(&self) -> HashMap<String, String> {
         let mut images = HashMap::new();
         for step in &self.journal.steps {
@@ -35,7 +35,7 @@ impl CompletedCommit {
     }
 }
 
-/// Where a path is as it was: an image of its own, or in that of a directory above it.
+/// Returns the before-image of a path: its own, or its place inside the image of a directory above it.
 pub(crate) fn image(images: &HashMap<String, String>, path: &str) -> Option<String> {
     if let Some(own) = images.get(path) {
         return Some(own.clone());
@@ -46,7 +46,7 @@ pub(crate) fn image(images: &HashMap<String, String>, path: &str) -> Option<Stri
 }
 
 impl CopyStore {
-    /// The changes of a copy, whether it waits or is committed, with the diffs that can still be made.
+    /// Returns the changes of an open or committed copy, with all diffs that can still be computed.
     pub fn changes(&self, id: Uuid) -> Result<FileChanges, Error> {
         if self.state(id)? == CopyState::Open {
             let listing: Option<change_list::ChangeList> =
@@ -64,7 +64,7 @@ impl CopyStore {
             if at.is_empty() && change.before.is_some() {
                 continue;
             }
-            // Only what is still as the commit left it can be compared.
+            // A path can be compared only if it is still as the commit left it.
             let path = change.path.trim_start_matches('/');
             if change.after.is_some()
                 && !preconditions::is_as_left(&disk, change, ended.done.at, &mut reader)?
@@ -76,7 +76,7 @@ impl CopyStore {
         Ok(ended.changes)
     }
 
-    /// A commit that has ended.
+    /// Reads a completed commit.
     pub(crate) fn ended(&self, id: Uuid) -> Result<CompletedCommit, Error> {
         let at = self.directory(id);
         match self.state(id)? {

@@ -1,23 +1,23 @@
-//! What a run without a copy would have done otherwise, told in words with the paths.
+//! The ways in which a copy differs from a direct run, as text with the affected paths.
 
 use std::collections::BTreeMap;
 
-/// A limit of copies.
+/// A limitation of copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Caveat {
-    /// A file had other names, and only this one has the new content.
+    /// The file had several hard links, and only this one has the new content.
     Unlinked,
-    /// They are alike in every way, and a directory was moved, which a copy does by copying.
+    /// These files are identical and a directory was moved, which an overlay does by copying. They may have been one file.
     Apart,
-    /// The file below was changed by somebody else since the copy was made.
+    /// Somebody else changed the file below since the copy was made.
     Underneath,
-    /// Extended attributes are other ones: kept, and not shown.
+    /// The extended attributes differ. They are kept, but not shown.
     Attributes,
-    /// It belongs to somebody else now.
+    /// The owner differs.
     Owner,
 }
 
-/// The limits that were met.
+/// The limitations that a scan encountered, with their paths.
 #[derive(Debug, Default)]
 pub(crate) struct Caveats(BTreeMap<Caveat, Vec<String>>);
 

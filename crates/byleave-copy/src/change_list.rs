@@ -1,4 +1,4 @@
-//! The listing of a copy: what differs, kept in the store, so that what was shown is what can be committed.
+//! The change list of a copy. It is kept in the store, so that only the changes that were shown can be committed.
 
 use std::collections::HashSet;
 use std::fs::DirBuilder;
@@ -26,7 +26,7 @@ use crate::layers::{self, CopyMethod};
 use crate::paths;
 use crate::rename_detection;
 
-/// What differs, with what the commit needs to know.
+/// The changes of a copy, with the data that the commit needs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ChangeList {
     pub items: Vec<ChangedPath>,
@@ -46,8 +46,8 @@ impl ChangeList {
 }
 
 impl WorkspaceCopy {
-    /// Lists what differs from what it is a copy of. The command must have ended, with everything that it started. Without
-    /// diffs: see [`WorkspaceCopy::show`].
+    /// Lists the differences from the original. The command and everything that it started must have ended. Diffs are not included:
+    /// see [`WorkspaceCopy::show`].
     pub fn changes(&self) -> Result<FileChanges, Error> {
         let mut listing = self.list()?;
         listing.harvested = self.all_harvested()?;
@@ -55,7 +55,7 @@ impl WorkspaceCopy {
         Ok(listing.changes())
     }
 
-    /// How the text of one change differs; none where there is no text to compare.
+    /// Returns the text diff of one change, or `None` without text to compare.
     pub fn difference(&self, change: &FileChange) -> Result<Option<String>, Error> {
         let listing = self.listed()?;
         let at = listing.items.binary_search_by(|item| item.change.path.cmp(&change.path));
@@ -67,7 +67,7 @@ impl WorkspaceCopy {
         shown(change, (Path::new(&root.path), inside), (&changed, inside))
     }
 
-    /// Fills in how texts differ, and keeps that with the copy.
+    /// Fills in the text diffs and stores them with the copy.
     pub fn show(&self, changes: &mut FileChanges) -> Result<(), Error> {
         let mut listing = self.listed()?;
         for item in &mut listing.items {
@@ -85,12 +85,12 @@ impl WorkspaceCopy {
         write_json(&self.at.join("listing.json"), &listing)
     }
 
-    /// The scratch directories that the command made, which are not among the changes.
+    /// Returns the scratch directories that the command created. They are not among the changes.
     pub fn harvested(&self) -> Result<Vec<NewScratchDir>, Error> {
         Ok(self.listed()?.harvested)
     }
 
-    /// How many files the command changed in scratch.
+    /// Returns the number of files that the command changed in scratch.
     pub fn scratch_files(&self) -> Result<u64, Error> {
         let mut counted = NewScratchDir { path: String::new(), files: 0, bytes: 0 };
         for number in 0..self.meta.scratch.len() {
@@ -101,7 +101,7 @@ impl WorkspaceCopy {
         Ok(counted.files + self.harvested()?.iter().map(|one| one.files).sum::<u64>())
     }
 
-    /// The listing as it was shown; empty where nothing was.
+    /// Returns the change list as it was shown, or an empty one if none was stored.
     pub(crate) fn listed(&self) -> Result<ChangeList, Error> {
         Ok(read_json(&self.at.join("listing.json"))?.unwrap_or_default())
     }
@@ -129,11 +129,11 @@ impl WorkspaceCopy {
             diff_scan::list(&look, &mut reader, &mut found)?;
         }
         let ScanResult { mut items, mut limits, linked, names, scratch } = found;
-        // One of them may be a file that is there now: under its new name it is not linked to the others any more.
+        // A removed file may exist now under a new name, where it is not linked to its other names any more.
         if items.iter().any(|item| item.is.is_some()) {
             linked.iter().for_each(|path| limits.met(Caveat::Unlinked, path));
         }
-        // Only what is listed is committed: a name that is not listed stays what it was.
+        // Only listed paths are committed: a name that is not listed keeps the old content.
         for (_, path, _) in names.values().filter(|(all, _, listed)| listed < all) {
             limits.met(Caveat::Unlinked, path);
         }
@@ -173,7 +173,7 @@ impl WorkspaceCopy {
         write_json(&harvest.join(format!("{number}.json")), &counted)
     }
 
-    /// What was harvested by this listing and those before it.
+    /// Returns the scratch directories that this listing and earlier ones moved out.
     pub(crate) fn all_harvested(&self) -> Result<Vec<NewScratchDir>, Error> {
         let harvest = self.at.join("harvest");
         let mut all = Vec::new();
@@ -204,7 +204,7 @@ fn count(
     Ok(())
 }
 
-/// How the text of a change differs, read from where both sides are.
+/// Computes the text diff of a change from the places of both sides.
 pub(crate) fn shown(
     change: &FileChange,
     before: (&Path, &str),
@@ -224,7 +224,7 @@ pub(crate) fn shown(
     Ok(diff::unified(&old, &new).filter(|diff| !diff.is_empty()))
 }
 
-/// The content of one side, empty where nothing is there; none where it is not text to compare.
+/// Returns the content of one side, empty if nothing is there, or `None` if it is not comparable text.
 fn text(node: Option<&FileNode>, at: (&Path, &str)) -> Result<Option<Vec<u8>>, Error> {
     match node.map(|node| &node.kind) {
         None => Ok(Some(Vec::new())),
@@ -233,7 +233,7 @@ fn text(node: Option<&FileNode>, at: (&Path, &str)) -> Result<Option<Vec<u8>>, E
     }
 }
 
-/// The content of a file beneath a directory; none where it is not ours to read, or gone.
+/// Returns the content of a file below a directory, or `None` if it is unreadable or gone.
 pub(crate) fn content(root: &Path, inside: &str) -> Result<Option<Vec<u8>>, Error> {
     let path = || -> PathBuf { root.join(inside) };
     let root = DirHandle::open(root).at("open", root)?;

@@ -1,4 +1,4 @@
-//! Commit: the changes of a copy become those of the files. Written down first, checked first, wholly done or wholly not.
+//! Commits the changes of a copy to the real files. A commit is checked and journaled first, and is atomic.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -23,21 +23,21 @@ use crate::preconditions;
 use crate::staging::{self, CommitStaging};
 use crate::store::CopyStore;
 
-/// What was made final.
+/// The result of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitReport {
-    /// Under which name: undo takes it.
+    /// The id of the commit, which undo takes.
     pub id: Uuid,
-    /// What, with the directories that a chosen part needed.
+    /// The committed changes, with the directories that a partial choice needed.
     pub changes: FileChanges,
-    /// What could not be cleaned up afterwards; it is committed all the same, and recovery tries again.
+    /// The error of the cleanup, if it failed. The changes are committed all the same, and recovery retries the cleanup.
     pub untidy: Option<String>,
 }
 
 impl WorkspaceCopy {
-    /// Makes these changes final: all that were listed, or a part of them. What was there before is kept in the store. Nothing is
-    /// done if anything is not as it was when the copy was made; that is [`Error::Conflicts`], and another part can be
-    /// tried. After [`Error::TakenBack`] the files were moved away and back, which is a conflict for this copy: make another.
+    /// Commits all listed changes, or a part of them. The previous files are kept in the store. If any path is not as it was when
+    /// the copy was made, nothing is done and the result is [`Error::Conflicts`]. The caller can then try another part. After
+    /// [`Error::TakenBack`] the files were moved away and back. That is a conflict for this copy, so the caller must make another.
     pub fn commit(&self, chosen: &FileChanges) -> Result<CommitReport, Error> {
         let id = self.meta.id;
         if self.at.join("done.json").exists() {
@@ -60,7 +60,7 @@ impl WorkspaceCopy {
             let journal = Journal { id, undoes: None, roots: roots.clone(), steps };
             let changes = committed(&listing, &items);
             carry_out(&self.store, &journal, &ground, &changes)?;
-            // From here on it is committed, whatever happens.
+            // From here on the changes are committed, even if a later step fails.
             let tidied = self.keep_scratch().and_then(|()| clear(&self.store, &journal, &ground));
             Ok(CommitReport { id, changes, untidy: tidied.err().map(|fault| fault.to_string()) })
         });
@@ -70,8 +70,7 @@ impl WorkspaceCopy {
         result
     }
 
-    /// Ends a copy on which nothing was changed: its scratch stays with the session, and nothing else remains. There is nothing to
-    /// undo, so nothing is kept.
+    /// Ends a copy without changes. Its scratch stays with the session. Nothing else is kept, because there is nothing to undo.
     pub fn release(&self) -> Result<(), Error> {
         self.keep_scratch()?;
         dir_handle::remove_path(&self.at).at("remove", &self.at)
@@ -91,7 +90,7 @@ impl WorkspaceCopy {
             let made = of_root().filter(|(item, _)| item.is_coming());
             let made: HashSet<&str> = made.map(|(_, path)| path.as_str()).collect();
             for (item, path) in of_root() {
-                // What lies in a directory that is not there yet cannot be in anybody's way.
+                // A path in a directory that does not exist yet cannot conflict.
                 if item.was.is_none() && paths::ancestors(path).any(|above| made.contains(above)) {
                     continue;
                 }
@@ -117,7 +116,7 @@ impl WorkspaceCopy {
         Ok(conflicts)
     }
 
-    /// The scratch that this run left is what the next one begins with.
+    /// Keeps the scratch of this run as the start of the next one.
     fn keep_scratch(&self) -> Result<(), Error> {
         let Some(session) = &self.meta.session else { return Ok(()) };
         let scratch = self.store.scratch(session);
@@ -134,7 +133,7 @@ impl WorkspaceCopy {
     }
 }
 
-/// What of a listing was committed.
+/// Returns the part of the list that was committed.
 fn committed(listing: &ChangeList, items: &[&ChangedPath]) -> FileChanges {
     let list: Vec<_> = items.iter().map(|item| item.change.clone()).collect();
     let paths: HashSet<&str> = list.iter().map(|change| change.path.as_str()).collect();
@@ -143,7 +142,7 @@ fn committed(listing: &ChangeList, items: &[&ChangedPath]) -> FileChanges {
     FileChanges { renames, limits: listing.limits.clone(), list }
 }
 
-/// Writes the journal, does its steps, says that it is done. A step that cannot be done takes everything back.
+/// Writes the journal, executes its steps and marks it as done. If a step fails, all steps are reverted.
 pub(crate) fn carry_out(
     store: &CopyStore,
     journal: &Journal,
@@ -163,14 +162,14 @@ pub(crate) fn carry_out(
     finish(store, journal, ground)
 }
 
-/// Takes the first steps back, the last of them first; the paths where that could not be done.
+/// Reverts the first `count` steps in reverse order. Returns the paths where that failed.
 pub(crate) fn take_back(journal: &Journal, count: usize, ground: &StepContext) -> Vec<String> {
     let done = journal.steps.get(..count).unwrap_or_default();
     let stuck = done.iter().rev().filter(|step| journal_steps::back(step, ground).is_err());
     stuck.map(|step| journal.path(step)).collect()
 }
 
-/// What to say of a commit that was taken back, as far as it could be.
+/// Builds the error for a commit that was reverted, fully or in part.
 fn end(
     store: &CopyStore,
     journal: &Journal,
@@ -189,7 +188,7 @@ fn end(
     Ok(Error::TakenBack { path, source: source() })
 }
 
-/// Forgets a journal whose steps were all taken back. Interrupted, it is known by a mark that there is nothing to do any more.
+/// Removes a journal whose steps were all reverted. A mark tells recovery that nothing is left to do if this is interrupted.
 pub(crate) fn abandon(store: &CopyStore, journal: &Journal, ground: &StepContext) -> Result<(), Error> {
     let at = store.directory(journal.id);
     fsync::names(store, journal, ground)?;
@@ -202,7 +201,7 @@ pub(crate) fn abandon(store: &CopyStore, journal: &Journal, ground: &StepContext
     remove_file(&at.join("abandoned.json"))
 }
 
-/// Says that a commit is done, after everything of it is on the disk.
+/// Marks a commit as done, after all of it is on disk.
 pub(crate) fn finish(store: &CopyStore, journal: &Journal, ground: &StepContext) -> Result<(), Error> {
     staging::settle(journal, ground)?;
     fsync::names(store, journal, ground)?;
@@ -214,13 +213,13 @@ pub(crate) fn finish(store: &CopyStore, journal: &Journal, ground: &StepContext)
     write_json_durably(&at.join("done.json"), &done)
 }
 
-/// Removes what a commit does not need any more once it is done, in the roots as well.
+/// Removes everything that a completed commit no longer needs, in the roots and in the store.
 pub(crate) fn clear(store: &CopyStore, journal: &Journal, ground: &StepContext) -> Result<(), Error> {
     staging::leave(store, journal.id, ground, &journal.roots)?;
     tidy_up(store, journal.id)
 }
 
-/// Removes what a commit does not need any more once it is done, in the store.
+/// Removes everything that a completed commit no longer needs in the store.
 pub(crate) fn tidy_up(store: &CopyStore, id: Uuid) -> Result<(), Error> {
     const STAYS: [&str; 8] = [
         "lock",

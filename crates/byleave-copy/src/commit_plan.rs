@@ -1,4 +1,4 @@
-//! The plan of a commit: which items, and the steps that make them final, in an order in which every step is possible.
+//! The plan of a commit: the chosen items, and their steps in an order in which each step is possible.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use crate::journal::{JournalStep, StepAction, StorageSlot};
 use crate::layers::CopyRoot;
 use crate::paths::{self, ancestors};
 
-/// The items that are chosen, with the directories that they need; refuses a choice that cannot be had alone.
+/// Returns the chosen items with the directories that they need. Fails if the choice cannot be committed alone.
 pub(crate) fn choose<'a>(
     items: &'a [ChangedPath],
     chosen: &FileChanges,
@@ -30,7 +30,7 @@ pub(crate) fn choose<'a>(
     }
     for change in chosen.list.iter().filter(|change| change.after.is_some()) {
         for (number, above) in ancestors(&change.path).filter_map(item) {
-            // Only a directory that is simply new comes along unasked.
+            // Only a directory that is new is included without being chosen.
             match (&above.change.before, is_directory(above.change.after.as_ref())) {
                 (None, true) => _ = all.insert(number),
                 (Some(before), true) if before.kind != FileNodeKind::Directory && !all.contains(&number) => {
@@ -58,17 +58,17 @@ pub(crate) fn choose<'a>(
     Ok(all.into_iter().filter_map(|number| items.get(number)).collect())
 }
 
-/// Where things come from and where they are kept.
+/// Allocates the places where new files come from and old files are kept.
 pub(crate) trait SlotAllocator {
-    /// Where the new thing of an item is, made ready to be moved.
+    /// Prepares the new file of an item for the move and returns its place.
     fn incoming(&mut self, item: &ChangedPath, inside: &str) -> Result<(StorageSlot, FileIdentity), Error>;
-    /// A free place to keep the old thing.
+    /// Returns a free place for the old file.
     fn keep(&mut self, root: usize) -> StorageSlot;
-    /// The mode that a directory has now which others are to be moved into or out of, if its owner may not do that.
+    /// Returns the current identity of a directory if its mode forbids its owner to move entries into or out of it.
     fn closed(&mut self, root: usize, inside: &str) -> Result<Option<FileIdentity>, Error>;
 }
 
-/// The steps that make the items final.
+/// Returns the steps that commit the items.
 pub(crate) fn steps(
     items: &[&ChangedPath],
     roots: &[CopyRoot],
@@ -112,8 +112,8 @@ pub(crate) fn steps(
                 closing(is, &new, &step, &mut close);
             }
         }
-        // A directory that its owner may not write to is opened for the commit, as whoever changed something in it had to; also
-        // one that goes, since a directory that is moved is written to.
+        // A directory that its owner may not write to is opened for the commit. The command had to open it too, in order to change
+        // something in it. A directory that is removed is also opened, because moving a directory writes to it.
         let parent = paths::above(inside);
         for directory in [Some(parent), item.is_going().then_some(inside)].into_iter().flatten() {
             if !opened.insert((root, directory.to_owned())) {
@@ -138,7 +138,7 @@ pub(crate) fn steps(
     Ok(open)
 }
 
-/// A directory comes with the rights that filling it needs; the mode that it is to have comes last.
+/// Adds the step that sets the final mode of a new directory. It comes last, because filling the directory needs more permissions.
 fn closing(
     is: &FileIdentity,
     new: &FileIdentity,

@@ -1,4 +1,4 @@
-//! One copy: its directories, its lock, what is mounted where; and its end, if nobody wants it.
+//! One copy: its directories, its lock, its mounts, and how it is discarded.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -14,7 +14,7 @@ use crate::layers::{self, CopiedDir, CopyMethod, CopyRoot, DirOwner, MountSource
 use crate::scratch::{LayerStack, ScratchScope};
 use crate::store::{CopyLock, CopyStore};
 
-/// A copy that this process works with. Dropped, it stays in the store for later.
+/// A copy that this process works with. Dropping it leaves the copy in the store.
 #[derive(Debug)]
 pub struct WorkspaceCopy {
     pub(crate) store: CopyStore,
@@ -24,16 +24,16 @@ pub struct WorkspaceCopy {
     pub(crate) _lock: CopyLock,
 }
 
-/// What is known of a copy from its beginning.
+/// The data of a copy that is known when it is created.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CopyMetadata {
     pub id: Uuid,
     pub roots: Vec<CopyRoot>,
-    /// When it began, by the clock of the filesystem.
+    /// The start time, by the clock of the filesystem.
     pub started: i64,
     pub session: Option<String>,
     pub scratch: Vec<MountedScratch>,
-    /// Who finds its scratch again.
+    /// The runs that find its scratch again.
     #[serde(default)]
     pub kept: ScratchScope,
 }
@@ -45,19 +45,19 @@ pub(crate) struct MountedScratch {
     pub lowers: Vec<PathBuf>,
 }
 
-/// A scratch directory that the command made: it is not one of the changes.
+/// A scratch directory that the command created. It is not one of the changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewScratchDir {
-    /// Where.
+    /// The absolute path.
     pub path: String,
-    /// How many files are in it.
+    /// The number of files in it.
     pub files: u64,
-    /// How long they are together.
+    /// The total length of these files.
     pub bytes: u64,
 }
 
 impl CopyStore {
-    /// Makes a copy of these directories. What an ended process left under this name is removed first.
+    /// Creates a copy of these directories. The remains of an ended process under this id are removed first.
     pub fn copy(&self, id: Uuid, roots: &[PathBuf], method: CopyMethod) -> Result<WorkspaceCopy, Error> {
         let (at, lock) = self.begin(id)?;
         let roots = roots.iter().map(|path| self.root(path, method)).collect::<Result<Vec<_>, _>>()?;
@@ -96,7 +96,7 @@ impl CopyStore {
         Ok(WorkspaceCopy { store: self.clone(), at, meta, _lock: lock })
     }
 
-    /// Opens a copy that was made before, to look at it, commit it or discard it.
+    /// Opens an existing copy in order to inspect, commit or discard it.
     pub fn reopen(&self, id: Uuid) -> Result<WorkspaceCopy, Error> {
         let at = self.directory(id);
         if !at.exists() {
@@ -129,18 +129,18 @@ impl CopyStore {
 }
 
 impl WorkspaceCopy {
-    /// Its name.
+    /// Returns the id of the copy.
     pub const fn id(&self) -> Uuid {
         self.meta.id
     }
 
-    /// Gives these scratch directories layers of their own, over those that the session left. Held by the stacks: keep them
-    /// until the command has ended. A path that is in none of the copied directories, or has no directory to lie in, is left out.
+    /// Gives these scratch directories layers of their own, over the layers that the session left. The returned stacks hold the layers:
+    /// keep them until the command has ended. Paths outside the copied directories, or without a parent directory, are skipped.
     pub fn with_scratch(&mut self, session: &str, paths: &[PathBuf]) -> Result<Vec<LayerStack>, Error> {
         self.scratch_for(session, paths, ScratchScope::ForAll)
     }
 
-    /// The same for a rehearsal: it finds what rehearsals left as well, and what it leaves only they find.
+    /// Does the same for a rehearsal: it also finds the scratch of rehearsals, and only rehearsals find its own.
     pub fn with_rehearsed_scratch(
         &mut self,
         session: &str,
@@ -163,11 +163,11 @@ impl WorkspaceCopy {
             let owner = DirOwner::of(above)?;
             let stack = scratch.stack_for(path, kept)?;
             if !path.exists() {
-                // Of nothing there is no overlay: if the command makes it, that is found when it has ended.
+                // A missing directory cannot be overlaid. If the command creates it, it is found after the command has ended.
                 if root.method != CopyMethod::Overlay || stack.lowers().is_empty() {
                     continue;
                 }
-                // There must be something to mount on; a listing knows that it is not a change.
+                // The mount needs a mount point. The listing knows that it is not a change.
                 self.mount_point(number, path, owner)?;
             }
             let inside = self.at.join(format!("s{}", self.meta.scratch.len()));
@@ -183,7 +183,7 @@ impl WorkspaceCopy {
         Ok(stacks)
     }
 
-    /// What is to be mounted where: the directories first, then the scratch in them.
+    /// Returns the mounts: the directories first, then the scratch in them.
     pub fn copied(&self) -> Vec<CopiedDir> {
         let roots = self.meta.roots.iter().enumerate();
         let mut all: Vec<_> = roots.map(|(number, root)| layers::copied(&self.at, number, root)).collect();
@@ -199,7 +199,7 @@ impl WorkspaceCopy {
         all
     }
 
-    /// Removes it: nothing of what the command did remains, its scratch included.
+    /// Removes the copy with everything that the command did, including its scratch.
     pub fn discard(self) -> Result<(), Error> {
         if self.at.join("journal.json").exists() {
             return Err(Error::Interrupted(self.meta.id));
@@ -207,13 +207,13 @@ impl WorkspaceCopy {
         dir_handle::remove_path(&self.at).at("remove", &self.at)
     }
 
-    /// The directory that a path lies in, and its number.
+    /// Returns the root that contains a path, and its number.
     pub(crate) fn root_of(&self, path: &Path) -> Option<(usize, &CopyRoot)> {
         let holds = |root: &CopyRoot| path != Path::new(&root.path) && path.starts_with(&root.path);
         self.meta.roots.iter().enumerate().find(|(_, root)| holds(root))
     }
 
-    /// Makes a directory in the upper layer, with those above it as they are below.
+    /// Creates a directory in the upper layer, with the directories above it as they are below.
     fn mount_point(&self, number: usize, path: &Path, owner: DirOwner) -> Result<(), Error> {
         let Some(root) = self.meta.roots.get(number) else { return Ok(()) };
         let upper = self.at.join(layers::changed(root.method, number));

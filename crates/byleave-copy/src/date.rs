@@ -1,11 +1,11 @@
-//! Days, as people write them.
+//! Calendar dates as text.
 
 use std::time::SystemTime;
 
-/// The day of a time, as people write it.
+/// Formats the day of a time as `YYYY-MM-DD`.
 pub(crate) fn day(at: SystemTime) -> String {
     let days = at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
-    // Days since the epoch to a date of the Gregorian calendar, by eras of 400 years.
+    // Converts days since the epoch to a Gregorian date, by eras of 400 years.
     let shifted = i64::try_from(days).unwrap_or_default() + 719_468;
     let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -1,25 +1,25 @@
-//! How texts differ, for people. Only what is text, and not too long to be read.
+//! Text diffs for people. Covers only text that is short enough to read.
 
 /// Texts longer than this are not compared.
 pub(crate) const BYTES_MAX: u64 = 400 * 1024;
 const LINES_MAX: usize = 8000;
 
-/// A unified diff without its heading; nothing where one of them is no text, or is long.
+/// Returns a unified diff without its header, or `None` if one side is not text or is too long.
 pub(crate) fn unified(before: &[u8], after: &[u8]) -> Option<String> {
     let (before, after) = (text(before)?, text(after)?);
     let patch = diffy::create_patch(before, after).to_string();
-    // The first two lines name the files, which the change does.
+    // The first two lines name the files, which the change already does.
     let body = patch.splitn(3, '\n').nth(2)?;
     Some(body.to_owned())
 }
 
-/// The text before a diff, with the diff applied.
+/// Applies a diff to the text before it.
 pub(crate) fn apply(before: &str, diff: &str) -> Option<String> {
     let patch = format!("--- original\n+++ modified\n{diff}");
     diffy::apply(before, &diffy::Patch::from_str(&patch).ok()?).ok()
 }
 
-/// The bytes as text, if they are one that a person would read.
+/// Returns the bytes as text if a person could read them.
 pub(crate) fn text(bytes: &[u8]) -> Option<&str> {
     if bytes.len() as u64 > BYTES_MAX || bytes.contains(&0) {
         return None;

@@ -1,6 +1,7 @@
-//! Listing: what differs between a copy and what it is a copy of, in one pass over what the command touched.
+//! Finds the differences between a copy and its original, in one pass over the paths that the command touched.
 //!
-//! Reads by handles from both sides and follows no link. What cannot be told exactly is a fault: nothing of it can be committed.
+//! Reads both sides through handles and follows no link. If a difference cannot be determined exactly, the scan fails: then
+//! nothing of the copy can be committed.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
@@ -20,7 +21,7 @@ use crate::paths;
 use crate::whiteout::{self, WhiteoutMarks};
 use crate::xattrs;
 
-/// One path that differs, and which things are at it on both sides.
+/// One changed path, with the identities of the file on both sides.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ChangedPath {
     pub root: usize,
@@ -30,46 +31,46 @@ pub(crate) struct ChangedPath {
 }
 
 impl ChangedPath {
-    /// Whether a directory was there and is none any more.
+    /// Checks whether a directory was there and is not there any more.
     pub(crate) fn is_going(&self) -> bool {
         is_directory(self.change.before.as_ref()) && !is_directory(self.change.after.as_ref())
     }
 
-    /// Whether a directory is there that was none before.
+    /// Checks whether a directory is there now that was not there before.
     pub(crate) fn is_coming(&self) -> bool {
         is_directory(self.change.after.as_ref()) && !is_directory(self.change.before.as_ref())
     }
 }
 
-/// How to look at one root.
+/// The parameters of a scan of one root.
 pub(crate) struct ScanOptions<'a> {
     pub root: usize,
     pub path: &'a str,
-    /// What the command left.
+    /// The tree or layer that the command left.
     pub changed: &'a Path,
-    /// Whether that is everything, and not only what differs.
+    /// Whether `changed` is the whole tree, and not only the differences.
     pub is_whole: bool,
     pub started: i64,
-    /// Directories that are mounted over: not looked at.
+    /// Directories that are mounted over. They are not scanned.
     pub mounted: &'a HashSet<String>,
-    /// Whether a directory that the command made is scratch.
+    /// Tells whether a directory that the command created is scratch.
     pub is_scratch: &'a dyn Fn(&str) -> bool,
 }
 
-/// What was found.
+/// The result of a scan.
 #[derive(Default)]
 pub(crate) struct ScanResult {
     pub items: Vec<ChangedPath>,
     pub limits: Caveats,
-    /// Files with other names that were removed, or renamed, which cannot be told apart.
+    /// Removed files that had other names. Removal and rename cannot be distinguished for them.
     pub linked: Vec<String>,
-    /// By inode of the copy: how many names a file has, the first of them, and how many are listed.
+    /// By inode of the copy: the number of names of a file, the first name, and how many names are listed.
     pub names: HashMap<u64, (u64, String, u64)>,
-    /// Scratch that the command made, by path in the root.
+    /// Scratch directories that the command created, by root and path in the root.
     pub scratch: Vec<(usize, String)>,
 }
 
-/// Lists what differs in one root.
+/// Scans one root.
 pub(crate) fn list(
     look: &ScanOptions<'_>,
     reader: &mut FileReader,
@@ -90,11 +91,11 @@ struct LayerScanner<'a, 'b> {
     look: &'a ScanOptions<'b>,
     reader: &'a mut FileReader,
     found: &'a mut ScanResult,
-    /// Whether the file of the copy that was read last has attributes of its own.
+    /// Whether the last file read from the copy has extended attributes of its own.
     has_attributes: bool,
 }
 
-/// A name on both sides.
+/// One name on both sides.
 #[derive(Clone, Copy)]
 struct EntryPair<'a> {
     upper: &'a OwnedFd,
@@ -183,7 +184,7 @@ impl LayerScanner<'_, '_> {
         self.directory(&upper, lower.as_ref(), pair.inside, whole)
     }
 
-    /// A directory that was there and is there: only its mode can differ.
+    /// Compares a directory that exists on both sides: only its mode and owner can differ.
     fn directories(&mut self, inside: &str, was: &Stat, is: &Stat) {
         if bits(was.st_mode) != bits(is.st_mode) {
             self.add(inside, Some((directory(was), was)), Some((directory(is), is)));
@@ -223,9 +224,9 @@ impl LayerScanner<'_, '_> {
                 attributes && old == new && before == after && self.other_attributes(pair, is)?;
         }
         let other_owner = (was.st_uid, was.st_gid) != (is.st_uid, is.st_gid);
-        // Linked to something that the command made: the link is lost unless both are committed.
+        // It is linked to a file that the command created. The link is lost unless both are committed.
         let is_linked = is.st_nlink > 1 && is.st_nlink != was.st_nlink;
-        // A whole tree has all of its names; a layer only those that were touched.
+        // A whole tree has all names of a file. A layer has only the touched ones.
         let loses_names = if self.look.is_whole { was.st_nlink > is.st_nlink } else { was.st_nlink > 1 };
         if before == after && !other_attributes && !other_owner && !is_linked {
             if loses_names && !self.look.is_whole {
@@ -305,7 +306,7 @@ impl LayerScanner<'_, '_> {
         Ok(below != above)
     }
 
-    /// What is there. A file of the copy is read, one of the user is not: `lower` says whose.
+    /// Describes a file. Files of the copy are read. Files of the user are not: `lower` is set for those.
     fn node(
         &mut self,
         lower: Option<BorrowedFd<'_>>,
@@ -330,7 +331,7 @@ impl LayerScanner<'_, '_> {
         Ok(of_kind(kind, &ident))
     }
 
-    /// The digest of a file of the copy, which loses the marks of the layer.
+    /// Returns the digest of a file of the copy, after removing the marks of the layer.
     fn changed(&mut self, pair: EntryPair<'_>, stat: &Stat) -> Result<Digest, Error> {
         let at = || self.path(pair.inside);
         let file = dir_handle::open_ours(pair.upper.as_fd(), pair.name, stat).at("open", at())?;
@@ -371,7 +372,7 @@ impl LayerScanner<'_, '_> {
             let name = std::ffi::OsStr::from_bytes(name.to_bytes());
             return Err(Error::NotText { path: self.path(inside).join(name) });
         };
-        // Whoever made it this deep wants us to run out of handles or stack.
+        // Such a depth is an attempt to exhaust handles or the stack.
         if inside.bytes().filter(|byte| *byte == b'/').count() >= dir_handle::DEPTH_MAX {
             return Err(Error::TooDeep { path: self.look.path.into() });
         }
@@ -387,7 +388,7 @@ impl LayerScanner<'_, '_> {
     }
 }
 
-/// Whether a directory is there.
+/// Checks whether the node is a directory.
 pub(crate) fn is_directory(node: Option<&FileNode>) -> bool {
     node.is_some_and(|node| node.kind == FileNodeKind::Directory)
 }
@@ -396,14 +397,14 @@ fn directory(stat: &Stat) -> FileNode {
     of_kind(FileNodeKind::Directory, &FileIdentity::of(stat))
 }
 
-/// A node of this kind with the mode and time that go with it.
+/// Returns a node of this kind with its mode and time.
 pub(crate) fn of_kind(kind: FileNodeKind, ident: &FileIdentity) -> FileNode {
     let mode = if matches!(kind, FileNodeKind::Link { .. }) { 0 } else { bits(ident.mode) };
     let modified = if matches!(kind, FileNodeKind::File { .. }) { ident.modified } else { 0 };
     FileNode { kind, mode, modified }
 }
 
-/// What people call what is neither file, directory nor link.
+/// Names a file type that is neither file, directory nor link.
 pub(crate) const fn special(kind: FileType) -> &'static str {
     match kind {
         FileType::Fifo => "pipe",

@@ -1,4 +1,4 @@
-//! The disk: handles beneath a directory, identities, renames. A link is never followed here.
+//! Handles for paths below a directory, file identities and renames. This module never follows a link.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,31 +15,31 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, RenameFlags, Reso
 use rustix::io::{Errno, Result};
 use serde::{Deserialize, Serialize};
 
-/// Which thing it is, so that it is known again under another name.
+/// The identity of a file, by which it is recognized under another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileIdentity {
-    /// The filesystem.
+    /// The device number of the filesystem.
     #[serde(rename = "d")]
     pub dev: u64,
-    /// The inode.
+    /// The inode number.
     #[serde(rename = "i")]
     pub ino: u64,
-    /// File type and mode, as the kernel says them.
+    /// The file type and mode, as the kernel reports them.
     #[serde(rename = "t")]
     pub mode: u32,
-    /// How long.
+    /// The length in bytes.
     #[serde(rename = "s")]
     pub size: u64,
-    /// When its content changed last, in nanoseconds.
+    /// The time of the last content change, in nanoseconds.
     #[serde(rename = "m")]
     pub modified: i64,
-    /// When anything about it changed last, in nanoseconds. A rename counts.
+    /// The time of the last change of any kind, including a rename, in nanoseconds.
     #[serde(rename = "c")]
     pub touched: i64,
 }
 
 impl FileIdentity {
-    /// From what the kernel says.
+    /// Builds an identity from the result of `stat`.
     #[expect(clippy::useless_conversion, reason = "the widths differ between architectures")]
     pub(crate) fn of(stat: &Stat) -> Self {
         let nanoseconds =
@@ -57,7 +57,7 @@ impl FileIdentity {
         }
     }
 
-    /// How many names it has.
+    /// Returns the number of hard links.
     #[expect(clippy::useless_conversion, reason = "the widths differ between architectures")]
     pub(crate) fn names(stat: &Stat) -> u64 {
         stat.st_nlink.into()
@@ -71,7 +71,7 @@ impl FileIdentity {
         self.kind() == FileType::Directory
     }
 
-    /// Whether it is the same thing with the same content, wherever it lies. A directory is the same whatever is in it.
+    /// Checks whether it is the same file with the same content, at any path. For a directory, the content is not compared.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.dev == other.dev
             && self.ino == other.ino
@@ -79,18 +79,18 @@ impl FileIdentity {
             && (self.is_directory() || (self.size == other.size && self.modified == other.modified))
     }
 
-    /// Whether it is the same thing and nothing at all was done to it, a rename included.
+    /// Checks whether it is the same file and was not touched at all, not even by a rename.
     pub(crate) fn is_untouched(&self, other: &Self) -> bool {
         self.is_same(other) && (self.is_directory() || self.touched == other.touched)
     }
 }
 
-/// The twelve bits of a mode.
+/// Returns the twelve permission bits of a mode.
 pub(crate) const fn bits(mode: u32) -> u32 {
     mode & 0o7777
 }
 
-/// A directory, and handles of what lies in it.
+/// A directory, with cached handles of directories below it.
 pub(crate) struct DirHandle {
     root: Rc<OwnedFd>,
     parents: RefCell<HashMap<String, Rc<OwnedFd>>>,
@@ -101,14 +101,14 @@ const NEAR: ResolveFlags = ResolveFlags::BENEATH.union(NO_LINKS);
 const HANDLES_MAX: usize = 128;
 
 impl DirHandle {
-    /// Opens the directory itself, by its resolved path: where a link is on the way now, somebody put it there since.
+    /// Opens the directory by its resolved path. A link on the way is an error, because it was put there since.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = rustix::fs::openat2(CWD, path, flags, Mode::empty(), NO_LINKS)?;
         Ok(Self { root: Rc::new(root), parents: RefCell::default() })
     }
 
-    /// The handle of the directory that holds `path`, and the name in it.
+    /// Returns the handle of the directory that contains `path`, and the name in it.
     pub(crate) fn parent<'a>(&self, path: &'a str) -> Result<(Rc<OwnedFd>, &'a str)> {
         let Some((above, name)) = path.rsplit_once('/') else { return Ok((Rc::clone(&self.root), path)) };
         if let Some(known) = self.parents.borrow().get(above) {
@@ -124,12 +124,12 @@ impl DirHandle {
         Ok((opened, name))
     }
 
-    /// Forgets the handles: a directory has moved.
+    /// Drops the cached handles, because a directory has moved.
     pub(crate) fn forget(&self) {
         self.parents.borrow_mut().clear();
     }
 
-    /// What is at `path`, if anything. The empty path is the directory itself.
+    /// Returns the identity of the file at `path`, if there is one. The empty path is the directory itself.
     pub(crate) fn ident(&self, path: &str) -> Result<Option<FileIdentity>> {
         Ok(self.stat(path)?.map(|stat| FileIdentity::of(&stat)))
     }
@@ -145,7 +145,7 @@ impl DirHandle {
         }
     }
 
-    /// Opens what is at `path`; a link is an error.
+    /// Opens the file at `path`. A link is an error.
     pub(crate) fn open_at(&self, path: &str, flags: OFlags) -> Result<OwnedFd> {
         let path = if path.is_empty() { "." } else { path };
         rustix::fs::openat2(
@@ -157,19 +157,19 @@ impl DirHandle {
         )
     }
 
-    /// Sets the mode of a directory, if it is still the one that is meant.
+    /// Sets the mode of a directory, if it is still the expected one.
     pub(crate) fn set_mode(&self, path: &str, of: &FileIdentity, mode: u32) -> Result<()> {
         let opened = self.open_at(path, OFlags::PATH | OFlags::DIRECTORY)?;
         if !FileIdentity::of(&rustix::fs::fstat(&opened)?).is_same(of) {
             return Err(Errno::STALE);
         }
-        // Through its handle, not by its name: it may be one that nobody may read, and a name can be made a link meanwhile.
+        // Uses the handle and not the name. The directory may be unreadable, and a name can be replaced by a link meanwhile.
         let handle = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&opened));
         rustix::fs::chmod(handle, Mode::from_raw_mode(mode))
     }
 }
 
-/// What has this name in a directory, if anything.
+/// Returns the `stat` of a name in a directory, if it exists.
 pub(crate) fn stat_at<N: rustix::path::Arg>(directory: impl AsFd, name: N) -> Result<Option<Stat>> {
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
@@ -178,12 +178,12 @@ pub(crate) fn stat_at<N: rustix::path::Arg>(directory: impl AsFd, name: N) -> Re
     }
 }
 
-/// Moves a thing to where nothing is.
+/// Moves a file to a path where nothing exists.
 pub(crate) fn move_to(from: (&DirHandle, &str), to: (&DirHandle, &str)) -> Result<()> {
     rename(from, to, RenameFlags::NOREPLACE)
 }
 
-/// Two things change places, at once.
+/// Exchanges two files atomically.
 pub(crate) fn exchange(one: (&DirHandle, &str), other: (&DirHandle, &str)) -> Result<()> {
     rename(one, other, RenameFlags::EXCHANGE)
 }
@@ -204,7 +204,7 @@ pub(crate) fn open_directory<N: rustix::path::Arg>(above: impl AsFd, name: N) ->
     rustix::fs::openat(above, name, READ_DIRECTORY, Mode::empty())
 }
 
-/// Opens a directory by its resolved path to read its names: where a link is on the way now, somebody put it there since.
+/// Opens a directory by its resolved path to read its names. A link on the way is an error, because it was put there since.
 pub(crate) fn open_resolved(path: &Path) -> Result<OwnedFd> {
     rustix::fs::openat2(CWD, path, READ_DIRECTORY, Mode::empty(), NO_LINKS)
 }
@@ -214,7 +214,7 @@ pub(crate) fn open_file<N: rustix::path::Arg>(above: impl AsFd, name: N) -> Resu
     rustix::fs::openat(above, name, READ_FILE, Mode::empty())
 }
 
-/// Opens a file or a directory of ours to read it; what its mode forbids is allowed for that moment. Never for what is the user's.
+/// Opens a file or directory of ours for reading. Its mode is relaxed for that moment if needed. Never use it for files of the user.
 pub(crate) fn open_ours(above: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<OwnedFd> {
     let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     let flags = if directory { READ_DIRECTORY } else { READ_FILE };
@@ -230,7 +230,7 @@ pub(crate) fn open_ours(above: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Resu
     }
 }
 
-/// Every name in a directory, read before anything is done with them.
+/// Returns all names in a directory. They are read before the caller changes anything.
 pub(crate) fn names(directory: impl AsFd) -> Result<Vec<Box<CStr>>> {
     let mut space = [MaybeUninit::uninit(); 16 * 1024];
     let mut listing = RawDir::new(directory, &mut space);
@@ -245,16 +245,16 @@ pub(crate) fn names(directory: impl AsFd) -> Result<Vec<Box<CStr>>> {
     Ok(all)
 }
 
-/// How many directories may lie in each other where a tree is walked: far more than anybody has, far less than handles and stack.
+/// The greatest depth of a tree walk. It is far more than real trees need, and far less than handles and stack allow.
 pub(crate) const DEPTH_MAX: usize = 256;
-/// How many are gone down at once where a tree is removed, which a command may have made as deep as it liked.
+/// The depth of one descent when a tree is removed. A command may have made the tree arbitrarily deep.
 const STEPS_DOWN: usize = 64;
 
-/// Removes what is at `name`, with everything beneath, however deep; what may not be read or entered is made so first.
+/// Removes the file at `name` with everything below it, at any depth. Directories without access are made accessible first.
 pub(crate) fn remove(above: BorrowedFd<'_>, name: &CStr) -> Result<()> {
     let Some(top) = removed_or_opened(above, name)? else { return Ok(()) };
     let mut moved = 0;
-    // What was too deep comes up to here, and is gone down into again.
+    // Directories that were too deep are moved up to `top` and removed in the next round.
     loop {
         rustix::fs::seek(&top, rustix::fs::SeekFrom::Start(0))?;
         let inside = names(&top)?;
@@ -299,7 +299,7 @@ fn move_up(from: (BorrowedFd<'_>, &CStr), top: BorrowedFd<'_>, moved: &mut u64) 
     }
 }
 
-/// Removes what is no directory; opens one to be emptied.
+/// Removes a file that is not a directory, or opens a directory so that it can be emptied.
 fn removed_or_opened(above: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedFd>> {
     match rustix::fs::unlinkat(above, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(None),
@@ -316,7 +316,7 @@ fn removed_or_opened(above: BorrowedFd<'_>, name: &CStr) -> Result<Option<OwnedF
     }
 }
 
-/// Removes what is at `path`, with everything beneath; nothing there is well.
+/// Removes the file at `path` with everything below it. A missing file is not an error.
 pub(crate) fn remove_path(path: &Path) -> std::io::Result<()> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(std::io::ErrorKind::InvalidInput.into());
@@ -327,7 +327,7 @@ pub(crate) fn remove_path(path: &Path) -> std::io::Result<()> {
     Ok(remove(above.as_fd(), &name)?)
 }
 
-/// Writes a file that is there wholly or not at all, also after a power cut.
+/// Writes a file atomically and durably, also across a power cut.
 pub(crate) fn write_whole(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let draft = path.with_extension("draft");
     let mut file = File::create(&draft)?;

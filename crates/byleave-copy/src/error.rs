@@ -1,4 +1,4 @@
-//! What can go wrong with a copy, and what stands in the way of a commit.
+//! Errors of copies, and conflicts of commits.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,134 +7,134 @@ use std::time::SystemTime;
 use byleave_core::file_change::FileNode;
 use uuid::Uuid;
 
-/// Why something about a copy could not be done.
+/// An error of an operation on a copy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The disk said no.
+    /// A file operation failed.
     #[error("cannot {what} `{}`: {source}", path.display())]
     Disk {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// With what.
+        /// The path.
         path: PathBuf,
-        /// What the disk said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Another process works with the copy.
     #[error("the copy {0} is in use by another process: wait for it, or end it")]
     Busy(Uuid),
-    /// There is a commit under this name already.
+    /// A commit with this id exists already.
     #[error("{0} was committed already: a copy needs a name of its own")]
     Exists(Uuid),
-    /// There is no such copy.
+    /// No copy with this id exists.
     #[error("there is no copy {0} in the store")]
     Missing(Uuid),
-    /// It was forgotten, to make room or because it was old.
+    /// The copy was dropped because it was old or the store was full.
     #[error("the before-images of {id} were dropped on {} because {why}", crate::date::day(*at))]
     Dropped {
-        /// Which.
+        /// The copy.
         id: Uuid,
-        /// When.
+        /// The time.
         at: SystemTime,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// It is not committed, so there is nothing to undo.
+    /// The copy is not committed, so there is nothing to undo.
     #[error("{0} was never committed: there is nothing to undo")]
     Uncommitted(Uuid),
-    /// It was undone already.
+    /// The commit was undone already.
     #[error("{id} was undone already, by {by}: undo that one to bring the changes back")]
     Undone {
-        /// Which.
+        /// The commit.
         id: Uuid,
-        /// By which.
+        /// The commit that undid it.
         by: Uuid,
     },
-    /// A commit was interrupted and not recovered yet.
+    /// A commit was interrupted and is not recovered yet.
     #[error("the commit of {0} was interrupted: recover the store first")]
     Interrupted(Uuid),
     /// A plain copy would be larger than the limit.
     #[error("`{}` is larger than {limit_bytes} bytes: it is not copied", path.display())]
     TooLarge {
-        /// What was to be copied.
+        /// The directory to copy.
         path: PathBuf,
-        /// How much may be.
+        /// The limit.
         limit_bytes: u64,
     },
-    /// A directory that cannot be copied: it is a link, or the store lies in it, or it lies in another.
+    /// A directory that cannot be copied: it is a link, contains the store, or lies inside another copied directory.
     #[error("cannot copy `{}`: {why}", path.display())]
     Root {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
-    /// Something that cannot be put there, or taken away.
+    /// A file that cannot be written or removed on the copy.
     #[error("cannot change `{}`: {why}", path.display())]
     Put {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
-    /// A name or the target of a link that is not text.
+    /// A name or link target that is not UTF-8.
     #[error("`{}` is not UTF-8: nothing of this copy can be committed", path.display())]
     NotText {
-        /// Where.
+        /// The path.
         path: PathBuf,
     },
-    /// More directories in each other than are looked into.
+    /// Directories that are nested too deep to be scanned.
     #[error("in `{}` lie more than {} directories in each other: nothing of this copy can be committed", path.display(), crate::dir_handle::DEPTH_MAX)]
     TooDeep {
-        /// In which directory.
+        /// The root directory.
         path: PathBuf,
     },
-    /// The layer has something that only another way of mounting makes.
+    /// The layer contains a mark that only another kind of mount creates.
     #[error("the layer at `{}` has `{what}`, which no copy of ours has", path.display())]
     Layer {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What.
+        /// The mark.
         what: String,
     },
-    /// A file of the store that cannot be read.
+    /// A file of the store that cannot be parsed.
     #[error("cannot understand `{}` in the store: {source}", path.display())]
     Garbled {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the parser.
         source: serde_json::Error,
     },
-    /// Something to commit that the copy does not have, or not like that.
+    /// A change that is not on the list of the copy, or differs from it.
     #[error("the change of `{0}` is not one of this copy: list the changes again")]
     NotListed(String),
-    /// A part was chosen that cannot be had alone.
+    /// A partial choice that cannot be committed alone.
     #[error("`{path}` cannot be committed without `{needs}`: choose both")]
     Incomplete {
-        /// What was chosen.
+        /// The chosen path.
         path: String,
-        /// What was not.
+        /// The path that is missing from the choice.
         needs: String,
     },
-    /// Files are not as they were expected: nothing was done.
+    /// Files are not as expected, and nothing was done.
     #[error("{} changed meanwhile, the first is `{}`: nothing was done", count(.0.len()), .0.first().map_or("", |one| &one.path))]
     Conflicts(Vec<Conflict>),
-    /// A step failed; what was done before it was taken back.
+    /// A step failed, and all steps before it were reverted.
     #[error("cannot commit `{path}`, everything was taken back: {source}")]
     TakenBack {
-        /// At which path.
+        /// The path of the failed step.
         path: String,
-        /// What the disk said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A step failed, and what was done before it could not be taken back wholly.
+    /// A step failed, and not all steps before it could be reverted.
     #[error("cannot commit `{path}` ({source}), and could not take back {}: see the store, and recover it", paths.join(", "))]
     Stuck {
-        /// At which path.
+        /// The path of the failed step.
         path: String,
-        /// What the disk said.
+        /// The error of the operating system.
         source: io::Error,
-        /// What remains as committed.
+        /// The paths that remain as committed.
         paths: Vec<String>,
     },
 }
@@ -143,34 +143,34 @@ fn count(conflicts: usize) -> String {
     if conflicts == 1 { "1 path".into() } else { format!("{conflicts} paths") }
 }
 
-/// A path that is not as it was expected to be.
+/// A path that is not as expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Where.
+    /// The path.
     pub path: String,
-    /// What was expected there.
+    /// The expected file.
     pub was: Option<FileNode>,
-    /// What is there.
+    /// The file that is there now.
     pub is: Option<FileNode>,
-    /// What is wrong, in words.
+    /// The reason as text.
     pub why: &'static str,
-    /// The texts of it, where there are any.
+    /// The texts, if there are any.
     pub texts: Option<ConflictTexts>,
 }
 
-/// The texts of a conflict: what both started from, and what became of it.
+/// The texts of a conflict: the common base and both versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConflictTexts {
-    /// As the call left it; absent where that is not known any more.
+    /// The text as the call left it, if it is still known.
     pub base: Option<String>,
-    /// As it is now.
+    /// The text as it is now.
     pub ours: String,
-    /// As the undo would leave it.
+    /// The text as the undo would leave it.
     pub theirs: String,
 }
 
 impl Conflict {
-    /// The text of a merge of both, with marks where they differ; where the start is not known, the difference between both.
+    /// Returns a merge of both versions with conflict markers, or the diff between them if the base is not known.
     pub fn three_way(&self) -> Option<String> {
         let texts = self.texts.as_ref()?;
         Some(match &texts.base {
@@ -180,7 +180,7 @@ impl Conflict {
     }
 }
 
-/// Says what was tried with which path.
+/// Adds the operation and the path to an I/O error.
 pub(crate) trait IoContext<T> {
     fn at(self, what: &'static str, path: impl AsRef<Path>) -> Result<T, Error>;
 }

@@ -1,4 +1,4 @@
-//! Reading contents: digests of files, in a space that is used again.
+//! Digests of files, computed with a reused buffer.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,7 +9,7 @@ use rustix::io::{Errno, Result};
 use crate::dir_handle;
 use crate::xattrs;
 
-/// Reads files, one after the other.
+/// A reader of files with a reused buffer.
 pub(crate) struct FileReader {
     space: Vec<u8>,
 }
@@ -19,13 +19,13 @@ impl FileReader {
         Self { space: vec![0; 128 * 1024] }
     }
 
-    /// The digest of an open file.
+    /// Computes the digest of an open file.
     pub(crate) fn digest(&mut self, file: impl AsFd) -> Result<Digest> {
         let file = file.as_fd();
         let length = rustix::io::read(file, &mut *self.space)?;
         let first = self.space.get(..length).unwrap_or_default();
         if length < self.space.len() {
-            // Most files: all of it at once.
+            // Most files fit into one read.
             return Ok(Digest::of(first));
         }
         let mut hasher = blake3::Hasher::new();
@@ -40,7 +40,7 @@ impl FileReader {
         }
     }
 
-    /// The digest of a file by its name, and whether it has extended attributes; none where it is not ours to read, or gone.
+    /// Returns the digest of a named file and whether it has extended attributes, or `None` if it is unreadable or gone.
     pub(crate) fn digest_if_readable(
         &mut self,
         above: &OwnedFd,

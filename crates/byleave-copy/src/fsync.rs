@@ -1,5 +1,5 @@
-//! Durability: what was written is on the disk before something relies on it. A few files are waited for one by one; many by one
-//! call for the whole filesystem, which also waits for what everybody else has written.
+//! Durability: data is on disk before something relies on it. A few files are synced one by one. Many files are synced by one call
+//! for the whole filesystem, which also waits for the writes of all other processes.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::store::CopyStore;
 
 const ONE_BY_ONE_MAX: usize = 64;
 
-/// The contents that are going to come are on the disk: the layer itself never waited for that.
+/// Syncs the contents that the commit will move into place. The layer itself was never synced.
 pub(crate) fn contents(store: &CopyStore, journal: &Journal, ground: &StepContext) -> Result<(), Error> {
     let all = || journal.steps.iter().filter_map(|step| incoming(&step.act));
     let one = |slot: &StorageSlot| -> Result<(), Errno> {
@@ -29,9 +29,9 @@ pub(crate) fn contents(store: &CopyStore, journal: &Journal, ground: &StepContex
     filesystems(store, journal)
 }
 
-/// The names that steps gave and took are on the disk.
+/// Syncs the directory entries that the steps added and removed.
 pub(crate) fn names(store: &CopyStore, journal: &Journal, ground: &StepContext) -> Result<(), Error> {
-    // What was copied from another filesystem has contents to wait for as well.
+    // Files copied from another filesystem also have contents to sync.
     let is_near = journal.steps.iter().flat_map(slots).all(|slot| slot.root.is_none());
     if is_near && journal.steps.len() <= ONE_BY_ONE_MAX && parents(journal, ground).is_ok() {
         return Ok(());
@@ -47,7 +47,7 @@ fn parents(journal: &Journal, ground: &StepContext) -> Result<(), Errno> {
             return Ok(());
         }
         match within.open_at(above, OFlags::RDONLY | OFlags::DIRECTORY) {
-            // It went away itself, as a whole: then its own parent is what matters.
+            // The directory itself was moved away as a whole, so its own parent is synced instead.
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
             other => rustix::fs::fsync(other?),
         }

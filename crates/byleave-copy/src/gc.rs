@@ -1,4 +1,4 @@
-//! Forgetting: what is old, and the oldest of what is too much. What was forgotten is said, now and to whoever asks for it later.
+//! Drops old copies, and the oldest ones beyond the quota. Each drop is reported now and to later requests for the copy.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
@@ -15,23 +15,23 @@ use crate::journal::CommitCompletion;
 use crate::json_files::{names, read_json, write_json_durably};
 use crate::store::{CopyState, CopyStore, Tombstone};
 
-/// What was forgotten, and what is left.
+/// The dropped copies and the remaining size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GcReport {
-    /// What was forgotten, oldest first.
+    /// The dropped copies, oldest first.
     pub dropped: Vec<DroppedCopy>,
-    /// How much the store still holds, scratch included.
+    /// The bytes that the store still holds, scratch included.
     pub kept_bytes: u64,
 }
 
-/// One that was forgotten.
+/// One dropped copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DroppedCopy {
-    /// Which.
+    /// The id of the copy.
     pub id: Uuid,
-    /// How much it held.
+    /// The bytes that it held.
     pub bytes: u64,
-    /// Why, in words.
+    /// The reason as text.
     pub why: String,
 }
 
@@ -43,8 +43,8 @@ struct RetainedCopy {
 }
 
 impl CopyStore {
-    /// Forgets what is older than the settings say, and the oldest beyond the quota. Never what somebody works with, and never a
-    /// commit that was interrupted.
+    /// Drops copies older than the settings allow, and the oldest beyond the quota. It never drops a copy in use or an interrupted
+    /// commit.
     pub fn tidy(&self, now: SystemTime) -> Result<GcReport, Error> {
         let mut all = Vec::new();
         for id in self.ids()? {
@@ -53,7 +53,7 @@ impl CopyStore {
         all.sort_by_key(|held| held.since);
         let mut dropped = Vec::new();
         let held_bytes = all.iter().map(|held| held.bytes).sum::<u64>();
-        // Scratch first, which can be made again: whoever fills it must not be able to drive out what was there before a commit.
+        // Drops scratch first, because it can be rebuilt. Otherwise a full scratch could displace before-images.
         let scratch_max = self.settings.quota_bytes.saturating_sub(held_bytes);
         let mut total = self.tidy_scratch(now, scratch_max)? + held_bytes;
         for held in all {
@@ -67,7 +67,7 @@ impl CopyStore {
         Ok(GcReport { dropped, kept_bytes: total })
     }
 
-    /// Forgets one, whatever the settings say: what was there before it is gone for good. Says whether there was one.
+    /// Drops one copy regardless of the settings. Its before-images are lost for good. Returns whether the copy existed.
     pub fn forget_one(&self, id: Uuid, now: SystemTime, why: &str) -> Result<bool, Error> {
         match self.state(id)? {
             CopyState::Interrupted => return Err(Error::Interrupted(id)),
@@ -119,7 +119,7 @@ impl CopyStore {
         Ok(true)
     }
 
-    /// Scratch that nobody added to for long goes, and the oldest beyond this; it says nothing, since it can be made again.
+    /// Drops scratch that was not extended for long, and the oldest beyond the limit. It leaves no report, because scratch can be rebuilt.
     fn tidy_scratch(&self, now: SystemTime, max_bytes: u64) -> Result<u64, Error> {
         let scratch = self.at.join("scratch");
         let mut all = Vec::new();
@@ -145,7 +145,7 @@ impl CopyStore {
     }
 }
 
-/// The locks of a session's scratch, if nobody has any of it mounted.
+/// Takes the locks of a session's scratch, if none of it is mounted.
 fn unused(session: &Path) -> Result<Option<Vec<File>>, Error> {
     let mut locks = Vec::new();
     for name in names(session)? {
@@ -160,20 +160,20 @@ fn unused(session: &Path) -> Result<Option<Vec<File>>, Error> {
     Ok(Some(locks))
 }
 
-/// How much a directory holds on the disk.
+/// Returns the disk usage of a directory.
 fn bytes(at: &Path) -> Result<u64, Error> {
     let mut total = 0_u64;
     let mut ahead = vec![at.to_owned()];
     while let Some(path) = ahead.pop() {
         let looked = match std::fs::symlink_metadata(&path) {
-            // Deeper than paths reach: a command made it so, and it must not keep the rest from being counted.
+            // The path is longer than the kernel accepts. A command made it so, and it must not prevent the rest from being added up.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NAMETOOLONG) => continue,
             other => other.at("look at", &path)?,
         };
         total = total.saturating_add(looked.blocks().saturating_mul(512));
         if looked.is_dir() {
             let listing = match std::fs::read_dir(&path) {
-                // The kernel's own directory beside an upper, and what a command closed: small, or counted when it is removed.
+                // The kernel's own work directory, or a directory that a command closed. It is small, or included when it is removed.
                 Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => continue,
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::NAMETOOLONG) => continue,
                 other => other.at("list", &path)?,

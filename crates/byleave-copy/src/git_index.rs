@@ -1,33 +1,33 @@
-//! Git's index, as far as names go. Read, never locked, never written; what cannot be read has no names in it, which is the
-//! careful answer: nothing is then taken for safe in the repository.
+//! The path names in Git's index. The index is read, and never locked or written. An unreadable index has no names. That is the
+//! safe answer, because then no path is considered to be stored safely in the repository.
 //!
-//! An agent can write the index. So it is read piece by piece, and nothing in it decides how much memory is taken: the names lie in
-//! one text of limited length, and a directory is found by the names beneath it.
+//! An agent can write the index. So the index is read piece by piece, and none of its fields decides how much memory is used. The
+//! names are in one buffer of limited length, and a directory is found by the names below it.
 
 use std::io::{BufRead, Read};
 
-/// The length of an entry before its name, with hashes of 20 bytes; its last two bytes are flags.
+/// The length of an entry before its name, with hashes of 20 bytes. Its last two bytes are flags.
 const FIXED: usize = 62;
-/// Linux opens no longer path.
+/// The longest path that Linux opens.
 const NAME_BYTES_MAX: u64 = 4_096;
 
 /// The names in an index.
 #[derive(Debug, Default)]
 pub(crate) struct GitIndexNames {
-    /// All of them, one behind the other, in the order of the index: sorted by bytes.
+    /// All names, one after the other, in the order of the index: sorted by bytes.
     text: Vec<u8>,
-    /// Where each of them ends.
+    /// The end of each name.
     ends: Vec<u32>,
 }
 
 impl GitIndexNames {
-    /// Reads an index of version 2, 3 or 4 with hashes of 20 bytes. None where it is another, is damaged, or its names have more bytes
-    /// than may be kept.
+    /// Reads an index of version 2, 3 or 4 with hashes of 20 bytes. Returns `None` for any other or damaged index, or if the names
+    /// exceed `bytes_max`.
     pub(crate) fn read(mut index: impl BufRead, bytes_max: usize) -> Option<Self> {
         let mut header = [0; 12];
         index.read_exact(&mut header).ok()?;
         let [b'D', b'I', b'R', b'C', 0, 0, 0, version @ 2..=4, count @ ..] = header else { return None };
-        // All at once, so that it is never moved: what is not written to takes no memory.
+        // Allocated once, so that it is never moved. Pages that are not written use no memory.
         let mut names = Self { text: Vec::with_capacity(bytes_max), ends: Vec::new() };
         let mut name = Vec::new();
         for _ in 0..u32::from_be_bytes(count) {
@@ -42,7 +42,7 @@ impl GitIndexNames {
         Some(names)
     }
 
-    /// Whether a path is in the index, or something beneath it.
+    /// Checks whether the index contains a path, or something below it.
     pub(crate) fn contains(&self, path: &str) -> bool {
         let at_or_after = |wanted: &[u8]| self.name(self.position(wanted));
         let beneath = format!("{path}/");
@@ -50,12 +50,12 @@ impl GitIndexNames {
             || at_or_after(beneath.as_bytes()).is_some_and(|name| name.starts_with(beneath.as_bytes()))
     }
 
-    /// How many bytes its names have.
+    /// Returns the total length of the names.
     pub(crate) const fn bytes(&self) -> usize {
         self.text.len()
     }
 
-    /// The place of the first name that is not before another.
+    /// Returns the position of the first name that is not less than `wanted`.
     fn position(&self, wanted: &[u8]) -> usize {
         let (mut low, mut high) = (0, self.ends.len());
         while low < high {
@@ -76,7 +76,7 @@ impl GitIndexNames {
     }
 }
 
-/// Reads one entry, and makes `name` its name; in version 4 that begins as the one before it.
+/// Reads one entry and sets `name` to its name. In version 4 the name shares a prefix with the previous one.
 fn read_name(index: &mut impl BufRead, version: u8, name: &mut Vec<u8>) -> Option<()> {
     let mut fixed = [0; FIXED];
     index.read_exact(&mut fixed).ok()?;
@@ -91,7 +91,7 @@ fn read_name(index: &mut impl BufRead, version: u8, name: &mut Vec<u8>) -> Optio
     index.by_ref().take(NAME_BYTES_MAX).read_until(0, name).ok()?;
     (name.pop()? == 0 && name.len() as u64 <= NAME_BYTES_MAX).then_some(())?;
     if version < 4 {
-        // Entries are padded to eight bytes, with at least one, which was read behind the name.
+        // Entries are padded to eight bytes, with at least one byte, which was read behind the name.
         length += name.len() + 1;
         let padding = length.next_multiple_of(8) - length;
         index.read_exact([0; 8].get_mut(..padding)?).ok()?;
@@ -99,7 +99,7 @@ fn read_name(index: &mut impl BufRead, version: u8, name: &mut Vec<u8>) -> Optio
     Some(())
 }
 
-/// Reads a number of variable length, as in pack files with offsets.
+/// Reads a number of variable length, encoded as the offsets in pack files.
 fn read_number(index: &mut impl Read) -> Option<usize> {
     let mut next = || {
         let mut byte = [0];
@@ -127,7 +127,7 @@ mod tests {
         [b"DIRC\0\0\0".as_slice(), &[version], &count.to_be_bytes()].concat()
     }
 
-    /// An index of version 2.
+    /// Builds an index of version 2.
     fn index(names: &[String]) -> Vec<u8> {
         let mut bytes = header(2, u32::try_from(names.len()).unwrap());
         for name in names {
@@ -158,7 +158,7 @@ mod tests {
     // req: E9
     #[test]
     fn an_index_cannot_make_more_of_itself() {
-        // Every name is as long as the first, and nearly nothing of it is in the file.
+        // Every name is as long as the first, but almost none of it is in the file.
         let mut repeating = header(4, 10_000);
         for number in 0..10_000 {
             repeating.extend([0; FIXED]);
@@ -181,7 +181,7 @@ mod tests {
         );
         // A name that no file can have.
         assert!(GitIndexNames::read(index(&["a".repeat(5_000)]).as_slice(), 1 << 20).is_none());
-        // A number that cannot be one.
+        // A number that overflows.
         assert!(
             GitIndexNames::read([header(4, 1), vec![0; FIXED], vec![0xff; 99]].concat().as_slice(), 9)
                 .is_none()

@@ -1,10 +1,11 @@
-//! What the repository that a path lies in knows of it: read from git's own files as they are below the copy, so that a command
-//! cannot make its work look ignored. Never runs git, its hooks or its filters.
+//! The Git status of a path. It is read from Git's own files below the copy, so that a command cannot make its work look
+//! ignored. This module never runs Git, its hooks or its filters.
 //!
-//! Read are the index, the `.gitignore` files and `info/exclude`. The person's global excludes are not: this crate knows no home.
+//! It reads the index, the `.gitignore` files and `info/exclude`. It does not read the global excludes of the user, because this
+//! crate does not know the home directory.
 //!
-//! An agent can replace every one of these files, and they are read outside of the sandbox. So each is read by `byleave-files`, and all of
-//! them together within limits. Where a file is not read because of that, the answer is the careful one: no repository has the path.
+//! An agent can replace each of these files, and they are read outside the sandbox. So `byleave-files` reads each of them, and all
+//! of them together are limited. If a limit prevents a read, the answer is the safe one: no repository has the path.
 
 use std::collections::HashMap;
 use std::fs;
@@ -21,12 +22,12 @@ use crate::diff_scan::{self, ChangedPath};
 use crate::git_index::GitIndexNames;
 use crate::patterns;
 
-/// How many bytes of indexes are read for one listing.
+/// The limit for the bytes of indexes that one listing reads.
 const INDEX_BYTES_MAX: u64 = 64 << 20;
-/// How many bytes of names out of indexes are kept for one listing.
+/// The limit for the bytes of index names that one listing keeps.
 const NAME_BYTES_MAX: usize = 32 << 20;
 
-/// Fills in the standing of every item.
+/// Fills in the Git status of every item.
 pub(crate) fn tell(items: &mut [ChangedPath]) {
     let mut known = GitStatusCache::default();
     for item in items {
@@ -39,15 +40,15 @@ pub(crate) fn tell(items: &mut [ChangedPath]) {
 #[derive(Default)]
 struct GitStatusCache {
     limits: GitReadLimits,
-    /// By directory: the repository that it lies in.
+    /// By directory: the repository that contains it.
     repositories: HashMap<PathBuf, Option<Rc<GitRepository>>>,
-    /// By directory: whether it is ignored, or lies in one that is.
+    /// By directory: whether it is ignored, or lies in an ignored one.
     ignored: HashMap<PathBuf, bool>,
-    /// By directory: the patterns that it has.
+    /// By directory: its own patterns.
     patterns: HashMap<PathBuf, IgnorePatterns>,
 }
 
-/// How much may still be read and kept.
+/// The remaining limits for reading and keeping.
 struct GitReadLimits {
     index_bytes: u64,
     name_bytes: usize,
@@ -72,11 +73,11 @@ struct GitRepository {
 
 /// The patterns of one file.
 enum IgnorePatterns {
-    /// There is no such file.
+    /// The file does not exist.
     None,
-    /// They are these.
+    /// The compiled patterns.
     Known(Gitignore),
-    /// There is something, and it was not read or not compiled.
+    /// The file exists, but was not read or not compiled.
     Unknown,
 }
 
@@ -117,7 +118,7 @@ impl GitStatusCache {
         if is_directory && let Some(known) = self.ignored.get(path) {
             return *known;
         }
-        // What lies in an ignored directory is ignored, whatever a pattern below says.
+        // Everything in an ignored directory is ignored, even if a pattern below says otherwise.
         let ignored = path.parent().is_some_and(|above| self.is_ignored(repository, above, true))
             || self.is_matched(repository, path, is_directory);
         if is_directory {
@@ -149,7 +150,7 @@ impl GitRepository {
         let directory = if metadata.is_dir() {
             entry
         } else {
-            // A worktree or a submodule: a file that says where. What is named there may lead through links.
+            // A worktree or a submodule: the file names the Git directory. The named path may contain links.
             let text = read_text(&entry, LinkPolicy::Never, patterns::FILE_BYTES_MAX).ok()?;
             top.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?
         };
@@ -162,11 +163,11 @@ impl GitRepository {
     }
 }
 
-/// The names in an index; none where they cannot be told.
+/// Returns the names in an index, or `None` if they cannot be determined.
 fn tracked(index: &Path, limits: &mut GitReadLimits) -> Option<GitIndexNames> {
     let index = open(index, LinkPolicy::Never).ok()?;
     limits.index_bytes = limits.index_bytes.checked_sub(index.metadata.len())?;
-    // Even if it grows.
+    // The limit holds even if the file grows.
     let index = BufReader::new(index.file.take(index.metadata.len()));
     let names = GitIndexNames::read(index, limits.name_bytes)?;
     limits.name_bytes = limits.name_bytes.saturating_sub(names.bytes());
@@ -174,20 +175,20 @@ fn tracked(index: &Path, limits: &mut GitReadLimits) -> Option<GitIndexNames> {
 }
 
 impl IgnorePatterns {
-    /// Reads the patterns of a file, which count from a directory.
+    /// Reads the patterns of a file. They are relative to `directory`.
     fn read(directory: &Path, file: &Path, limits: &mut GitReadLimits) -> Self {
         match read_text(file, LinkPolicy::Never, patterns::FILE_BYTES_MAX) {
             Ok(text) => {
                 patterns::compile(directory, &text, &mut limits.patterns).map_or(Self::Unknown, Self::Known)
             }
             Err(error) if error.is_missing() => Self::None,
-            // Git follows no such link either.
+            // Git does not follow such a link either.
             Err(ReadError::Link) => Self::None,
             Err(_) => Self::Unknown,
         }
     }
 
-    /// What they say of a path. What cannot be told is not ignored, whatever is said further up.
+    /// Matches a path. Unknown patterns mean "not ignored", and override the patterns further up.
     fn of(&self, path: &Path, is_directory: bool) -> Match<()> {
         match self {
             Self::None => Match::None,

@@ -1,7 +1,7 @@
-//! The journal: everything that a commit is going to do, written down before any of it is done.
+//! The journal of a commit: all steps that it will execute, written before the first one.
 //!
-//! A step names things by their identity, not only by their path, so that whoever reads the journal later can tell from the disk
-//! alone what was done already.
+//! A step names files by their identity and not only by their path. So a later reader of the journal can see from the disk alone
+//! which steps were executed.
 
 use std::path::Path;
 
@@ -14,34 +14,34 @@ use crate::layers::CopyRoot;
 use crate::paths;
 use crate::store::CopyStore;
 
-/// What a commit does, in its order.
+/// The steps of a commit, in order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Journal {
     pub id: Uuid,
-    /// The commit that this one takes back.
+    /// The commit that this one undoes.
     pub undoes: Option<Uuid>,
     pub roots: Vec<CopyRoot>,
     pub steps: Vec<JournalStep>,
 }
 
 impl Journal {
-    /// The absolute path that a step is about.
+    /// Returns the absolute path of a step.
     pub(crate) fn path(&self, step: &JournalStep) -> String {
         let root = self.roots.get(step.root).map_or("", |root| root.path.as_str());
         paths::absolute(root, &step.inside)
     }
 }
 
-/// What a commit is when it has ended.
+/// The record of a completed commit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CommitCompletion {
-    /// When, by the clock of the filesystem.
+    /// The time, by the clock of the filesystem.
     pub at: i64,
-    /// When, by the clock of people.
+    /// The time, by the system clock.
     pub on: std::time::SystemTime,
 }
 
-/// One thing that is done to one path.
+/// One action on one path.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct JournalStep {
     pub root: usize,
@@ -49,21 +49,21 @@ pub(crate) struct JournalStep {
     pub act: StepAction,
 }
 
-/// What is done.
+/// The action of a step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum StepAction {
-    /// What is there goes to the store, with everything in it.
+    /// Moves the current file to the store, with everything in it.
     Take { old: FileIdentity, keep: StorageSlot },
-    /// What is in the store comes to where nothing is.
+    /// Moves a file from the store to a path where nothing exists.
     Put { new: FileIdentity, from: StorageSlot },
-    /// Both change places, then the old one goes where it is kept.
+    /// Exchanges both files, then moves the old one to where it is kept.
     Swap { old: FileIdentity, new: FileIdentity, from: StorageSlot, keep: StorageSlot },
-    /// A directory gets another mode.
+    /// Changes the mode of a directory.
     Mode { of: FileIdentity, was: u32, is: u32 },
 }
 
-/// A place for a thing that is not in its own place: in the store, or in a directory of ours on the filesystem of a root.
+/// A place for a file that is not at its path: in the store, or in a directory of ours on the filesystem of a root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StorageSlot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,7 +72,7 @@ pub(crate) struct StorageSlot {
 }
 
 impl StorageSlot {
-    /// Where a thing is kept once the commit has ended.
+    /// Returns the place where a file is kept once the commit has ended.
     pub(crate) fn settled(&self, id: Uuid) -> Self {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         Self { root: None, path: format!("{id}/before/{name}") }

@@ -1,5 +1,5 @@
-//! Steps, done and taken back. Each can be done twice, and taken back whether it was done, half done or not at all: the identities
-//! on the disk say which. Nothing is ever replaced: things move to where nothing is, or change places.
+//! Executes and reverts the steps of a journal. Each step can be repeated. It can be reverted whether it was done, half done or
+//! not done: the identities on disk tell which. A step never replaces a file. It moves files to free paths or exchanges them.
 
 use std::os::fd::OwnedFd;
 
@@ -9,19 +9,19 @@ use rustix::io::Errno;
 use crate::dir_handle::{self, DirHandle, FileIdentity};
 use crate::journal::{JournalStep, StepAction, StepContext, StorageSlot};
 
-/// Why a step could not be done.
+/// The reason why a step failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StepError {
-    /// Something else is there.
+    /// Another file is there.
     Foreign,
-    /// The disk said no.
+    /// A file operation failed.
     Disk(Errno),
 }
 
 impl From<Errno> for StepError {
     fn from(errno: Errno) -> Self {
         match errno {
-            // Something came into the way after it was looked at.
+            // Something got in the way after the check.
             Errno::EXIST | Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE | Errno::NOTEMPTY => {
                 Self::Foreign
             }
@@ -32,7 +32,7 @@ impl From<Errno> for StepError {
 
 type DirEntryRef<'a> = (&'a DirHandle, &'a str);
 
-/// Does a step, or what is missing of it.
+/// Executes a step, or the rest of it.
 pub(crate) fn forward(step: &JournalStep, ground: &StepContext) -> Result<(), StepError> {
     let place = ground.place(step)?;
     match &step.act {
@@ -52,7 +52,7 @@ pub(crate) fn forward(step: &JournalStep, ground: &StepContext) -> Result<(), St
     }
 }
 
-/// Takes a step back, or what was done of it.
+/// Reverts a step, or the part of it that was done.
 pub(crate) fn back(step: &JournalStep, ground: &StepContext) -> Result<(), StepError> {
     let place = ground.place(step)?;
     match &step.act {
@@ -79,7 +79,7 @@ pub(crate) fn back(step: &JournalStep, ground: &StepContext) -> Result<(), StepE
         }
         StepAction::Mode { of, was, .. } => {
             match place.0.set_mode(place.1, of, *was).map_err(StepError::from) {
-                // Another directory is there, and its mode is not ours.
+                // Another directory is there, and its mode must not be changed.
                 Err(StepError::Foreign) => Ok(()),
                 other => other,
             }
@@ -104,7 +104,7 @@ fn put(place: DirEntryRef<'_>, new: &FileIdentity, from: DirEntryRef<'_>) -> Res
     if is_inode(place, new)? { Ok(()) } else { Err(StepError::Foreign) }
 }
 
-/// Moves a thing, and moves it back if it turns out to be another: somebody was faster.
+/// Moves a file. If another process was faster and it is a different file, moves it back.
 fn moved(from: DirEntryRef<'_>, to: DirEntryRef<'_>, what: &FileIdentity) -> Result<(), StepError> {
     dir_handle::move_to(from, to)?;
     if what.is_directory() {
@@ -118,7 +118,7 @@ fn moved(from: DirEntryRef<'_>, to: DirEntryRef<'_>, what: &FileIdentity) -> Res
     Err(StepError::Foreign)
 }
 
-/// What is at `place` and what is at `slot` change places, if they are what they should be.
+/// Exchanges the files at `place` and `slot`, if both are the expected ones.
 fn swap(
     place: DirEntryRef<'_>,
     there: &FileIdentity,
@@ -136,7 +136,7 @@ fn swap(
     if is(slot, there)? {
         return Ok(());
     }
-    // Between the look and the exchange it became another: that one goes back to where it was.
+    // The file was replaced between the check and the exchange, so the replacement goes back to its path.
     dir_handle::exchange(place, slot)?;
     Err(StepError::Foreign)
 }
@@ -145,7 +145,7 @@ fn is(place: DirEntryRef<'_>, what: &FileIdentity) -> Result<bool, Errno> {
     Ok(place.0.ident(place.1)?.is_some_and(|is| is.is_same(what)))
 }
 
-/// Whether it is this thing, whatever was written into it meanwhile by those who had it open.
+/// Checks whether it is this file, even if a process that had it open wrote to it meanwhile.
 fn is_inode(place: DirEntryRef<'_>, what: &FileIdentity) -> Result<bool, Errno> {
     Ok(place
         .0
@@ -153,7 +153,7 @@ fn is_inode(place: DirEntryRef<'_>, what: &FileIdentity) -> Result<bool, Errno> 
         .is_some_and(|is| (is.dev, is.ino, is.kind()) == (what.dev, what.ino, what.kind())))
 }
 
-/// Whether it is a directory that the commit made empty, not one that it brings back as a whole.
+/// Checks whether it is a directory that the commit created empty, and not one that it restores as a whole.
 fn is_staged(act: &StepAction) -> bool {
     matches!(act, StepAction::Put { new, from: StorageSlot { path, .. } } if new.is_directory() && path.contains("/in/"))
 }

@@ -1,4 +1,4 @@
-//! The small files of the store: written wholly or not at all, read if they are there.
+//! The small JSON files of the store: written atomically, and read if they exist.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::dir_handle;
 use crate::error::{Error, IoContext as _};
 
-/// The names in a directory; none if it is not there.
+/// Returns the names in a directory, or none if it does not exist.
 pub(crate) fn names(directory: &Path) -> Result<Vec<String>, Error> {
     let listing = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -21,14 +21,14 @@ pub(crate) fn names(directory: &Path) -> Result<Vec<String>, Error> {
     names.collect::<io::Result<Vec<_>>>().at("list", directory)
 }
 
-/// Writes a file that is there wholly or not at all, as long as the machine runs.
+/// Writes a file atomically. This does not hold across a power cut.
 pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), Error> {
     let draft = path.with_extension("draft");
     fs::write(&draft, json(path, value)?).at("write", &draft)?;
     fs::rename(&draft, path).at("write", path)
 }
 
-/// Writes a file that is there wholly or not at all, also after a power cut.
+/// Writes a file atomically and durably, also across a power cut.
 pub(crate) fn write_json_durably<T: Serialize>(path: &Path, value: &T) -> Result<(), Error> {
     dir_handle::write_whole(path, &json(path, value)?).at("write", path)
 }

@@ -1,4 +1,4 @@
-//! How a copy is made: the directories of an overlay, or a tree of its own. What is mounted where is plain paths.
+//! Creates the directories of a copy: overlay layers, or a plain copy of the tree. Mounts are described by plain paths.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
@@ -12,38 +12,38 @@ use crate::tree_copy;
 /// A directory that is replaced by a copy of it, at the same path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopiedDir {
-    /// What it is a copy of, and where it is mounted.
+    /// The original directory, which is also the mount point.
     pub root: PathBuf,
-    /// What is mounted there.
+    /// The source of the mount.
     pub source: MountSource,
 }
 
-/// What is mounted in place of a directory.
+/// The source of a mount in place of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountSource {
-    /// Layers over the directory itself, which is the lowest and is not named here.
+    /// Layers over the directory itself. The directory is the lowest layer and is not named here.
     Overlay {
-        /// Layers in between, topmost first.
+        /// The layers in between, topmost first.
         lowers: Vec<PathBuf>,
-        /// Where changes go.
+        /// The layer that receives changes.
         upper: PathBuf,
-        /// What the kernel needs beside it.
+        /// The work directory that the kernel needs beside `upper`.
         work: PathBuf,
     },
     /// A copy of the whole tree.
     Tree {
-        /// Where it is.
+        /// The path of the copy.
         at: PathBuf,
     },
 }
 
-/// How to make a copy.
+/// The way to create a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CopyMethod {
-    /// Layers for an overlay: nothing is copied before it is changed.
+    /// Layers for an overlay: a file is copied only when it is changed.
     Overlay,
-    /// The whole tree, sharing its blocks where the filesystem can, within the limit of the settings.
+    /// The whole tree, within the limit of the settings. Blocks are shared if the filesystem supports it.
     Tree,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct CopyRoot {
     pub method: CopyMethod,
 }
 
-/// Who a directory must belong to, so that its owner can mount the layers.
+/// The owner that a directory must have, so that this owner can mount the layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DirOwner {
     uid: u32,
@@ -74,12 +74,12 @@ impl DirOwner {
         self.mode
     }
 
-    /// Whether it is somebody else, and we may give things to them.
+    /// Checks whether it is another user, and this process may give files to them.
     pub(crate) fn is_another(self) -> bool {
         rustix::process::geteuid().is_root() && self.uid != 0
     }
 
-    /// Makes a directory that is theirs.
+    /// Creates a directory that belongs to this owner.
     pub(crate) fn make(self, path: &Path, mode: u32) -> Result<(), Error> {
         DirBuilder::new().mode(0o700).create(path).at("make", path)?;
         if self.is_another() {
@@ -89,7 +89,7 @@ impl DirOwner {
     }
 }
 
-/// Where the changed files of a root are, beneath the directory of its copy.
+/// Returns the path of the changed files of a root, relative to the directory of its copy.
 pub(crate) fn changed(method: CopyMethod, number: usize) -> String {
     match method {
         CopyMethod::Overlay => format!("{number}/upper"),
@@ -97,14 +97,14 @@ pub(crate) fn changed(method: CopyMethod, number: usize) -> String {
     }
 }
 
-/// Makes the directories of one root.
+/// Creates the directories of one root.
 pub(crate) fn make(inside: &Path, number: usize, root: &CopyRoot, limit_bytes: u64) -> Result<(), Error> {
     let path = Path::new(&root.path);
     let owner = DirOwner::of(path)?;
     owner.make(&inside.join(number.to_string()), 0o700)?;
     let at = inside.join(changed(root.method, number));
     match root.method {
-        // The mode of the upper is what a command sees as the mode of the root.
+        // The command sees the mode of the upper directory as the mode of the root.
         CopyMethod::Overlay => {
             owner.make(&at, owner.mode)?;
             owner.make(&inside.join(format!("{number}/work")), 0o700)
@@ -116,7 +116,7 @@ pub(crate) fn make(inside: &Path, number: usize, root: &CopyRoot, limit_bytes: u
     }
 }
 
-/// What is mounted for one root.
+/// Returns the mount of one root.
 pub(crate) fn copied(inside: &Path, number: usize, root: &CopyRoot) -> CopiedDir {
     let at = inside.join(changed(root.method, number));
     let source = match root.method {

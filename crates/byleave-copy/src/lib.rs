@@ -1,24 +1,29 @@
-//! Copies: what a command changed on a copy of the files; shown, committed to the files themselves, and taken back.
+//! Copy-on-write copies of directories: lists what a command changed on a copy, commits it to the real files, and undoes it.
 //!
 //! ```text
 //! files ──▶ copy ──(the command runs on it)──▶ changes ──▶ commit ──▶ files, and what was there before in the store
 //!                                                   └────▶ discard         └──▶ undo: the same, the other way round
 //! ```
 //!
-//! | room | what it does |
+//! | module | purpose |
 //! |---|---|
-//! | [`store`], [`copy`], `files` | the directory that holds everything; one copy in it; the small files of both |
-//! | `layers`, `tree`, [`scratch`] | how a copy is made: layers for an overlay, a plain copy, what is built again and again |
-//! | `put` | changes made on a copy by hand |
-//! | `list`, `whiteout`, `listing` | what differs, and by which marks a layer says so; kept, so that what was shown is what is committed |
-//! | `fold`, `standing`, `index`, [`patterns`], `diff`, `limits` | what was renamed, what git knows, its index and its ignore patterns, how text differs, what a copy cannot do |
-//! | `check`, `plan`, `staging` | that nothing stands in the way of a commit, its steps, and what it moves made ready |
-//! | `journal`, `steps`, `durable` | what a commit will do, written down before it is done; each step can be done twice and taken back |
-//! | `commit`, `recover`, `undo`, `images`, `tidy` | doing it, finishing it after a crash, doing the inverse, what was there before, forgetting |
-//! | `disk`, `paths`, `attributes`, `read`, `day`, [`error`] | handles, paths as text, extended attributes, digests, days; what can go wrong |
+//! | [`store`], [`copy`], `json_files` | the directory of all copies; one copy with its lock; small files that are written whole |
+//! | `layers`, `tree_copy`, `whiteout` | overlay directories or a plain copy; copies of trees; overlay marks for removed files |
+//! | [`scratch`] | directories that builds create again, kept for the session in layers of their own |
+//! | `write_into_copy` | writes whole files to a copy without mounting it |
+//! | `diff_scan`, `change_list` | finds what differs on a copy; stores that list, so that the shown changes are the committed ones |
+//! | `rename_detection`, `diff`, `caveats` | folds renames; text diffs; ways in which a copy differs from a direct run |
+//! | `git_status`, `git_index`, [`patterns`] | the Git status of a path; Git's index; Git's ignore patterns, within limits |
+//! | `preconditions`, `commit_plan`, `staging` | checks before a commit; its steps; prepares the files to move |
+//! | `journal`, `journal_steps`, `fsync` | the journal of a commit; steps that can be repeated and reverted; durability |
+//! | [`commit`], [`recover`], [`undo`] | commits; finishes or reverts an interrupted commit; undoes a commit |
+//! | `before_images` | the files as they were before a commit |
+//! | [`gc`] | drops old copies and before-images |
+//! | `dir_handle`, `paths`, `xattrs`, `file_digest`, `date` | handles that follow no link; path text; extended attributes; digests; dates |
+//! | [`error`] | errors and conflicts |
 //!
-//! Knows nothing of who runs what; a copy is a directory of layers that the sandbox mounts. No `unsafe`. Never follows a link
-//! on its way to a path, never runs git, never removes what it has not moved to the store before.
+//! The crate does not know who runs what: a copy is a directory of layers that the sandbox mounts. It has no `unsafe` code. It
+//! never follows a link on the way to a path and never runs Git. It never removes a file that it has not first moved to the store.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

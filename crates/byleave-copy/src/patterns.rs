@@ -1,18 +1,18 @@
-//! Git's ignore patterns, within limits. Compiling them takes up to a thousand times their length, and each brace within a brace a
-//! little of the stack, so that a file that anybody can write must not decide how much is compiled.
+//! Git's ignore patterns, within limits. Compiling them takes up to a thousand times their length, and each nested brace takes
+//! some of the stack. So a file that anybody can write must not decide how much is compiled.
 
 use std::path::Path;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-/// The largest file of patterns that is read.
+/// The largest pattern file that is read.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Longer patterns are not compiled.
 const PATTERN_BYTES_MAX: usize = 1_024;
-/// What a pattern costs beside its length.
+/// The cost of a pattern in addition to its length.
 const PATTERN_COST: usize = 8;
 
-/// How much may still be compiled.
+/// The amount that may still be compiled.
 #[derive(Clone, Debug)]
 pub struct PatternBudget(usize);
 
@@ -23,8 +23,8 @@ impl Default for PatternBudget {
     }
 }
 
-/// Compiles the patterns of a file, which count from a directory. A line that is none counts for nothing. None where there are more than
-/// may be compiled, or a longer one: without some of its lines a file could say the opposite.
+/// Compiles the patterns of a file, relative to a directory. Invalid lines are ignored. Returns `None` if the patterns exceed the
+/// budget or one is too long, because a file without some of its lines could mean the opposite.
 #[expect(clippy::disallowed_methods, reason = "this is where the limits are")]
 pub fn compile(directory: &Path, text: &str, budget: &mut PatternBudget) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(directory);
@@ -34,7 +34,7 @@ pub fn compile(directory: &Path, text: &str, budget: &mut PatternBudget) -> Opti
     for pattern in patterns {
         left =
             left.checked_sub(pattern.len() + PATTERN_COST).filter(|_| pattern.len() <= PATTERN_BYTES_MAX)?;
-        // Whether it was understood or not, the others still count.
+        // An invalid pattern does not affect the others.
         if builder.add_line(None, pattern).is_err() {
             continue;
         }
@@ -58,11 +58,11 @@ mod tests {
         let ordinary: String = (0..1_000).map(|number| format!("/build-{number}/*.log\n")).collect();
         let mut budget = PatternBudget::default();
         assert!(is_compiled(&ordinary, &mut budget) && is_compiled(&ordinary, &mut budget));
-        // All files of a listing together.
+        // All files of a listing share one budget.
         assert!(!is_compiled(&ordinary, &mut budget) && is_compiled("a", &mut budget));
         let many: String = (0..200_000).map(|number| format!("a{number}*b?\n")).collect();
         let long = "?".repeat(50_000);
-        // On its own this ends the process.
+        // Without limits this pattern ends the process.
         let nested = "{".repeat(100_000) + &"}".repeat(100_000);
         for hostile in [many, long, nested, "a\n".repeat(500_000)] {
             assert!(!is_compiled(&hostile, &mut PatternBudget::default()));

@@ -1,4 +1,4 @@
-//! Checks before a commit: that everything is still as it was when the copy was made. Looks at everything, touches nothing.
+//! Checks before a commit that everything is still as it was when the copy was made. It reads and never writes.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::dir_handle::{self, DirHandle, FileIdentity, bits};
 use crate::error::{Conflict, Error, IoContext as _};
 use crate::file_digest::FileReader;
 
-/// What stands in the way of committing one item: `inside` is where it is in its root.
+/// Returns the conflict of one item, if there is one. `inside` is its path in its root.
 pub(crate) fn conflict(
     item: &ChangedPath,
     (root, inside): (&DirHandle, &str),
@@ -39,7 +39,7 @@ pub(crate) fn conflict(
     Ok(Some(met(change.before.clone(), change, look(root, inside)?, why)))
 }
 
-/// Whether a directory that is to go has something in it that nobody listed. `listed` are paths in the root.
+/// Checks whether a directory that will be removed contains an unlisted entry. `listed` are paths in the root.
 pub(crate) fn holds_more(root: &DirHandle, inside: &str, listed: &HashSet<&str>) -> Result<bool, Errno> {
     let opened = root.open_at(inside, OFlags::RDONLY | OFlags::DIRECTORY)?;
     Ok(dir_handle::names(&opened)?.iter().any(|name| match name.to_str() {
@@ -48,7 +48,7 @@ pub(crate) fn holds_more(root: &DirHandle, inside: &str, listed: &HashSet<&str>)
     }))
 }
 
-/// What is at a path, without its content.
+/// Describes the file at a path, without its content.
 pub(crate) fn look(root: &DirHandle, inside: &str) -> Result<Option<FileNode>, Error> {
     let Ok(Some(ident)) = root.ident(inside) else { return Ok(None) };
     Ok(Some(node(root, inside, &ident).at("look at", inside)?))
@@ -68,7 +68,7 @@ pub(crate) fn node(root: &DirHandle, inside: &str, ident: &FileIdentity) -> Resu
     Ok(of_kind(kind, ident))
 }
 
-/// Whether a path is as a commit left it: untouched since, or with the same content again.
+/// Checks whether a path is as a commit left it: untouched since, or with the same content again.
 pub(crate) fn is_as_left(
     disk: &DirHandle,
     change: &FileChange,
@@ -102,7 +102,7 @@ pub(crate) fn is_as_left(
     }
 }
 
-/// A conflict without texts.
+/// Builds a conflict without texts.
 pub(crate) fn met(
     was: Option<FileNode>,
     change: &FileChange,

@@ -1,4 +1,4 @@
-//! Recovery: commits that were interrupted are finished, or taken back where that is not possible. Can itself be interrupted.
+//! Finishes interrupted commits, or reverts them if they cannot be finished. Recovery can itself be interrupted.
 
 use uuid::Uuid;
 
@@ -11,30 +11,30 @@ use crate::layers::CopyRoot;
 use crate::staging::{OUTPOSTS, leave};
 use crate::store::CopyStore;
 
-/// What became of a commit that was interrupted.
+/// The outcome of the recovery of one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Which.
+    /// The id of the commit.
     pub id: Uuid,
-    /// How it ended.
+    /// The outcome.
     pub end: RecoveryOutcome,
 }
 
-/// How an interrupted commit ended.
+/// The ways in which an interrupted commit can end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecoveryOutcome {
-    /// It is committed.
+    /// The commit is complete.
     Finished,
-    /// Nothing of it remains; a copy waits again.
+    /// The commit was reverted completely. A copy is open again.
     TakenBack,
-    /// Somebody else changed these meanwhile, so that neither was possible. Nothing of theirs was overwritten.
+    /// Others changed these paths meanwhile, so that neither was possible. None of their changes was overwritten.
     Stuck(Vec<String>),
     /// Its directories cannot be opened any more.
     Lost(String),
 }
 
 impl CopyStore {
-    /// Ends every commit that was interrupted. What another process works with is left to it.
+    /// Ends every interrupted commit. Copies that another process has locked are skipped.
     pub fn recover(&self) -> Result<Vec<RecoveryReport>, Error> {
         let mut all = Vec::new();
         for id in self.ids()? {
@@ -46,7 +46,7 @@ impl CopyStore {
                 Err(Error::Busy(_)) => continue,
                 other => other?,
             };
-            // Asked again: whoever had the lock may have finished.
+            // Checks again, because the previous holder of the lock may have finished.
             let journal = read_json::<Journal>(&at.join("journal.json"))?;
             let Some(journal) = journal.filter(|_| !at.join("done.json").exists()) else {
                 self.clear(id)?;
@@ -57,7 +57,7 @@ impl CopyStore {
         Ok(all)
     }
 
-    /// Removes what a commit that has ended, or never began, left behind.
+    /// Removes the remains of a commit that has ended or never began.
     fn clear(&self, id: Uuid) -> Result<(), Error> {
         let at = self.directory(id);
         if let Some(roots) = read_json::<Vec<CopyRoot>>(&at.join(OUTPOSTS))?

@@ -1,4 +1,4 @@
-//! Renames, folded back: one thing removed and one made with the same content is one thing under another name.
+//! Detects renames: a removed file and a new file with the same content are one renamed file.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -39,7 +39,7 @@ pub(crate) fn fold(items: &mut [ChangedPath], reader: &mut FileReader) -> Result
         }
         gone.entry(digest).or_default().push(path);
     }
-    // Of several with one content, names that end alike belong together; else the first.
+    // Among several files with the same content, the one with the same file name matches. Otherwise the first one does.
     let mut renames = Vec::new();
     for item in items.iter().filter(|item| item.change.before.is_none()) {
         let Some(FileNode { kind: FileNodeKind::File { digest: Some(digest), .. }, .. }) = &item.change.after
@@ -54,13 +54,13 @@ pub(crate) fn fold(items: &mut [ChangedPath], reader: &mut FileReader) -> Result
     Ok(renames)
 }
 
-/// Files that may have been one. Where a directory was moved, an overlay lets it be copied, and two names of one file come out as
-/// two files that are alike to the nanosecond; nothing else tells of it.
+/// Returns files that may have been one. An overlay copies the contents of a moved directory. Then two names of one file become two
+/// files that are identical to the nanosecond, and nothing else shows it.
 pub(crate) fn twins<'a>(items: &'a [ChangedPath], renames: &[FileRename]) -> Vec<&'a str> {
     if !items.iter().any(ChangedPath::is_going) {
         return Vec::new();
     }
-    // What was there under another name was one file by itself, or is told of as linked.
+    // A file that existed under another name was a single file, or is reported as linked.
     let moved: HashSet<&str> = renames.iter().map(|rename| rename.to.as_str()).collect();
     let mut alike: HashMap<(Digest, u32, i64), Vec<&str>> = HashMap::new();
     for change in items.iter().map(|item| &item.change).filter(|change| !moved.contains(change.path.as_str()))

@@ -1,9 +1,9 @@
-//! Scratch: directories that are made again by whoever needs them. Their changes are never shown and never land in the user's
-//! directory; they stay with the session, a layer for each committed run, so that the next build finds the last one.
+//! Scratch: directories that builds create again. Their changes are never shown and never reach the user's directory. They stay
+//! with the session, one layer for each committed run, so that the next build finds the results of the last one.
 //!
-//! What runs without being shown to anybody must not find what a rehearsal left: that would be a way to have something run with
-//! more rights than it was looked at with. So there are two stacks. Rehearsals find both, theirs on top; what was granted finds
-//! only what was left by its like. A new layer that was granted makes those that rehearsals had put on the old ones void.
+//! A run that is not shown to anybody must not find the scratch of a rehearsal. Otherwise something could run with more rights
+//! than it was reviewed with. So there are two stacks. Rehearsals find both, with their own on top. Granted runs find only the
+//! scratch of granted runs. A new granted layer invalidates the layers that rehearsals put on the older ones.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -20,31 +20,31 @@ use crate::dir_handle;
 use crate::error::{Error, IoContext as _};
 use crate::json_files::names;
 
-/// How many layers a stack has at most: then it starts over, and the next build builds everything.
+/// The maximum number of layers of a stack. Then the stack starts over, and the next build builds everything.
 pub const DEPTH_MAX: usize = 48;
-/// Beside the layers: those that rehearsals put on the one of this number.
+/// The prefix of the directory beside the layers with the layers of rehearsals. The number of the granted layer follows.
 const ON: &str = "on-";
 const FOUND_MAX: usize = 24;
 const LOOKED_AT_MAX: usize = 50_000;
 const STEPS_DOWN_MAX: usize = 8;
 
-/// The name of a scratch directory, and what lies beside it where it is one.
+/// The name of a scratch directory, and the files beside it that identify it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScratchName {
-    /// One name, or several with slashes between: the end of a path.
+    /// One name, or several separated by slashes: the end of a path.
     pub ends: String,
-    /// It counts only beside one of these; beside anything if there are none.
+    /// The name applies only beside one of these files. If there are none, it applies everywhere.
     pub beside: Vec<String>,
 }
 
 impl ScratchName {
-    /// A name that counts beside one of these.
+    /// Creates a name that applies beside one of these files.
     pub fn new(ends: &str, beside: &[&str]) -> Self {
         Self { ends: ends.into(), beside: beside.iter().map(|&name| name.into()).collect() }
     }
 
-    /// What careful people agree on: made by a tool, in a place of its own, made again when it is missing. A name that people
-    /// use for their own things as well (`target`, `.cache`) counts only beside the file of the tool that makes it.
+    /// Returns the default names: directories that a tool creates in a place of its own, and creates again if they are missing. A name
+    /// that people also use for their own files (`target`, `.cache`) applies only beside the file of the tool that creates it.
     pub fn usual() -> Vec<Self> {
         const GRADLE: [&str; 4] =
             ["build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"];
@@ -66,7 +66,7 @@ impl ScratchName {
         .collect()
     }
 
-    /// Whether the directory at `path` is one, which lies in `root`.
+    /// Checks whether the directory at `path` in `root` has this name.
     pub(crate) fn is(&self, root: &Path, path: &str) -> bool {
         let Some(above) = path.strip_suffix(self.ends.as_str()) else { return false };
         let Some(above) = (if above.is_empty() { Some("") } else { above.strip_suffix('/') }) else {
@@ -82,17 +82,17 @@ pub struct ScratchLayers {
     at: PathBuf,
 }
 
-/// The layers of one directory, as they are now. They stay as long as this is held.
+/// The current layers of one directory. They are not removed as long as this value is held.
 #[derive(Debug)]
 pub struct LayerStack {
     at: PathBuf,
     layers: Vec<u32>,
     lock: File,
-    /// What was granted, under what was rehearsed.
+    /// The granted layers below the rehearsed ones.
     beneath: Option<Box<LayerStack>>,
 }
 
-/// Who finds the scratch of a run again.
+/// The runs that find the scratch of a run again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ScratchScope {
@@ -105,11 +105,11 @@ pub(crate) enum ScratchScope {
 
 impl ScratchLayers {
     pub(crate) fn new(above: &Path, session: &str) -> Self {
-        // A session is named by others: its name is no path.
+        // The session name comes from others, so it must not be used as a path.
         Self { at: above.join(Digest::of(session.as_bytes()).short()) }
     }
 
-    /// The layers of a directory that everything in the session finds, held.
+    /// Opens and holds the layers of a directory that every run of the session finds.
     pub fn stack(&self, path: &Path) -> Result<LayerStack, Error> {
         use std::os::unix::ffi::OsStrExt as _;
         let at = self.at.join(Digest::of(path.as_os_str().as_bytes()).short());
@@ -118,7 +118,7 @@ impl ScratchLayers {
         Ok(stack)
     }
 
-    /// The layers of a directory that such a run finds, held.
+    /// Opens and holds the layers of a directory that a run with this scope finds.
     pub(crate) fn stack_for(&self, path: &Path, kept: ScratchScope) -> Result<LayerStack, Error> {
         let granted = self.stack(path)?;
         match kept {
@@ -131,12 +131,12 @@ impl ScratchLayers {
         }
     }
 
-    /// The layers of a directory, topmost first.
+    /// Returns the layers of a directory, topmost first.
     pub fn lowers(&self, path: &Path) -> Result<Vec<PathBuf>, Error> {
         Ok(self.stack(path)?.lowers())
     }
 
-    /// The directories that have layers.
+    /// Returns the directories that have layers.
     pub fn paths(&self) -> Result<Vec<PathBuf>, Error> {
         let mut all = Vec::new();
         for name in names(&self.at)? {
@@ -150,7 +150,7 @@ impl ScratchLayers {
         Ok(all)
     }
 
-    /// Forgets all layers of the session.
+    /// Removes all layers of the session.
     pub fn drop(self) -> Result<(), Error> {
         dir_handle::remove_path(&self.at).at("remove", &self.at)
     }
@@ -166,7 +166,7 @@ impl LayerStack {
         Ok(Self { at, layers, lock, beneath: None })
     }
 
-    /// The layers, topmost first.
+    /// Returns the layers, topmost first.
     pub fn lowers(&self) -> Vec<PathBuf> {
         let mut all = self.own();
         all.extend(self.beneath.iter().flat_map(|beneath| beneath.own()));
@@ -177,15 +177,15 @@ impl LayerStack {
         self.layers.iter().map(|layer| self.at.join(layer.to_string())).collect()
     }
 
-    /// Puts a layer on top, if there is something in it and it was made on the layers as they are still; says whether it did. Too
-    /// deep, it starts over.
+    /// Adds a layer on top, if it is not empty and the layers below are still those that it was made on. Returns whether it did. At the
+    /// depth limit, the stack starts over.
     pub(crate) fn push(self, layer: &Path, made_on: &[PathBuf]) -> Result<bool, Error> {
-        // A run that left nothing changes nothing for others: most of those that were granted are such.
+        // A run that left nothing changes nothing for others. Most granted runs are like that.
         if self.lowers() != made_on || names(layer)?.is_empty() {
             return Ok(false);
         }
         if made_on.len() >= DEPTH_MAX {
-            // Layers that somebody has mounted stay: deeper is slower, not wrong.
+            // Mounted layers stay: a deeper stack is slower, but not wrong.
             if rustix::fs::flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
                 for layer in self.own() {
                     dir_handle::remove_path(&layer).at("remove", &layer)?;
@@ -206,7 +206,7 @@ impl LayerStack {
         Ok(true)
     }
 
-    /// Removes what rehearsals had put on layers that are not the topmost any more. What somebody has mounted goes the next time.
+    /// Removes the rehearsal layers on layers that are not topmost any more. Mounted ones are removed the next time.
     fn void_rehearsed(&self) -> Result<(), Error> {
         for name in names(&self.at)?.iter().filter(|name| name.starts_with(ON)) {
             let at = self.at.join(name);
@@ -219,7 +219,7 @@ impl LayerStack {
     }
 }
 
-/// The scratch directories that are in a directory already: a bounded look, so some may be missed, and are then shown as changes.
+/// Finds the scratch directories that exist in a directory. The search is bounded: missed ones are shown as changes.
 pub fn find(root: &Path, scratch: &[ScratchName]) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     let mut looked_at = 0;
@@ -227,7 +227,7 @@ pub fn find(root: &Path, scratch: &[ScratchName]) -> Result<Vec<PathBuf>, Error>
     while let Some((inside, depth)) = ahead.pop() {
         let directory = root.join(&inside);
         let listing = match fs::read_dir(&directory) {
-            // Not ours to look into, or gone: no scratch there.
+            // The directory is unreadable or gone, so it has no scratch.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) =>
             {

@@ -1,4 +1,4 @@
-//! Staging: makes ready what a commit is going to move, on the filesystem that it goes to, before anything is touched there.
+//! Prepares the files that a commit will move, on the target filesystem, before anything there is changed.
 
 use std::ffi::CString;
 use std::os::fd::AsFd as _;
@@ -19,19 +19,19 @@ use crate::store::CopyStore;
 use crate::tree_copy;
 use crate::xattrs;
 
-/// What is made ready for one commit.
+/// The prepared files of one commit.
 pub(crate) struct CommitStaging<'a> {
     pub id: Uuid,
     pub ground: &'a StepContext,
     pub roots: &'a [CopyRoot],
     is_far: Vec<bool>,
     count: usize,
-    /// Directories of the layer that were opened, with the modes that they had.
+    /// The directories of the layer whose mode was relaxed, with their previous modes.
     opened: Vec<(String, u32)>,
 }
 
 impl<'a> CommitStaging<'a> {
-    /// Makes the places: in the store, and on the filesystem of every root that has another.
+    /// Creates the staging directories in the store, and on the filesystem of every root that differs from it.
     pub(crate) fn new(
         store: &CopyStore,
         id: Uuid,
@@ -48,7 +48,7 @@ impl<'a> CommitStaging<'a> {
             afresh(&ground.copies, &id.to_string(), name).at("make", name)?;
         }
         if staging.is_far.contains(&true) {
-            // Said first: whoever is killed from here on leaves something in a root, and recovery knows where.
+            // Written first: if the process is killed from here on, a directory remains in a root, and recovery knows where.
             write_json_durably(&store.directory(id).join(OUTPOSTS), &roots)?;
         }
         for ((within, root), _) in
@@ -78,7 +78,7 @@ impl<'a> CommitStaging<'a> {
         StorageSlot { root: None, path: format!("{}/{what}/{number}", self.id) }
     }
 
-    /// Brings a thing from the store to the filesystem of a root: as it is where that is the same, else a copy of it.
+    /// Makes a file of the store available on the filesystem of a root. If that is another filesystem, the file is copied.
     pub(crate) fn bring(
         &mut self,
         root: usize,
@@ -97,7 +97,7 @@ impl<'a> CommitStaging<'a> {
         Ok((from, found.ok_or(Errno::NOENT).at("find in the store", at)?))
     }
 
-    /// Puts everything back as it was: the commit was not made.
+    /// Restores everything as it was, because the commit was not made.
     pub(crate) fn restore(&self, store: &CopyStore) -> Result<(), Error> {
         leave(store, self.id, self.ground, self.roots)?;
         for (path, mode) in self.opened.iter().rev() {
@@ -108,7 +108,7 @@ impl<'a> CommitStaging<'a> {
         Ok(())
     }
 
-    /// Only who owns a directory that is closed for its owner needs this; root goes everywhere.
+    /// Opens a directory of the layer that is closed for its owner. Root does not need this.
     fn open_layer(&mut self, path: &str) -> Result<(), Error> {
         if rustix::process::geteuid().is_root() {
             return Ok(());
@@ -123,7 +123,7 @@ impl<'a> CommitStaging<'a> {
         Ok(())
     }
 
-    /// A new directory like one of the layer, open for its owner until it is filled.
+    /// Creates a directory like one of the layer, open for its owner until it is filled.
     fn directory(&mut self, root: usize, like: &str) -> Result<(StorageSlot, FileIdentity), Error> {
         let slot = self.slot(root, "in");
         let (within, path) = self.ground.slot(&slot).at("make", like)?;
@@ -156,7 +156,7 @@ impl SlotAllocator for CommitStaging<'_> {
             return self.directory(item.root, &path);
         }
         let now = self.ground.copies.ident(&path).at("look at", &path)?;
-        // What was shown is what is committed.
+        // Only the file that was shown may be committed.
         let same =
             |now: &FileIdentity| item.is.is_some_and(|is| is.is_same(now) && bits(is.mode) == bits(now.mode));
         if !now.as_ref().is_some_and(same) {
@@ -179,7 +179,7 @@ impl SlotAllocator for CommitStaging<'_> {
     }
 }
 
-/// Copies what is kept on the filesystem of a root to the store. Can be done twice.
+/// Copies the before-images on the filesystem of a root to the store. It can be repeated.
 pub(crate) fn settle(journal: &Journal, ground: &StepContext) -> Result<(), Error> {
     for step in &journal.steps {
         let (StepAction::Take { keep, .. } | StepAction::Swap { keep, .. }) = &step.act else { continue };
@@ -195,10 +195,10 @@ pub(crate) fn settle(journal: &Journal, ground: &StepContext) -> Result<(), Erro
     Ok(())
 }
 
-/// The file that says in which roots we have a directory.
+/// The file that lists the roots in which we have a directory.
 pub(crate) const OUTPOSTS: &str = "outposts.json";
 
-/// Removes the directories that were made in roots, and then what says so.
+/// Removes the directories that were created in roots, and then the file that lists them.
 pub(crate) fn leave(
     store: &CopyStore,
     id: Uuid,
@@ -217,7 +217,7 @@ pub(crate) fn leave(
     std::fs::remove_file(&mark).at("remove", &mark)
 }
 
-/// The name of our directory in a root on another filesystem, for the time of the commit.
+/// Returns the name of our directory in a root on another filesystem, for the duration of the commit.
 fn outpost(id: Uuid) -> String {
     format!(".byleave-{id}")
 }
@@ -234,7 +234,7 @@ fn make(within: &DirHandle, path: &str) -> Result<(), Errno> {
     rustix::fs::mkdirat(&*above, name, Mode::RWXU)
 }
 
-/// An empty directory, whatever was left there.
+/// Creates an empty directory and removes any remains at its path.
 fn afresh(within: &DirHandle, above: &str, name: &str) -> Result<(), Errno> {
     let path = format!("{above}/{name}");
     let (handle, _) = within.parent(&path)?;
@@ -242,7 +242,7 @@ fn afresh(within: &DirHandle, above: &str, name: &str) -> Result<(), Errno> {
     make(within, &path)
 }
 
-/// Which mount a directory is on: a rename does not leave it, even within one filesystem.
+/// Returns the mount of a directory. A rename cannot cross mounts, even within one filesystem.
 fn mount(within: &DirHandle) -> Result<(u64, u32, u32), Errno> {
     let (handle, _) = within.parent("")?;
     let found =

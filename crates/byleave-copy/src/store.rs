@@ -1,4 +1,4 @@
-//! The store: a directory with one directory for each copy, what was there before each commit, and scratch layers.
+//! The store: a directory with one directory for each copy, the before-images of each commit, and the scratch layers.
 //!
 //! ```text
 //! copies/ID/copy.json      which directories, since when
@@ -27,18 +27,18 @@ use crate::error::{Error, IoContext as _};
 use crate::json_files::{names, read_json};
 use crate::scratch::{ScratchLayers, ScratchName};
 
-/// What may be kept, for how long, and what counts as scratch.
+/// The limits of the store, and the names of scratch directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopySettings {
-    /// How many bytes the store may hold; beyond it, the oldest goes first.
+    /// The maximum size of the store. Beyond it, the oldest copies are dropped first.
     pub quota_bytes: u64,
-    /// How long what was there before a commit is kept.
+    /// The time for which before-images are kept.
     pub keep_for: Duration,
-    /// How long a copy waits that was neither committed nor discarded.
+    /// The time for which a copy is kept that was neither committed nor discarded.
     pub wait_for: Duration,
-    /// How large a tree may be that is copied as a whole.
+    /// The maximum size of a tree that is copied as a whole.
     pub tree_bytes_max: u64,
-    /// Directories that are made again by whoever needs them.
+    /// The directories that builds create again.
     pub scratch: Vec<ScratchName>,
 }
 
@@ -55,37 +55,37 @@ impl Default for CopySettings {
     }
 }
 
-/// The directory that holds copies and what was there before.
+/// The directory that holds copies and before-images.
 #[derive(Clone, Debug)]
 pub struct CopyStore {
     pub(crate) at: PathBuf,
     pub(crate) settings: CopySettings,
 }
 
-/// What became of a copy.
+/// The state of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyState {
-    /// It is there, neither committed nor discarded.
+    /// The copy exists and is neither committed nor discarded.
     Open,
-    /// A commit of it began and neither ended nor was recovered.
+    /// A commit of it began, and neither ended nor was recovered.
     Interrupted,
-    /// It is committed.
+    /// The copy is committed.
     Committed,
-    /// It was committed, and undone by another.
+    /// The copy was committed, and undone by another commit.
     Undone {
-        /// By which.
+        /// The commit that undid it.
         by: Uuid,
     },
-    /// What was there before it was dropped.
+    /// Its before-images were dropped.
     Dropped {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// There is none.
+    /// No such copy exists.
     Missing,
 }
 
-/// What remains of a commit whose before-images were dropped.
+/// The remains of a commit whose before-images were dropped.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Tombstone {
     pub at: SystemTime,
@@ -98,14 +98,14 @@ pub(crate) struct CopyLock(File);
 
 impl Drop for CopyLock {
     fn drop(&mut self) {
-        // Said, not only closed: a process that is being started by another thread has the file as well, until it is another
-        // program. Where it cannot be said, the closing that follows does it.
+        // Unlocks explicitly and not only by closing. A child process that another thread is starting also has the file, until it
+        // executes its program. If the unlock fails, the close that follows releases the lock.
         rustix::fs::flock(&self.0, FlockOperation::Unlock).unwrap_or_default();
     }
 }
 
 impl CopyStore {
-    /// Opens the store in a directory, which is made if it is not there. Only its owner can look into it.
+    /// Opens the store in a directory, and creates the directory if needed. Only its owner can read it.
     pub fn open(directory: &Path, settings: CopySettings) -> Result<Self, Error> {
         fs::create_dir_all(directory).at("make", directory)?;
         let at = directory.canonicalize().at("find", directory)?;
@@ -113,7 +113,7 @@ impl CopyStore {
         if metadata.uid() != rustix::process::geteuid().as_raw() {
             return Err(Error::Root { path: at, why: "the store belongs to somebody else" });
         }
-        // Entering without looking is for owners of roots who are not us: see `copy`.
+        // Other owners of roots may enter the directory without reading it: see `copy`.
         if metadata.mode() & 0o077 & !0o011 != 0 {
             fs::set_permissions(&at, Permissions::from_mode(0o700)).at("set the mode of", &at)?;
         }
@@ -127,12 +127,12 @@ impl CopyStore {
         Ok(store)
     }
 
-    /// Where it is.
+    /// Returns the directory of the store.
     pub fn path(&self) -> &Path {
         &self.at
     }
 
-    /// An empty directory under this name, and its lock.
+    /// Creates an empty directory for this id, and locks it.
     pub(crate) fn begin(&self, id: Uuid) -> Result<(PathBuf, CopyLock), Error> {
         let at = self.directory(id);
         match DirBuilder::new().mode(0o700).create(&at) {
@@ -149,12 +149,12 @@ impl CopyStore {
         Ok((at, lock))
     }
 
-    /// The scratch layers of a session.
+    /// Returns the scratch layers of a session.
     pub fn scratch(&self, session: &str) -> ScratchLayers {
         ScratchLayers::new(&self.at.join("scratch"), session)
     }
 
-    /// What became of a copy.
+    /// Returns the state of a copy.
     pub fn state(&self, id: Uuid) -> Result<CopyState, Error> {
         let at = self.directory(id);
         if let Some(dropped) = read_json::<Tombstone>(&self.tombstone(id))? {
@@ -178,7 +178,7 @@ impl CopyStore {
         self.at.join("dropped").join(format!("{id}.json"))
     }
 
-    /// Why a copy is not there.
+    /// Returns the error for a copy that does not exist.
     pub(crate) fn missing(&self, id: Uuid) -> Error {
         match read_json::<Tombstone>(&self.tombstone(id)) {
             Ok(Some(stone)) => Error::Dropped { id, at: stone.at, why: stone.why },
@@ -191,7 +191,7 @@ impl CopyStore {
         self.at.join("copies").join(id.to_string())
     }
 
-    /// Takes the lock of a copy; it is given back when the file is closed, also by a crash.
+    /// Takes the lock of a copy. It is released when the file is closed, also by a crash.
     pub(crate) fn lock(&self, id: Uuid) -> Result<CopyLock, Error> {
         let path = self.directory(id).join("lock");
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
@@ -202,12 +202,12 @@ impl CopyStore {
         }
     }
 
-    /// The ids of all copies that are there.
+    /// Returns the ids of all copies in the store.
     pub(crate) fn ids(&self) -> Result<Vec<Uuid>, Error> {
         Ok(names(&self.at.join("copies"))?.iter().filter_map(|name| Uuid::parse_str(name).ok()).collect())
     }
 
-    /// The time as the filesystem tells it, which is coarser than the clock: what is compared with times of files.
+    /// Returns the time of the filesystem, which is coarser than the system clock. It is compared with the times of files.
     pub(crate) fn now(&self, at: &Path) -> Result<i64, Error> {
         let path = at.join("now");
         File::create(&path).at("make", &path)?;

@@ -1,4 +1,4 @@
-//! Copies of whole trees and of single things: blocks shared where the filesystem can, modes, times, owners and attributes kept.
+//! Copies trees and single files. Blocks are shared if the filesystem supports it. Modes, times, owners and attributes are kept.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -13,7 +13,7 @@ use crate::dir_handle::{self, bits};
 use crate::error::{Error, IoContext as _};
 use crate::xattrs;
 
-/// Copies what is in a directory into an empty one, as long as it is not more than the limit.
+/// Copies the contents of a directory into an empty one, up to the limit.
 pub(crate) fn copy(from: &Path, to: &Path, limit_bytes: u64) -> Result<(), Error> {
     let source = dir_handle::open_resolved(from).at("open", from)?;
     let target = dir_handle::open_directory(rustix::fs::CWD, to).at("open", to)?;
@@ -25,19 +25,19 @@ pub(crate) fn copy(from: &Path, to: &Path, limit_bytes: u64) -> Result<(), Error
     }
 }
 
-/// Copies one thing, with everything beneath it, to where nothing is.
+/// Copies one file or directory, with everything below it, to a path where nothing exists.
 pub(crate) fn one(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Result<(), Errno> {
     TreeCopier { left: u64::MAX, top: None, path: Vec::new(), links: HashMap::new() }.one(from, to)
 }
 
 struct TreeCopier<'a> {
-    /// How many bytes may still be copied.
+    /// The number of bytes that may still be copied.
     left: u64,
-    /// What everything is copied into, where files with several names keep them.
+    /// The target directory, if hard links are to be kept.
     top: Option<&'a OwnedFd>,
-    /// Where in it we are.
+    /// The current path in `top`.
     path: Vec<u8>,
-    /// By filesystem and inode: the first name of a file that has several.
+    /// By device and inode: the first name of a file that has several.
     links: HashMap<(u64, u64), Vec<u8>>,
 }
 
@@ -91,7 +91,7 @@ impl TreeCopier<'_> {
         rustix::fs::utimensat(to.0, to.1, &times(&stat), AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// Whether the file is there under another name already, and has this one as well now.
+    /// Checks whether the file was already copied under another name, and links it if so.
     fn is_linked(&mut self, stat: &Stat, to: (BorrowedFd<'_>, &CStr)) -> Result<bool, Errno> {
         let Some(top) = self.top.filter(|_| stat.st_nlink > 1) else { return Ok(false) };
         let ident = dir_handle::FileIdentity::of(stat);
@@ -124,7 +124,7 @@ fn errno(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// Owner, mode and attributes as those of the original. The owner first: that takes bits from the mode.
+/// Copies owner, attributes and mode of the original. The owner comes first, because setting it clears bits of the mode.
 fn like(stat: &Stat, source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
     if rustix::process::geteuid().is_root() {
         let owner = rustix::fs::Uid::from_raw(stat.st_uid);

@@ -1,6 +1,6 @@
-//! Undo: the inverse of a commit, made by the same journal under a name of its own, so that it can be undone as well.
+//! Undo: the inverse of a commit. It uses the same journal under an id of its own, so that it can be undone as well.
 //!
-//! A file that was changed since is never overwritten unasked, and then it is kept like everything else that a commit replaces.
+//! It never overwrites a file that was changed since, unless asked to. Such a file is then kept like every file that a commit replaces.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -25,22 +25,22 @@ use crate::preconditions;
 use crate::staging::CommitStaging;
 use crate::store::{CopyState, CopyStore};
 
-/// What to do with what was changed since.
+/// The treatment of files that were changed since the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnConflict {
-    /// Nothing is undone, and every conflict is told.
+    /// Undoes nothing, and reports every conflict.
     Refuse,
-    /// It goes to the store, and what was there before the commit comes back.
+    /// Moves the changed file to the store, and restores the file from before the commit.
     Overwrite,
 }
 
 impl CopyStore {
-    /// Takes a commit back, as a commit under the name `by`. Nothing is done if anything was changed since, unless that is wanted.
+    /// Reverts a commit, as a commit with the id `by`. If anything was changed since, nothing is done unless `since` allows it.
     pub fn undo(&self, id: Uuid, by: Uuid, since: OnConflict) -> Result<CommitReport, Error> {
         let id = self.in_effect(id)?;
         let ended = self.ended(id)?;
         let _of = self.lock(id)?;
-        // Asked again: whoever had the lock may have done it.
+        // Checks again, because the previous holder of the lock may have undone the commit.
         if let CopyState::Undone { by } = self.state(id)? {
             return Err(Error::Undone { id, by });
         }
@@ -52,7 +52,7 @@ impl CopyStore {
         result
     }
 
-    /// The commit by which the changes of this one are there: itself, or the undo of its undo.
+    /// Returns the commit that makes these changes effective: this one, or the undo of its undo.
     fn in_effect(&self, mut id: Uuid) -> Result<Uuid, Error> {
         while let CopyState::Undone { by } = self.state(id)? {
             match self.state(by)? {
@@ -73,7 +73,7 @@ impl CopyStore {
         let ground = StepContext::open(self, &ended.journal.roots)?;
         self.fill_digests(&mut ended, &ground)?;
         let conflicts = self.changed_since(&ended)?;
-        // What it would lie in must be there, wanted or not.
+        // The parent directory must exist, even if conflicts may be overwritten.
         let hopeless = conflicts.iter().any(|conflict| conflict.why == NOWHERE);
         if hopeless || (since == OnConflict::Refuse && !conflicts.is_empty()) {
             return Err(Error::Conflicts(conflicts));
@@ -94,7 +94,7 @@ impl CopyStore {
         Ok(CommitReport { id: by, changes, untidy: result? })
     }
 
-    /// What comes back is known by its content as well: later undos compare it.
+    /// Fills in the digests of the files that come back, because later undos compare them.
     fn fill_digests(&self, ended: &mut CompletedCommit, ground: &StepContext) -> Result<(), Error> {
         let images = ended.images();
         let mut reader = FileReader::new();
@@ -166,7 +166,7 @@ impl CopyStore {
         };
         let ours = text(content(Path::new("/"), change.path.trim_start_matches('/'))?);
         let Some((ours, theirs)) = ours.zip(theirs) else { return Ok(None) };
-        // What the commit left is not kept; what was there before and how it was changed say the same.
+        // The file as the commit left it is not kept. It is rebuilt from the before-image and the diff.
         let base = change.diff.as_ref().and_then(|diff| diff::apply(&theirs, diff));
         let base = base.filter(|base| match change.after.as_ref().map(|node| &node.kind) {
             Some(FileNodeKind::File { digest, .. }) => *digest == Some(Digest::of(base.as_bytes())),
@@ -178,7 +178,7 @@ impl CopyStore {
 
 const NOWHERE: &str = "the directory that it was in is gone";
 
-/// The inverse of what was committed: what was left becomes what was there before, which is what is there now where that is another.
+/// Inverts committed changes: swaps before and after. For a conflicting path, the file that is there now becomes the "before".
 fn inverse(changes: &FileChanges, conflicts: Vec<Conflict>) -> FileChanges {
     let mut now: HashMap<String, Option<FileNode>> =
         conflicts.into_iter().map(|conflict| (conflict.path, conflict.is)).collect();
@@ -196,7 +196,7 @@ fn inverse(changes: &FileChanges, conflicts: Vec<Conflict>) -> FileChanges {
     inverse
 }
 
-/// The step that takes a step back, with what is there now; none where there is nothing to do.
+/// Returns the inverse of a step for the file that is there now, or `None` if there is nothing to do.
 fn inverted(
     step: &JournalStep,
     id: Uuid,
@@ -205,7 +205,7 @@ fn inverted(
     let (root, inside) = (step.root, &step.inside);
     let now = |staging: &CommitStaging<'_>| -> Result<Option<FileIdentity>, Error> {
         let found = staging.ground.place(step).and_then(|(within, path)| within.ident(path));
-        // A link where a directory will be by then: nothing is in that one yet.
+        // A link is there where a directory will be by then, so nothing is in that directory yet.
         if matches!(found, Err(rustix::io::Errno::LOOP)) {
             return Ok(None);
         }

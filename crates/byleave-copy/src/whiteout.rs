@@ -1,4 +1,4 @@
-//! The marks that an overlay leaves in its upper layer: what was removed, which directory hides what is below.
+//! The marks of an overlay in its upper layer: removed files, and directories that hide the ones below.
 
 use std::os::fd::OwnedFd;
 
@@ -7,26 +7,26 @@ use rustix::io::{Errno, Result};
 
 use crate::xattrs;
 
-/// What the marks of a directory say.
+/// The marks of a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WhiteoutMarks {
-    /// Nothing of the lower directory is seen through it.
+    /// Whether the directory hides the lower directory completely.
     pub is_opaque: bool,
-    /// Empty files in it may be marks of removal.
+    /// Whether empty files in the directory may mark removed files.
     pub has_whiteout_files: bool,
 }
 
-/// Whether a thing in an upper layer says that something was removed: the device 0:0.
+/// Checks whether an entry of an upper layer marks a removed file: the device 0:0.
 pub(crate) fn is_whiteout(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && stat.st_rdev == 0
 }
 
-/// Whether an empty file says that something was removed: the other way, where devices cannot be made.
+/// Checks whether an empty file marks a removed file. This form is used where devices cannot be created.
 pub(crate) fn is_whiteout_file(file: &OwnedFd) -> Result<bool> {
     Ok(xattrs::names(file)?.iter().any(|name| name == "user.overlay.whiteout"))
 }
 
-/// The marks of a directory, or the name of one that no layer of ours has.
+/// Returns the marks of a directory, or the name of a mark that our layers never have.
 pub(crate) fn marks(directory: &OwnedFd) -> Result<std::result::Result<WhiteoutMarks, String>> {
     let mut marks = WhiteoutMarks::default();
     for (name, value) in allowed(directory, || xattrs::list(directory))? {
@@ -43,13 +43,13 @@ pub(crate) fn marks(directory: &OwnedFd) -> Result<std::result::Result<WhiteoutM
     Ok(Ok(marks))
 }
 
-/// Takes the marks of the layer off a file; or gives the name of one that no layer of ours has.
+/// Removes the marks of the layer from a file, or returns the name of a mark that our layers never have.
 pub(crate) fn take_marks_off(file: &OwnedFd) -> Result<Option<String>> {
     for name in xattrs::names(file)? {
         if matches!(name.as_str(), "user.overlay.redirect" | "user.overlay.metacopy") {
             return Ok(Some(name));
         }
-        // Where the file came from is of no use to anybody once it is committed, and would confuse a later overlay.
+        // The origin of the file is useless once it is committed, and would confuse a later overlay.
         if name.starts_with("user.overlay.") {
             allowed(file, || rustix::fs::fremovexattr(file, &*name))?;
         }
@@ -57,12 +57,12 @@ pub(crate) fn take_marks_off(file: &OwnedFd) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// The attributes of a file of the layer.
+/// Returns the extended attributes of a file of the layer.
 pub(crate) fn attributes(file: &OwnedFd) -> Result<xattrs::ExtendedAttributes> {
     allowed(file, || xattrs::list(file))
 }
 
-/// Does something with the attributes of a thing of ours, for which its mode counts even when it is open: allowed for that moment.
+/// Accesses the attributes of a file of ours. The mode applies even to an open file, so it is relaxed for that moment.
 fn allowed<T>(file: &OwnedFd, act: impl Fn() -> Result<T>) -> Result<T> {
     match act() {
         Err(Errno::ACCESS | Errno::PERM) => {

@@ -1,5 +1,5 @@
-//! Changes made on a copy by hand, a whole file at a time, for who knows what is to be there without running anything. Nothing is
-//! mounted for it: the layer is written as an overlay would have left it. Never touches the files themselves.
+//! Writes and removes whole files on a copy directly, for callers that know the content without running anything. Nothing is
+//! mounted: the layer is written as an overlay would have left it. This module never touches the original files.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -16,13 +16,13 @@ use crate::layers::{self, CopyMethod};
 use crate::paths;
 use crate::xattrs;
 
-/// What a new file, and a directory that it needs, may be used for by whom.
+/// The modes of a new file, and of a directory that it needs.
 const NEW_FILE: u32 = 0o644;
 const NEW_DIRECTORY: u32 = 0o755;
 
 impl WorkspaceCopy {
-    /// Puts a file on the copy, whole. One that it replaces lends it its owner, its attributes and, where none is given, its mode;
-    /// a new one has the owner of the directory that it lies in. Directories that are missing are made.
+    /// Writes a whole file to the copy. A replaced file passes on its owner, its attributes and, if `mode` is absent, its mode. A new
+    /// file gets the owner of its directory. Missing directories are created.
     pub fn put(&self, path: &Path, content: &[u8], mode: Option<u32>) -> Result<(), Error> {
         let spot = self.spot(path)?;
         let there = spot.there.as_ref().map(|there| (there, FileType::from_raw_mode(there.st_mode)));
@@ -47,7 +47,7 @@ impl WorkspaceCopy {
         }
         let mut file = File::from(made);
         file.write_all(content).at("write", path)?;
-        // Last: writing takes away the bits by which a program runs as somebody else.
+        // The mode is set last, because writing clears the setuid and setgid bits.
         let mode = mode.or_else(|| like.map(|like| bits(like.st_mode))).unwrap_or(NEW_FILE);
         rustix::fs::fchmod(&file, Mode::from_raw_mode(mode)).at("set the mode of", path)
     }
@@ -86,7 +86,7 @@ impl WorkspaceCopy {
     }
 }
 
-/// A place in a copy: what is there below, and where the layer has it.
+/// A location in a copy: the original below, and its place in the layer.
 struct LayerLocation {
     below: DirHandle,
     layer: DirHandle,
@@ -95,7 +95,7 @@ struct LayerLocation {
 }
 
 impl LayerLocation {
-    /// The directory of the layer that holds it, made with those above it as they are below.
+    /// Returns the directory of the layer that contains it. Missing directories are created as they are below.
     fn directory(&self, path: &Path) -> Result<(std::rc::Rc<rustix::fd::OwnedFd>, &str), Error> {
         let steps = self.inside.match_indices('/').filter_map(|(at, _)| self.inside.get(..at));
         for step in steps {
@@ -126,7 +126,7 @@ impl LayerLocation {
     }
 }
 
-/// Gives a new thing the owner of another. Who may not do that, and would have to, is told so by the kernel.
+/// Gives a new file the owner of another one. The kernel returns an error if this needs a permission that the process lacks.
 fn owned_like(made: &impl std::os::fd::AsFd, like: &Stat) -> Result<(), Errno> {
     let is = rustix::fs::fstat(made)?;
     if (is.st_uid, is.st_gid) == (like.st_uid, like.st_gid) {

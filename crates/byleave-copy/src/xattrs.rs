@@ -8,7 +8,7 @@ use rustix::io::{Errno, Result};
 /// Extended attributes, by name.
 pub(crate) type ExtendedAttributes = Vec<(String, Vec<u8>)>;
 
-/// The extended attributes of an open file.
+/// Returns the extended attributes of an open file, sorted by name.
 pub(crate) fn list(file: &OwnedFd) -> Result<ExtendedAttributes> {
     let mut all = Vec::new();
     for name in names(file)? {
@@ -21,9 +21,9 @@ pub(crate) fn list(file: &OwnedFd) -> Result<ExtendedAttributes> {
     Ok(all)
 }
 
-/// The names of the extended attributes of an open file.
+/// Returns the names of the extended attributes of an open file.
 pub(crate) fn names(file: &OwnedFd) -> Result<Vec<String>> {
-    // Most files have none: ask first, with no space to fill.
+    // Most files have none, so this asks first without a buffer.
     if !has_any(file)? {
         return Ok(Vec::new());
     }
@@ -34,7 +34,7 @@ pub(crate) fn names(file: &OwnedFd) -> Result<Vec<String>> {
     Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
 }
 
-/// Whether an open file has extended attributes.
+/// Checks whether an open file has extended attributes.
 pub(crate) fn has_any(file: &OwnedFd) -> Result<bool> {
     match rustix::fs::flistxattr_query(file) {
         Err(Errno::OPNOTSUPP) => Ok(false),
@@ -42,7 +42,7 @@ pub(crate) fn has_any(file: &OwnedFd) -> Result<bool> {
     }
 }
 
-/// Copies the extended attributes; those of overlays are of the layer, not of the file.
+/// Copies the extended attributes. Those of overlays are skipped, because they belong to the layer and not to the file.
 pub(crate) fn copy(source: &OwnedFd, target: &OwnedFd) -> Result<()> {
     for (name, value) in list(source)? {
         if !name.starts_with("user.overlay.") {

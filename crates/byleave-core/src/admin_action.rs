@@ -1,4 +1,4 @@
-//! Acts: what an administrator does to the whole, in the book like everything else.
+//! Admin actions: actions of an administrator on the whole system, recorded in the audit log.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,56 +6,56 @@ use crate::call::Millis;
 use crate::id::{AdminActionId, CallId, StandingApprovalId, TenantId};
 use crate::session::SessionNode;
 
-/// One act of an administrator. Each is a record of its own, of one line.
+/// One admin action. Each is a record of its own, of one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AdminAction {
     /// Its id.
     pub id: AdminActionId,
-    /// When.
+    /// The time.
     pub at: Millis,
-    /// Whose book.
+    /// The tenant whose audit log it belongs to.
     pub tenant: TenantId,
-    /// Who.
+    /// The administrator.
     pub by: String,
-    /// What.
+    /// The action.
     pub deed: AdminActionKind,
 }
 
-/// What an administrator can do.
+/// The kinds of admin actions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AdminActionKind {
-    /// Nothing begins any more.
+    /// Stops all calls from beginning.
     Halt {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Things may begin again.
+    /// Ends a halt, so that calls may begin again.
     Lift,
-    /// A leave counts no longer.
+    /// Revokes a standing approval.
     Revoke {
-        /// Which.
+        /// The standing approval.
         leave: StandingApprovalId,
     },
-    /// A session takes its place in the tree; [`crate::session::act_of`] is its id.
+    /// Gives a session its place in the tree. [`crate::session::act_of`] is the id of this action.
     Open(SessionNode),
-    /// The contents of a call are gone for good; its record stays.
+    /// Deletes the contents of a call permanently. Its record stays.
     Forget {
-        /// Which.
+        /// The call.
         call: CallId,
     },
-    /// A command was run with less than the sandbox gives. Stands in the book before the command begins.
+    /// Records that a command runs with fewer guarantees than the sandbox gives. It is in the audit log before the command begins.
     Waive {
         /// The guarantees that were given up, by name.
         guarantees: Vec<String>,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
 impl AdminActionKind {
-    /// The deed in a word.
+    /// Returns the action in a word.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Halt { .. } => "halt",

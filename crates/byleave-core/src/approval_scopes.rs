@@ -1,9 +1,9 @@
-//! What leave could be given: the scopes that a person can choose between, the narrowest first, each in plain words.
+//! The scopes of standing approvals that a person can choose from, narrowest first, each in plain words.
 //!
-//! Pure: from the sheet of a question alone. An offer is made only where the leave would spare the same question next time, by
-//! the very test with which the policy uses leaves ([`crate::standing_approval::asked`]); and no offer is wider than its words. A program
-//! is offered with other words only if these could not do more harm. A call that changes *something beneath* a directory is
-//! only offered as the very same call.
+//! The choice is computed from the question view alone. A scope is offered only if the standing approval would spare the same question next
+//! time. The test is the one that the policy uses ([`crate::standing_approval::asked`]). No scope is wider than its words. A program is
+//! offered with other arguments only if these could not do more harm. A call that changes *something beneath* a directory is offered only
+//! as exactly the same call.
 
 mod command;
 mod same;
@@ -17,42 +17,42 @@ use crate::pattern::{Pattern, literal};
 use crate::question::QuestionKind;
 use crate::question_view::QuestionView;
 use crate::review::ReviewOutcome;
-use crate::standing_approval::{NotCoverable, StandingApproval, StandingApprovalMatcher, asked};
+use crate::standing_approval::{NotCoverableError, StandingApproval, StandingApprovalMatcher, asked};
 
-/// How wide an offer is.
+/// The width of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScopeWidth {
     /// Exactly these effects.
     Exact,
-    /// The same programs with the same first words.
+    /// The same programs with the same first arguments.
     Program,
     /// The directories of the paths.
     Directory,
-    /// Everything beneath the directory of the call.
+    /// Everything beneath the working directory of the call.
     Workspace,
-    /// The hosts, not at one port only.
+    /// The hosts, at more than one port.
     Host,
-    /// The tool, with whatever arguments.
+    /// The tool, with any arguments.
     Tool,
 }
 
 /// A scope that a person may choose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ApprovalScope {
-    /// How wide it is.
+    /// The width.
     pub breadth: ScopeWidth,
-    /// All that it lets pass, in words for people; everything in them is visible.
+    /// Everything that it allows, in words for people, with every character visible.
     pub words: String,
-    /// The scope of the leave.
+    /// The scope of the standing approval.
     pub scope: Vec<Pattern>,
 }
 
-/// The scopes that a person can choose between, the narrowest first and never none; or why no leave would help.
-pub fn offers(sheet: &QuestionView) -> Result<Vec<ApprovalScope>, NotCoverable> {
+/// Returns the scopes that a person can choose from, narrowest first and never empty, or why no standing approval would help.
+pub fn offers(sheet: &QuestionView) -> Result<Vec<ApprovalScope>, NotCoverableError> {
     let asked = asked_on(sheet)?;
     if let Some(why) = asked.iter().find_map(|effect| not_sayable(effect)) {
-        return Err(NotCoverable::NotSayable(why));
+        return Err(NotCoverableError::NotSayable(why));
     }
     if asked.iter().any(|effect| sheet.plan.is_beneath(effect)) {
         return same::offer(&sheet.plan, &asked).map(|offer| vec![offer]);
@@ -67,28 +67,28 @@ pub fn offers(sheet: &QuestionView) -> Result<Vec<ApprovalScope>, NotCoverable> 
         }
     }
     match offers.first() {
-        // What cannot be said exactly is not offered wider.
+        // If there is no exact scope, no wider one is offered.
         Some(offer) if offer.breadth == ScopeWidth::Exact || all.is_use_of_tools() => Ok(offers),
-        _ => Err(NotCoverable::NotSayable("no pattern fits all of its effects".to_owned())),
+        _ => Err(NotCoverableError::NotSayable("no pattern fits all of its effects".to_owned())),
     }
 }
 
-/// Whether a leave of this scope would spare the same question next time, or why not.
-pub fn spares(sheet: &QuestionView, scope: &[Pattern]) -> Result<(), NotCoverable> {
+/// Checks whether a standing approval with this scope would spare the same question next time.
+pub fn spares(sheet: &QuestionView, scope: &[Pattern]) -> Result<(), NotCoverableError> {
     let asked = asked_on(sheet)?;
     match uncovered(scope, &asked, &sheet.plan) {
         None => Ok(()),
-        Some(effect) => Err(NotCoverable::Uncovered(visible(&effect.to_string(), EscapeLevel::Name))),
+        Some(effect) => Err(NotCoverableError::Uncovered(visible(&effect.to_string(), EscapeLevel::Name))),
     }
 }
 
-/// The pattern of this run, word for word; none where a word is known only when it runs.
+/// Returns the pattern of exactly this run. `None` if an argument is known only when it runs.
 pub fn exact_run(program: &str, argv: &[String]) -> Option<Pattern> {
     let is_known = argv.iter().all(|word| !word.contains(NOT_KNOWN));
     is_known.then(|| command::exactly(program, argv).0)
 }
 
-/// The pattern of this run with whatever words after the first ones, where these cannot do more harm.
+/// Returns the pattern of this run with any arguments after the first ones, if these cannot do more harm.
 pub fn wide_run(program: &str, argv: &[String]) -> Option<Pattern> {
     command::widened(program, argv).map(|(pattern, _)| pattern)
 }
@@ -102,23 +102,23 @@ const LADDER: [ScopeWidth; 6] = [
     ScopeWidth::Tool,
 ];
 
-/// What stands in a text for something that is known only when it runs.
+/// The character that replaces a text that is known only when the call runs.
 const NOT_KNOWN: char = '…';
 
-/// The effects that a leave must cover to spare the question of this sheet, or why none could.
-fn asked_on(sheet: &QuestionView) -> Result<Vec<&Effect>, NotCoverable> {
+/// Returns the effects that a standing approval must cover to spare the question of this view, or why none could.
+fn asked_on(sheet: &QuestionView) -> Result<Vec<&Effect>, NotCoverableError> {
     match sheet.question.kind {
         QuestionKind::Approval => {}
-        QuestionKind::Checkpoint => return Err(NotCoverable::Checkpoint),
-        QuestionKind::Release => return Err(NotCoverable::Result),
+        QuestionKind::Checkpoint => return Err(NotCoverableError::Checkpoint),
+        QuestionKind::Release => return Err(NotCoverableError::Result),
     }
     if let Some(held) = sheet.notes.iter().find(|note| note.said == ReviewOutcome::Held) {
-        return Err(NotCoverable::Held(visible(&held.reviewer, EscapeLevel::Name)));
+        return Err(NotCoverableError::Held(visible(&held.reviewer, EscapeLevel::Name)));
     }
     asked(&sheet.plan.effects, &sheet.ruling.reasons)
 }
 
-/// Why no pattern can be about exactly this, where none can.
+/// Returns the reason why no pattern can match exactly this effect, if there is one.
 fn not_sayable(effect: &Effect) -> Option<String> {
     let uncertain = |text: &str| text.contains(NOT_KNOWN);
     let (what, is_uncertain) = match effect {
@@ -134,7 +134,7 @@ fn not_sayable(effect: &Effect) -> Option<String> {
     is_uncertain.then(|| format!("{what} is known only when it runs"))
 }
 
-/// The first of the effects that a leave of this scope does not cover.
+/// Returns the first effect that a standing approval with this scope does not cover.
 fn uncovered<'a>(scope: &[Pattern], asked: &[&'a Effect], plan: &Plan) -> Option<&'a Effect> {
     let leave = StandingApproval {
         id: StandingApprovalId::new(uuid::Uuid::nil()),
@@ -144,19 +144,19 @@ fn uncovered<'a>(scope: &[Pattern], asked: &[&'a Effect], plan: &Plan) -> Option
         until: None,
         uses_max: None,
     };
-    // A scope that cannot be used covers nothing.
+    // An invalid scope covers nothing.
     let Ok(leave) = StandingApprovalMatcher::new(leave) else { return asked.first().copied() };
     leave.uncovered(asked, plan)
 }
 
-/// What is asked about, and where.
+/// The effects that are asked about, and the workspace.
 struct ScopeSubject<'a> {
     effects: &'a [&'a Effect],
     workspace: &'a str,
 }
 
 impl ScopeSubject<'_> {
-    /// The scope of this breadth, if it is any wider than what comes before it.
+    /// Returns the scope of this width, if there is one.
     fn offer(&self, breadth: ScopeWidth) -> Option<ApprovalScope> {
         let uses_tool = self.effects.iter().any(|effect| matches!(effect, Effect::Invoke { .. }));
         if breadth == ScopeWidth::Tool && !uses_tool {
@@ -177,7 +177,7 @@ impl ScopeSubject<'_> {
         }
         let said: Vec<String> =
             said.into_iter().map(|(verb, targets)| format!("{verb} {}", targets.join(", "))).collect();
-        // The use of a tool carries no arguments: nothing about it is exact.
+        // The use of a tool carries no arguments, so no scope of it is exact.
         let breadth = if self.is_use_of_tools() { ScopeWidth::Tool } else { breadth };
         Some(ApprovalScope { breadth, words: said.join("; "), scope })
     }
@@ -186,7 +186,7 @@ impl ScopeSubject<'_> {
         self.effects.iter().all(|effect| matches!(effect, Effect::Invoke { .. }))
     }
 
-    /// The pattern for one effect and what it is about, in words.
+    /// Returns the pattern for one effect, and its target in words.
     fn part(&self, effect: &Effect, breadth: ScopeWidth) -> (Pattern, String) {
         match effect {
             Effect::Run { program, argv } => {
@@ -200,7 +200,7 @@ impl ScopeSubject<'_> {
             Effect::Invoke { tool } => {
                 (Pattern::Invoke(literal(tool)), format!("{}, with whatever arguments", shown(tool)))
             }
-            // Neither fits a pattern, and neither gets this far.
+            // Neither fits a pattern, and neither reaches this point.
             Effect::Unconfined { .. } | Effect::Unknown { .. } => (Pattern::Run(Vec::new()), String::new()),
         }
     }
@@ -221,7 +221,8 @@ impl ScopeSubject<'_> {
         }
     }
 
-    /// The directory of a path, if it may stand for the path: never the root, one beneath it, or one that holds the workspace.
+    /// Returns the directory of a path, if it may replace the path. It is never the root, a child of the root, or a directory that contains
+    /// the workspace.
     fn directory<'p>(&self, path: &'p str) -> Option<&'p str> {
         let (dir, _) = path.rsplit_once('/')?;
         let holds = |dir: &str| self.workspace == dir || self.workspace.starts_with(&format!("{dir}/"));
@@ -230,7 +231,7 @@ impl ScopeSubject<'_> {
         (!dir.is_empty() && narrow).then_some(dir)
     }
 
-    /// Whether the path lies beneath the directory of the call, and that is not the root.
+    /// Checks whether the path is beneath the working directory of the call, and that directory is not the root.
     fn is_within(&self, path: &str) -> bool {
         let workspace = self.workspace;
         let is_place = workspace.len() > 1 && crate::effect::is_resolved(workspace);
@@ -250,7 +251,7 @@ fn reach(host: &str, port: u16, breadth: ScopeWidth) -> (Pattern, String) {
     let shown = shown(host);
     match (breadth, port) {
         (ScopeWidth::Host | ScopeWidth::Tool, 80 | 443) => {
-            // A bare address with colons is one already.
+            // A bare address with colons needs no brackets.
             (Pattern::Reach(host.to_owned()), format!("{shown} at the ports of the web, 80 and 443"))
         }
         (ScopeWidth::Host | ScopeWidth::Tool, _) => {

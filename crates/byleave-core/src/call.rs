@@ -5,31 +5,31 @@ use serde_json::Value;
 
 use crate::id::{AgentId, CallId, SessionId, TenantId};
 
-/// Milliseconds since the Unix epoch. Time enters core only as such values, on entries.
+/// Milliseconds since the Unix epoch. Time enters this crate only as such values, on entries.
 pub type Millis = u64;
 
-/// How much a person wants to be asked. No mode overrules a deny or a checkpoint.
+/// The mode of a session, which says how much a person is asked. No mode overrules a deny or a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Everything asks, reading included.
+    /// Every call asks, including reads.
     ConfirmAll,
     /// Sensitive, unknown and dangerous calls ask. The default for people.
     #[default]
     ConfirmSensitive,
-    /// Only dangerous effects ask, and what could not be understood.
+    /// Only dangerous effects and effects that were not understood ask.
     ConfirmDangerous,
-    /// Nothing asks. For autonomous work; must be asked for.
+    /// No call asks. For autonomous work. It must be chosen explicitly.
     Yolo,
-    /// Nothing is changed: what would change something is denied, not asked about. Reading asks as by default.
+    /// No call may change anything: a change is denied, not asked about. Reads ask as in the default mode.
     ReadOnly,
 }
 
 impl Mode {
-    /// The modes of asking, from the most to the least. Read-only stands beside them: it denies.
+    /// The modes of asking, from the most to the least. Read-only is not among them, because it denies.
     pub const ALL: [Self; 4] = [Self::ConfirmAll, Self::ConfirmSensitive, Self::ConfirmDangerous, Self::Yolo];
 
-    /// The mode in a word.
+    /// Returns the mode in a word.
     pub const fn word(self) -> &'static str {
         match self {
             Self::ConfirmAll => "confirm-all",
@@ -40,7 +40,7 @@ impl Mode {
         }
     }
 
-    /// Whether as much passes in it without a question as in another, or more.
+    /// Returns whether this mode lets at least as much pass without a question as the other.
     pub fn is_as_loose_as(self, other: Self) -> bool {
         let looseness = |mode: Self| match mode {
             Self::ReadOnly => 0_u8,
@@ -52,7 +52,7 @@ impl Mode {
         looseness(self) >= looseness(other)
     }
 
-    /// How it asks, apart from what it denies.
+    /// Returns the mode that says how much is asked, apart from what is denied.
     pub const fn asking(self) -> Self {
         match self {
             Self::ReadOnly => Self::ConfirmSensitive,
@@ -61,27 +61,27 @@ impl Mode {
     }
 }
 
-/// One request by one agent to use one tool. Never changes once received.
+/// One request by one agent to use one tool. It never changes once received.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// Chosen by the caller: the same id is the same call.
+    /// The id, chosen by the caller. The same id is the same call.
     pub id: CallId,
-    /// Whose book it belongs to.
+    /// The tenant whose audit log it belongs to.
     pub tenant: TenantId,
-    /// The conversation or task it is part of.
+    /// The conversation or task that it is part of.
     pub session: SessionId,
-    /// Who asks.
+    /// The agent that makes the call.
     pub agent: AgentId,
     /// The tool's name as the model wrote it.
     pub tool: String,
-    /// The arguments as the model wrote them; untrusted.
+    /// The arguments as the model wrote them. Untrusted.
     pub arguments: Value,
-    /// The model's own words on why; untrusted, and always labelled as the model's.
+    /// The model's own reason. Untrusted, and always labelled as the model's.
     pub reason: Option<String>,
-    /// The directory the call works in, absolute.
+    /// The working directory of the call, as an absolute path.
     pub cwd: String,
-    /// How much is asked.
+    /// The mode, which says how much is asked.
     pub mode: Mode,
-    /// Say what would happen, and change nothing.
+    /// Only predict the effects, and change nothing.
     pub dry_run: bool,
 }

@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::ContentRef;
 
-/// How a challenge came out.
+/// The verdict of a challenge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChallengeVerdict {
-    /// The call stands.
+    /// The call may proceed.
     Proceed,
     /// The call should not be made.
     Stop,
@@ -18,35 +18,35 @@ pub enum ChallengeVerdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Challenge {
-    /// What the call takes for granted.
+    /// The assumptions of the call.
     pub assumptions: Vec<String>,
-    /// How it could go wrong.
+    /// The ways in which the call could fail.
     pub failure_scenarios: Vec<String>,
-    /// How it came out.
+    /// The verdict.
     pub verdict: ChallengeVerdict,
-    /// Why it came out so.
+    /// The reason for the verdict.
     pub why: String,
 }
 
 impl Challenge {
-    /// Whether it says anything: a challenge without a scenario or a reason is none.
+    /// Returns whether the challenge is complete: it needs an assumption, a failure scenario and a reason.
     pub fn makes_sense(&self) -> bool {
         let said = |texts: &[String]| texts.iter().any(|text| !text.trim().is_empty());
         said(&self.assumptions) && said(&self.failure_scenarios) && !self.why.trim().is_empty()
     }
 }
 
-/// What the record keeps of a challenge.
+/// The recorded form of a challenge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChallengeSummary {
-    /// The whole of it, kept under the record's key.
+    /// The complete challenge, stored under the record's key.
     pub challenge: ContentRef,
-    /// How it came out.
+    /// The verdict.
     pub verdict: ChallengeVerdict,
 }
 
-/// When a challenge is made.
+/// The time at which a challenge is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChallengeTiming {

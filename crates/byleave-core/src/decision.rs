@@ -1,4 +1,4 @@
-//! Rulings: a verdict with its reasons. A ruling is a value; judging never fails.
+//! Decisions: a verdict with its reasons. A decision is a value, and evaluation never fails.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,20 +6,20 @@ use crate::call::Mode;
 use crate::digest::Digest;
 use crate::id::StandingApprovalId;
 
-/// Strictness rises to the right, so verdicts combine by `max`.
+/// The verdict on a call or an effect. Strictness rises in this order, so verdicts combine by `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Goes ahead.
+    /// The call goes ahead.
     Allow,
-    /// A person says.
+    /// A person decides.
     Ask,
-    /// Does not happen.
+    /// The call does not run.
     Deny,
 }
 
 impl Verdict {
-    /// In a word.
+    /// Returns the verdict in a word.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -29,36 +29,36 @@ impl Verdict {
     }
 }
 
-/// Why a call asks.
+/// The cause for which a call asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AskCause {
-    /// A rule says so.
+    /// A rule asks.
     Rule,
-    /// A rule says so and no leave may answer it.
+    /// A rule asks, and no standing approval may answer it.
     FirmRule,
-    /// No rule covers it.
+    /// No rule covers the effect.
     Default,
-    /// It lies outside the workspace, and no rule allows that place.
+    /// The effect is outside the workspace, and no rule allows that place.
     Outside,
-    /// The tool is sensitive, or did not say that it is not.
+    /// The tool is sensitive, or does not declare that it is not.
     Sensitive,
-    /// The tool's own needs-approval says so.
+    /// The tool's own needs-approval setting asks.
     ToolAsks,
     /// A reviewer wants a person to look.
     Reviewer,
-    /// Could do great harm.
+    /// The call could do great harm.
     Dangerous,
-    /// Cannot be taken back.
+    /// The call cannot be undone.
     Irreversible,
-    /// Could not be worked out.
+    /// The effects could not be predicted.
     NotUnderstood,
     /// The mode asks for everything.
     Mode,
 }
 
 impl AskCause {
-    /// In words, for a list of what asked.
+    /// Returns the cause in words, for a list of causes.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Rule | Self::FirmRule => "a rule without a name",
@@ -74,7 +74,7 @@ impl AskCause {
         }
     }
 
-    /// Every cause there is.
+    /// All causes.
     pub const ALL: [Self; 11] = [
         Self::Rule,
         Self::FirmRule,
@@ -89,10 +89,10 @@ impl AskCause {
         Self::Mode,
     ];
 
-    /// What a mode makes of an ask with this cause: the one table over causes (P2).
+    /// Returns the verdict that a mode gives to an ask with this cause. This is the only table over causes (P2).
     ///
-    /// Only asks pass through here. A deny and a checkpoint are never looked up. The workspace boundary is not a
-    /// preference: a mode that would not ask a person about it denies (P4).
+    /// Only asks are looked up here, never a deny or a checkpoint. The workspace boundary is not a preference: a mode that would not ask a
+    /// person about it denies (P4).
     pub const fn under(self, mode: Mode) -> Verdict {
         use AskCause::{
             Dangerous, Default, FirmRule, Irreversible, NotUnderstood, Outside, Reviewer, Rule, Sensitive,
@@ -111,7 +111,7 @@ impl AskCause {
                 Outside => Deny,
                 FirmRule | Reviewer | Dangerous | Irreversible | NotUnderstood => Ask,
             },
-            // A reviewer that holds a call is a check, not a preference: it is not switched off by asking less.
+            // A reviewer that holds a call is a check, not a preference. Asking less does not switch it off.
             Mode::Yolo => match self {
                 Reviewer => Ask,
                 Outside => Deny,
@@ -120,12 +120,12 @@ impl AskCause {
         }
     }
 
-    /// Whether it asks because no rule says anything about the effect, so that an allow rule answers it.
+    /// Returns whether it asks because no rule covers the effect, so that an allow rule answers it.
     pub const fn is_uncovered(self) -> bool {
         matches!(self, Self::Default | Self::Outside)
     }
 
-    /// Whether a standing leave may answer an ask with this cause.
+    /// Returns whether a standing approval may answer an ask with this cause.
     pub const fn leave_may_answer(self) -> bool {
         match self {
             Self::Rule | Self::Default | Self::Outside => true,
@@ -137,25 +137,25 @@ impl AskCause {
     }
 }
 
-/// One reason of a ruling.
+/// One reason of a decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecisionReason {
-    /// What it asks for.
+    /// The verdict that this reason calls for.
     pub verdict: Verdict,
-    /// Why it asks, or would have asked had the mode not let it pass; absent on what a rule denies or allows.
+    /// The cause for which it asks, or would have asked if the mode had not let it pass. Absent if a rule denies or allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<AskCause>,
-    /// The rule that decided, by id.
+    /// The id of the rule that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// Where the rule stands: layer, file and line.
+    /// The location of the rule: layer, file and line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
-    /// The places in the plan of the effects it is about; empty: the call as a whole.
+    /// The positions in the plan of the effects that it is about. Empty if it is about the whole call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<u32>,
-    /// In words.
+    /// The explanation in words.
     pub why: String,
 }
 
@@ -163,25 +163,25 @@ pub struct DecisionReason {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyDecision {
-    /// The strictest of the reasons; only where a leave answered, it is an allow above reasons that ask.
+    /// The strictest verdict of the reasons. If a standing approval answered, it is an allow above reasons that ask.
     pub verdict: Verdict,
-    /// Why. Never empty.
+    /// The reasons. Never empty.
     pub reasons: Vec<DecisionReason>,
-    /// The policy that ruled.
+    /// The digest of the policy that decided.
     pub policy: Digest,
-    /// The leave that answered the question beforehand.
+    /// The standing approval that answered the question beforehand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leave: Option<StandingApprovalId>,
-    /// What must be guaranteed for the allow to hold.
+    /// The guarantees that must hold for the allow to hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarantees: Vec<String>,
-    /// It was ruled before, on the same digest, and read back.
+    /// The decision was made before, on the same digest, and read back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cached: bool,
 }
 
 impl PolicyDecision {
-    /// The causes for which this ruling asks, sorted.
+    /// Returns the causes for which this decision asks, sorted.
     pub fn causes(&self) -> Vec<AskCause> {
         let asks = self.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
         let mut causes: Vec<AskCause> = asks.filter_map(|reason| reason.cause).collect();
@@ -190,7 +190,7 @@ impl PolicyDecision {
         causes
     }
 
-    /// The reason that decided: the first of the strictest.
+    /// Returns the reason that decided: the first of the strictest.
     pub fn decisive(&self) -> Option<&DecisionReason> {
         self.reasons.iter().find(|reason| reason.verdict == self.verdict).or_else(|| self.reasons.first())
     }

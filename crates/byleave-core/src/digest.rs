@@ -1,7 +1,7 @@
-//! Digests: what was said, in 32 bytes that cannot be made to fit something else.
+//! Digests, record keys and canonical JSON.
 //!
-//! Contents (arguments, plans, outputs) are known on the record only by digests keyed with the record's own key, so
-//! that once the key is destroyed nobody can even check a guess.
+//! The record refers to contents (arguments, plans, outputs) only by digests that are keyed with the record's own key. Once the key is
+//! destroyed, nobody can even check a guess.
 
 use std::fmt;
 
@@ -21,20 +21,20 @@ impl Digest {
         Self(bytes)
     }
 
-    /// The 32 bytes.
+    /// Returns the 32 bytes.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The digest of plain bytes.
+    /// Returns the digest of plain bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(blake3::hash(bytes).into())
     }
 
-    /// The digest of several parts; no two different lists of parts give the same input.
+    /// Returns the digest of several parts. No two different lists of parts give the same input.
     pub fn of_parts(domain: &str, parts: &[&[u8]]) -> Self {
         let all = || std::iter::once(domain.as_bytes()).chain(parts.iter().copied());
-        // Hashed in one go: many small updates cost more than the copy.
+        // Hashed in one call: many small updates cost more than the copy.
         let mut framed = Vec::with_capacity(all().map(|part| part.len() + 8).sum());
         for part in all() {
             framed.extend_from_slice(&(part.len() as u64).to_le_bytes());
@@ -43,7 +43,7 @@ impl Digest {
         Self::of(&framed)
     }
 
-    /// The first twelve characters, enough for a person to tell two apart.
+    /// Returns the first twelve characters, enough for a person to distinguish two digests.
     pub fn short(&self) -> String {
         self.to_string().chars().take(12).collect()
     }
@@ -55,7 +55,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// The 64 characters of a digest. A record has a dozen of them, so they are not pushed one by one.
+/// Returns the 64 characters of a digest. A record has a dozen digests, so the characters are not pushed one by one.
 fn hex(bytes: &[u8; 32]) -> [u8; 64] {
     const fn digit(nibble: u8) -> u8 {
         if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 }
@@ -83,7 +83,7 @@ impl Serialize for Digest {
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        // Upper case would be a second spelling of the same digest, and so a byte nobody checks.
+        // Upper case would be a second spelling of the same digest, and so a byte that nobody checks.
         if text.bytes().any(|b| b.is_ascii_uppercase()) {
             return Err(D::Error::custom("a digest is written in lower-case hexadecimal"));
         }
@@ -91,7 +91,7 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// The secret of one record: contents are digested and encrypted under it; destroying it forgets them.
+/// The secret key of one record. Contents are digested and encrypted under it. Destroying it makes them unreadable.
 #[derive(Clone)]
 pub struct RecordKey([u8; 32]);
 
@@ -101,17 +101,17 @@ impl RecordKey {
         Self(bytes)
     }
 
-    /// The key itself; a call worth searching for in a review.
+    /// Returns the key itself. Reviewers can search for calls of this function.
     pub const fn expose(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The digest of content under this key.
+    /// Returns the digest of content under this key.
     pub fn digest(&self, content: &[u8]) -> Digest {
         Digest(blake3::keyed_hash(&self.0, content).into())
     }
 
-    /// What the record keeps of a content: its digest and its size.
+    /// Returns the recorded form of a content: its digest and its size.
     pub fn hold(&self, content: &[u8]) -> ContentRef {
         ContentRef { digest: self.digest(content), bytes: content.len() as u64 }
     }
@@ -129,7 +129,7 @@ impl fmt::Debug for RecordKey {
     }
 }
 
-/// A content that is kept elsewhere, under the record's key.
+/// A reference to content that is stored elsewhere, under the record's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContentRef {
@@ -139,9 +139,9 @@ pub struct ContentRef {
     pub bytes: u64,
 }
 
-/// The one spelling of a JSON value: keys sorted, no white space.
+/// Returns the canonical form of a JSON value: sorted keys and no white space.
 ///
-/// Does not rely on the map type of `serde_json`, which another crate's features could change.
+/// It does not rely on the map type of `serde_json`, because features of another crate could change that type.
 pub fn canonical(value: &Value) -> String {
     let mut out = String::new();
     write_canonical(value, &mut out);

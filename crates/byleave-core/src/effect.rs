@@ -1,4 +1,4 @@
-//! Effects: what a call would do, one thing to one target each; and the plan, which is all of them.
+//! Effects: one thing done to one target each; and the plan, which lists all effects of a call.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::{ContentRef, Digest, RecordKey};
 
-/// One thing a call would do to one target. Paths are absolute and resolved.
+/// One thing that a call would do to one target. Paths are absolute and resolved.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Effect {
@@ -14,27 +14,27 @@ pub enum Effect {
     Run {
         /// The resolved program.
         program: String,
-        /// Its words, the program's own name first.
+        /// The arguments, beginning with the program's own name.
         argv: Vec<String>,
     },
     /// Reads a path.
     Read {
-        /// Which.
+        /// The path.
         path: String,
     },
     /// Creates or changes a path.
     Write {
-        /// Which.
+        /// The path.
         path: String,
     },
     /// Removes a path.
     Delete {
-        /// Which.
+        /// The path.
         path: String,
     },
     /// Reaches a host.
     Reach {
-        /// Its name, in punycode, lower case.
+        /// The host name, in punycode and lower case.
         host: String,
         /// The port.
         port: u16,
@@ -49,25 +49,25 @@ pub enum Effect {
         /// The guarantee that is given up.
         guarantee: String,
     },
-    /// Something that could not be worked out.
+    /// Does something that could not be predicted.
     Unknown {
-        /// Why not.
+        /// The reason.
         why: String,
     },
 }
 
 impl Effect {
-    /// The use of a tool of an MCP server.
+    /// Returns the effect of using a tool of an MCP server.
     pub fn at_server(server: &str, tool: &str) -> Self {
         Self::Invoke { tool: Self::name_at_server(server, tool) }
     }
 
-    /// What a tool of an MCP server is called in effects. No server has a `/` in its name, and no tool of ours a `:`.
+    /// Returns the name of a tool of an MCP server in effects. No server has a `/` in its name, and none of our tools has a `:`.
     pub(crate) fn name_at_server(server: &str, tool: &str) -> String {
         format!("mcp:{server}/{tool}")
     }
 
-    /// The word for this kind of effect.
+    /// Returns the name of this kind of effect.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Run { .. } => "run",
@@ -81,9 +81,10 @@ impl Effect {
         }
     }
 
-    /// Whether two effects of different calls must keep their order.
+    /// Checks whether two effects of different calls must keep their order.
     ///
-    /// Reading is in nobody's way but a writer's. What is not understood is in everybody's way.
+    /// A read conflicts only with a change of the same path, or of a path above or beneath it. An unknown effect conflicts with every
+    /// effect, and so does one that leaves the sandbox.
     pub fn conflicts_with(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Unknown { .. } | Self::Unconfined { .. }, _)
@@ -98,7 +99,7 @@ impl Effect {
         }
     }
 
-    /// The path that this effect reads, writes or deletes; a run has none, not even that of its program.
+    /// Returns the path that this effect reads, writes or deletes. A run has none, not even that of its program.
     pub fn path(&self) -> Option<&str> {
         match self {
             Self::Read { path } | Self::Write { path } | Self::Delete { path } => Some(path),
@@ -123,18 +124,18 @@ impl fmt::Display for Effect {
     }
 }
 
-/// Whether one of two paths is the other, or lies beneath it.
+/// Checks whether one of two paths is equal to the other or beneath it.
 fn overlap(a: &str, b: &str) -> bool {
     is_at_or_beneath(a, b) || is_at_or_beneath(b, a)
 }
 
-/// Whether a path is another one, or lies beneath it.
+/// Checks whether a path is equal to another one or beneath it.
 pub(crate) fn is_at_or_beneath(inner: &str, outer: &str) -> bool {
     let outer = outer.trim_end_matches('/');
     inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether a path is absolute and resolved as far as its text can tell: no `.`, no `..`, no empty step.
+/// Checks whether a path is absolute and resolved as far as its text can show: no `.`, no `..`, no empty step.
 pub fn is_resolved(path: &str) -> bool {
     let Some(steps) = path.strip_prefix('/') else { return false };
     steps.is_empty() || steps.split('/').all(|step| !matches!(step, "" | "." | ".."))
@@ -144,68 +145,68 @@ pub fn is_resolved(path: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Binding {
-    /// Where it is.
+    /// The path.
     pub path: String,
-    /// What it was when the plan was made.
+    /// The state when the plan was made.
     pub state: BindingState,
 }
 
-/// What a bound path was when the plan was made.
+/// The state of a bound path when the plan was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BindingState {
-    /// Not there.
+    /// Nothing exists at the path.
     Missing,
     /// A file with this content.
     Content(Digest),
-    /// This very directory.
+    /// Exactly this directory.
     Directory {
-        /// Device.
+        /// The device number.
         device: u64,
-        /// Inode.
+        /// The inode number.
         inode: u64,
     },
 }
 
-/// The effects of a draft, computed without doing them.
+/// The effects of a draft, predicted without running it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// What would be done.
+    /// The predicted effects.
     pub effects: Vec<Effect>,
-    /// The effects that stand for something beneath their path, such as whatever `find` comes upon, and not for all of it. No
-    /// standing approval is offered of these, except of the very same command.
+    /// The effects that mean something beneath their path, and not all of it, such as whatever `find` finds. No standing approval is
+    /// offered for these, except for exactly the same command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beneath: Vec<Effect>,
     /// The working directory, programs, scripts and edited files as they were when the plan was made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bound: Vec<Binding>,
-    /// No effect but reads, by the account of the class and not of the tool.
+    /// The plan has no effect but reads. The permission class determines this, not the tool.
     #[serde(default)]
     pub reads_only: bool,
-    /// What would be done cannot be taken back.
+    /// The effects cannot be undone.
     #[serde(default)]
     pub irreversible: bool,
-    /// What about it is dangerous, whatever its effects are permitted to be.
+    /// The dangers of the call, whatever its effects are permitted to be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dangers: Vec<Danger>,
 }
 
-/// Something that is never silently allowed, and that no leave covers.
+/// A danger that is never silently allowed, and that no standing approval covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Danger {
-    /// Its stable name.
+    /// The stable name.
     pub id: String,
-    /// Why, in words for a person; never the plan's own.
+    /// The reason, in words for a person; never the plan's own.
     pub why: String,
-    /// It is denied; otherwise a person is asked.
+    /// The call is denied. Otherwise a person is asked.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub denied: bool,
 }
 
 impl Plan {
-    /// What the record keeps of a plan whose content it holds.
+    /// Returns the recorded form of a plan whose content is stored.
     pub fn head(&self, key: &RecordKey, held: ContentRef) -> PlanSummary {
         PlanSummary {
             plan: held,
@@ -215,24 +216,24 @@ impl Plan {
         }
     }
 
-    /// Whether this effect of the plan stands for something beneath its path, and not for all of it.
+    /// Checks whether this effect of the plan means something beneath its path, and not all of it.
     pub fn is_beneath(&self, effect: &Effect) -> bool {
         self.beneath.contains(effect)
     }
 
-    /// Whether any effect of this plan must keep its order with any effect of the other.
+    /// Checks whether any effect of this plan must keep its order with any effect of the other.
     pub fn conflicts_with(&self, other: &Self) -> bool {
         self.effects.iter().any(|a| other.effects.iter().any(|b| a.conflicts_with(b)))
     }
 }
 
-/// One effect, as the record knows it: enough to tell whether a person saw it, and nothing more.
+/// The recorded form of one effect: enough to check whether a person saw it, and nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EffectDigest(uuid::Uuid);
 
 impl EffectDigest {
-    /// The mark of an effect under the record's key: 128 bits of a keyed digest.
+    /// Returns the digest of an effect under the record's key: 128 bits of a keyed digest.
     pub fn of(effect: &Effect, key: &RecordKey) -> Self {
         let text = serde_json::to_vec(effect).unwrap_or_default();
         let digest = key.digest(&text);
@@ -240,30 +241,30 @@ impl EffectDigest {
         Self(uuid::Uuid::from_slice(head).unwrap_or_default())
     }
 
-    /// A mark with a given number, for tests that write records by hand.
+    /// Returns a digest with a given number, for tests that write records by hand.
     pub const fn numbered(number: u128) -> Self {
         Self(uuid::Uuid::from_u128(number))
     }
 }
 
-/// What the record keeps of a plan.
+/// The recorded form of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanSummary {
-    /// The whole plan, kept under the record's key.
+    /// The complete plan, stored under the record's key.
     pub plan: ContentRef,
-    /// Its effects, one mark each.
+    /// The digests of its effects.
     pub effects: Vec<EffectDigest>,
-    /// No effect but reads.
+    /// The plan has no effect but reads.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reads_only: bool,
-    /// Cannot be taken back.
+    /// The effects cannot be undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub irreversible: bool,
 }
 
 impl PlanSummary {
-    /// Whether every effect of this plan was among those of the other.
+    /// Checks whether every effect of this plan was among those of the other, and whether it is irreversible only if the other is.
     pub fn within(&self, seen: &Self) -> bool {
         self.effects.iter().all(|mark| seen.effects.contains(mark)) && self.irreversible <= seen.irreversible
     }

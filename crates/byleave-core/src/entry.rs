@@ -1,4 +1,4 @@
-//! Entries: everything that can be written on a record. Appended, chained, never changed.
+//! Entries: everything that can be written on a record. Entries are appended and chained, and never change.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,20 +16,20 @@ use crate::rehearsal::{RehearsalOutcome, RehearsalSettings};
 use crate::review::Review;
 use crate::session::{SessionNode, caller};
 
-/// One entry: a fact and when it was written down.
+/// One entry: an event and the time at which it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// When, by the clock of who wrote it.
+    /// The time, by the clock of the writer.
     pub at: Millis,
-    /// What.
+    /// The event.
     pub fact: RecordEvent,
 }
 
 impl Entry {
-    /// The entry as it is stored.
+    /// Returns the entry as it is stored.
     pub(crate) fn to_json(&self) -> Option<String> {
-        // Most entries fit, so that nothing is moved while they are written.
+        // Most entries fit, so the buffer is not moved while they are written.
         let mut body = Vec::with_capacity(640);
         serde_json::to_writer(&mut body, self).ok()?;
         body.shrink_to_fit();
@@ -37,60 +37,60 @@ impl Entry {
     }
 }
 
-/// What can be written down of a call, in the order in which it comes up.
+/// The events that can be recorded for a call, in the order of the pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordEvent {
-    /// The call came in.
+    /// The call was received.
     Received(CallHeader),
-    /// Which tool, and under which terms.
+    /// The tool and its terms were resolved.
     Resolved(StageResult<ResolvedTool>),
-    /// The draft fits the schema.
+    /// The draft was checked against the schema.
     Validated(StageResult<ValidDraft>),
-    /// What the draft would do.
+    /// The effects of the draft were predicted.
     Planned(StageResult<PlanSummary>),
-    /// What the policy says of it.
+    /// The policy decided on the draft.
     Permitted(StageResult<PolicyDecision>),
-    /// What the reviewers say of it; a change is a new draft.
+    /// The reviewers checked the draft. A change is a new draft.
     Reviewed(StageResult<Review>),
-    /// The case against it.
+    /// The agent's case against the call was made.
     Challenged(StageResult<ChallengeSummary>),
-    /// It is about to run on a copy, under this binding and no other.
+    /// The call is about to run on a copy, under exactly this binding.
     Rehearsing {
-        /// The exact plan.
+        /// The digest of the exact plan.
         binding: Digest,
     },
-    /// What came of the run on a copy.
+    /// The run on a copy ended, or was not possible.
     Rehearsed(RehearsalOutcome),
-    /// The copy is gone: everything about this draft is found out again.
+    /// The copy is lost. All stages of this draft are repeated.
     RehearsalLost {
-        /// The rehearsal that it was.
+        /// The digest of the lost rehearsal.
         rehearsal: Digest,
     },
-    /// A person is asked.
+    /// A person was asked.
     Asked(StageResult<Question>),
-    /// A person answered; an edit is a new draft.
+    /// A person answered. An edit is a new draft.
     Answered(RecordedAnswer),
     /// Nobody answered in time.
     Expired {
         /// The question.
         question: QuestionId,
     },
-    /// The approver broke, which counts as no.
+    /// The approver failed, which is treated as a "no".
     Unasked {
         /// The question.
         question: QuestionId,
-        /// How it broke.
+        /// The failure.
         refusal: Refusal,
     },
-    /// Someone called it off.
+    /// The call was cancelled.
     Cancelled {
-        /// Who.
+        /// The person or program that cancelled it.
         by: String,
     },
     /// An attempt holds the claim to execute.
     Begun(StageResult<Claim>),
-    /// The attempt's owner is gone; nobody can say how far it came.
+    /// The owner of the attempt is gone. Nobody can tell how far the attempt got.
     Interrupted {
         /// The attempt.
         attempt: AttemptId,
@@ -99,17 +99,17 @@ pub enum RecordEvent {
     Ended {
         /// The attempt.
         attempt: AttemptId,
-        /// How.
+        /// The end of the execution.
         end: ExecutionEnd,
     },
-    /// What the reviewers say of the result.
+    /// The reviewers checked the result.
     OutputReviewed(StageResult<Review>),
-    /// What came of it.
+    /// The call has its outcome.
     Settled(Outcome),
 }
 
 impl RecordEvent {
-    /// The word for this kind of fact.
+    /// Returns the name of this kind of event.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Received(_) => "received",
@@ -136,50 +136,50 @@ impl RecordEvent {
     }
 }
 
-/// The draft fits the tool's schema.
+/// The mark of a draft that fits the tool's schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ValidDraft {}
 
-/// What the record keeps of a call as it came in.
+/// The recorded form of an incoming call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallHeader {
-    /// The walk that opened the record; it is walked by that one to its end.
+    /// The version of the pipeline that opened the record. The same version processes it to its end.
     pub walk: u16,
-    /// Whose book it belongs to.
+    /// The tenant whose audit log it belongs to.
     pub tenant: TenantId,
-    /// The conversation or task it is part of.
+    /// The conversation or task that it is part of.
     pub session: SessionId,
-    /// Who asks.
+    /// The agent that makes the call.
     pub agent: AgentId,
-    /// The session as it was opened, and those above it, up to the top; empty where nobody opened it.
+    /// The session as it was opened, and its ancestors up to the top. Empty if nobody opened it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lineage: Vec<SessionNode>,
     /// The tool's name as the model wrote it.
     pub tool: String,
     /// The first draft.
     pub arguments: ContentRef,
-    /// The model's own words on why.
+    /// The model's own reason for the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<ContentRef>,
-    /// The directory it works in.
+    /// The working directory of the call.
     pub cwd: String,
-    /// How much is asked.
+    /// The mode, which says how much is asked.
     pub mode: Mode,
-    /// Say what would happen, and change nothing.
+    /// Only predict the effects, and change nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
 }
 
 impl CallHeader {
-    /// Who asks, in words: an agent, or whose sub-agent it is.
+    /// Returns the caller in words: an agent, or a sub-agent with its parent.
     pub fn caller(&self) -> String {
         caller(&self.agent, &self.lineage)
     }
 }
 
-/// The terms of a call, pinned when its tool is resolved: what the walk needs to know of the manifest and the settings.
+/// The terms of a call, pinned when its tool is resolved: the parts of the manifest and the settings that the pipeline needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResolvedTool {
@@ -187,62 +187,62 @@ pub struct ResolvedTool {
     pub tool: String,
     /// The digest of its manifest.
     pub manifest: Digest,
-    /// The word for its calls in the book (T7).
+    /// The operation that names its calls in the audit log (T7).
     pub operation: String,
-    /// Says that it only reads.
+    /// The tool declares that it only reads.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
-    /// Says that it destroys.
+    /// The tool declares that it is destructive.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub destructive: bool,
-    /// May run beside others of its session.
+    /// The call may run concurrently with others of its session.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub concurrency_safe: bool,
-    /// May be begun again after an interruption.
+    /// The call may be attempted again after an interruption.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeatable: bool,
-    /// Must be released by a checkpoint.
+    /// The call must be released by a checkpoint.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub checkpoint: bool,
-    /// Must be challenged.
+    /// The call must be challenged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub challenge: Option<ChallengeRequirement>,
-    /// Is run on a copy first, where a person would be asked.
+    /// The call is rehearsed first if a person would be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rehearsal: Option<RehearsalSettings>,
-    /// Bounds on how often and how long.
+    /// Limits on numbers, sizes and durations.
     pub limits: Limits,
 }
 
-/// How a call is challenged.
+/// The way in which a call is challenged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChallengeRequirement {
-    /// Before the question or after the answer.
+    /// The time of the challenge: before the question or after the answer.
     pub when: ChallengeTiming,
-    /// The operator's settings say, by this tool's name, that it stands in for the checkpoint.
+    /// The challenge replaces the checkpoint. The operator's settings say so for this tool by name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stands_in: bool,
 }
 
-/// Bounds on how often and how long.
+/// Limits on numbers, sizes and durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// How many drafts there may be.
+    /// The maximum number of drafts.
     pub drafts: u8,
-    /// How often a repeatable call may be begun.
+    /// The maximum number of attempts of a repeatable call.
     pub attempts: u8,
-    /// How long an execution may take.
+    /// The maximum duration of an execution.
     pub timeout_ms: u64,
-    /// How much of what it puts out is handed over at once.
+    /// The maximum size of the output that is returned at once.
     pub output_bytes: u64,
-    /// How much of it is kept, to be read on from there.
+    /// The maximum size of the output that is stored, so that the rest can be read later.
     #[serde(default)]
     pub kept_bytes: u64,
-    /// How long a question stays open.
+    /// The time for which a question stays open.
     pub question_ms: u64,
-    /// How long an answer stays good.
+    /// The time for which an answer stays valid.
     pub grant_ms: u64,
 }
 

@@ -1,18 +1,18 @@
-//! Makes text visible: what a person sees is all there is, and no two different texts look the same to us.
+//! Makes every character visible, in a reversible way: a person sees the whole text, and no two different texts are shown the same.
 //!
-//! Nothing is ever dropped. What has no shape of its own (controls, direction marks, zero-width, variation selectors, tags,
-//! fillers, odd spaces, private and unassigned code points) is written as its code point in brackets, `⟨U+202E⟩`; what looks
-//! like something else keeps its shape and gets its code point, `⟨а U+0430⟩`. A bracket in the text is itself written as a
-//! code point, so a bracket on the screen is always ours, and the text can be read back from what is shown.
+//! Nothing is ever dropped. Some characters have no shape of their own: controls, direction marks, zero-width characters, variation
+//! selectors, tags, fillers, odd spaces, private and unassigned code points. They are written as their code point in brackets, `⟨U+202E⟩`.
+//! A character that looks like another one keeps its shape and gets its code point, `⟨а U+0430⟩`. A bracket in the text is itself written
+//! as a code point. A bracket on the screen is therefore always ours, and the text can be read back from what is shown.
 //!
-//! **Right-to-left text.** Letters that run from right to left reorder what stands next to them: `א/ב` is drawn as `ב/א`. Every
-//! such run is therefore fenced by left-to-right letters on both sides, `⟨rtl שלום rtl⟩`, so that it is read from right to
-//! left inside the fence and nothing outside of it moves, in whatever direction the screen starts its lines. In prose a
-//! fence holds several words; in a name, a path or a command it never reaches over a separator.
+//! **Right-to-left text.** Right-to-left letters reorder the characters next to them: `א/ב` is drawn as `ב/א`. Every such run is therefore
+//! fenced by left-to-right letters on both sides, `⟨rtl שלום rtl⟩`. It is read from right to left inside the fence, and nothing outside of
+//! it moves, whatever direction the screen uses. In prose a fence contains several words. In a name, a path or a command it never extends
+//! over a separator.
 //!
-//! **What this cannot do.** `l` and `1`, or `O` and `0`, are the font's business. Look-alikes are known from the tables of
-//! Unicode (UTS 39) and a few letters of ours; a pair that is in neither is not marked, but is never drawn as its ASCII twin's
-//! code point either.
+//! **Limits.** The font decides whether `l` and `1`, or `O` and `0`, look different. Look-alikes are known from the tables of Unicode (UTS
+//! 39) and from a few letters of ours. A pair that is in neither is not marked, but it is never shown as the code point of its ASCII twin
+//! either.
 
 mod classify;
 mod homoglyphs;
@@ -27,19 +27,19 @@ use classify::{CharTreatment, ClassifiedChar};
 use unicode::CharPropertyCache;
 pub use unicode::{CLOSE, OPEN, TAB, is_mark, is_printable};
 
-/// Spaces in a row before they are counted instead of shown: at the start of a line.
+/// The maximum number of consecutive spaces at the start of a line. More are counted instead of shown.
 const INDENT_MAX: usize = 64;
-/// Spaces in a row before they are counted instead of shown: within a line. The same for tabs.
+/// The maximum number of consecutive spaces within a line. More are counted instead of shown. The same for tabs.
 const BLANKS_MAX: usize = 16;
-/// Characters that share one look-alike mark.
+/// The maximum number of characters that share one look-alike mark.
 const ALIKE_RUN: usize = 16;
-/// Characters that share one right-to-left fence.
+/// The maximum number of characters that share one right-to-left fence.
 const RTL_RUN: usize = 200;
 
-/// What was met on the way, so that a screen can warn of it.
+/// The numbers of suspicious characters, so that a screen can warn of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EscapeCounts {
-    /// Characters that cannot be seen or that move others about. Tabs, ends of lines and emoji are not counted.
+    /// Characters that are invisible or that move others. Tabs, ends of lines and emoji are not counted.
     pub hidden: usize,
     /// The first of them.
     pub first_hidden: Option<char>,
@@ -51,18 +51,18 @@ pub struct EscapeCounts {
     pub rtl: usize,
 }
 
-/// The text with everything in it visible, on one line.
+/// Returns the text with everything in it visible, on one line.
 pub fn visible(text: &str, care: EscapeLevel) -> String {
     let mut out = String::with_capacity(text.len());
     Escaper::default().write(text, care, &mut out);
     out
 }
 
-/// JSON in which nothing can act on a terminal. The same value: what cannot be seen is spelled as a code point.
+/// Returns JSON in which nothing can act on a terminal. The value is the same: invisible characters are written as code points.
 pub fn spelled(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
-        // White space between values is ours; inside texts control characters are spelled already.
+        // White space between values is ours. Control characters inside texts are already escaped.
         if c == '\n' || is_printable(c) {
             out.push(c);
             continue;
@@ -75,7 +75,7 @@ pub fn spelled(json: &str) -> String {
     out
 }
 
-/// Makes many texts visible, and counts what was met in all of them.
+/// Makes many texts visible, and counts the suspicious characters in all of them.
 #[derive(Default)]
 pub struct Escaper {
     tally: EscapeCounts,
@@ -83,7 +83,7 @@ pub struct Escaper {
 }
 
 impl Escaper {
-    /// What was met so far.
+    /// Returns the counts so far.
     pub const fn tally(&self) -> &EscapeCounts {
         &self.tally
     }
@@ -106,7 +106,7 @@ impl Escaper {
     }
 }
 
-/// Whether the text is already all that a person needs to see.
+/// Checks whether the text can be shown unchanged.
 fn is_plain_ascii(text: &str) -> bool {
     let mut spaces = 0;
     for byte in text.bytes() {
@@ -146,7 +146,7 @@ fn is_fenced(run: &[ClassifiedChar]) -> bool {
     run.first().is_some_and(|unit| unit.fate == CharTreatment::Rtl)
 }
 
-/// Whether an escaped character is where honest text has it: shown all the same, but nothing to warn of.
+/// Checks whether an escaped character is in a normal place. It is shown all the same, but without a warning.
 fn is_expected(before: Option<char>, c: char, is_last: bool) -> bool {
     match c {
         '\t' | '\n' | TAB => true,
@@ -201,7 +201,7 @@ fn write_units(units: &[ClassifiedChar], out: &mut String) {
     }
 }
 
-/// What stands for a character without a shape.
+/// Returns the name that replaces a character without a shape.
 fn name(c: char) -> String {
     match c {
         '\0' => "NUL".into(),
@@ -234,7 +234,7 @@ fn write_alike(run: &[ClassifiedChar], out: &mut String) {
     out.push(CLOSE);
 }
 
-/// Pieces of at most about `most` characters, none of which begins with a mark that belongs to the one before.
+/// Returns pieces of about `most` characters. No piece begins with a mark that belongs to the piece before.
 fn runs(mut group: &[ClassifiedChar], most: usize) -> Vec<&[ClassifiedChar]> {
     let mut pieces = Vec::new();
     while group.len() > most {
@@ -250,7 +250,7 @@ fn runs(mut group: &[ClassifiedChar], most: usize) -> Vec<&[ClassifiedChar]> {
 }
 
 fn push_fmt(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing into a string cannot fail; were it ever to, the text would show the gap.
+    // Writing into a string cannot fail. If it ever did, the text would show the gap.
     if out.write_fmt(text).is_err() {
         out.push_str("⟨unwritable⟩");
     }
@@ -354,7 +354,7 @@ mod tests {
         check("он с ней", "он ⟨с U+0441⟩ ней", "он с ней");
         check("kapı", "kap⟨ı U+0131⟩", "kapı");
         check("你好，世界", "你好⟨， U+FF0C⟩世界", "你好，世界");
-        // What cannot be seen.
+        // Invisible characters.
         both("ls\u{1b}[2K\u{1b}[1Gls", "ls⟨ESC⟩[2K⟨ESC⟩[1Gls");
         both("ls\u{9b}2J", "ls⟨U+009B⟩2J");
         both("a\rb\u{8}\u{8}\u{7f}\0", "a⟨CR⟩b⟨BS ×2⟩⟨DEL⟩⟨NUL⟩");
@@ -409,7 +409,7 @@ mod tests {
         assert_eq!(read_back(&shown), text);
     }
 
-    /// Characters that matter here, far more often than chance would bring them.
+    /// Generates the relevant characters far more often than chance would.
     fn telling() -> impl Strategy<Value = char> {
         prop_oneof![
             any::<char>(),

@@ -1,4 +1,5 @@
-//! Changes: what a command did to a copy of the files, one path each. Data; how a copy is made and committed is not known here.
+//! File changes: the changes of a command to a copy of the files, one path each. This module is data only. It does not know how a copy is
+//! made or committed.
 
 use std::fmt;
 
@@ -7,63 +8,63 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 use crate::effect::{Effect, is_at_or_beneath};
 
-/// Everything that differs between a copy and what it is a copy of.
+/// All differences between a copy and its original.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileChanges {
-    /// One for each path, by path. What lies in a directory that was made or removed is listed as well.
+    /// One change for each path, sorted by path. The contents of a created or removed directory are listed as well.
     pub list: Vec<FileChange>,
-    /// Which of them are one thing under another name, as far as the contents tell. For people: each is in the list twice, as made
-    /// and as removed.
+    /// The pairs that are renames, as far as the contents show. For people only: each rename is in the list twice, as created and as
+    /// removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub renames: Vec<FileRename>,
-    /// What a run without a copy would have done otherwise, in words: the limits of copies that this one ran into.
+    /// The ways in which a rehearsal differs from a direct run, in words: the limits of copies that this run met.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<String>,
 }
 
-/// One path that is not as it was.
+/// One path that changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileChange {
-    /// Where, absolute and resolved.
+    /// The path, absolute and resolved.
     pub path: String,
-    /// What was there.
+    /// The state before, if something existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<FileNode>,
-    /// What is there now.
+    /// The state after, if something exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<FileNode>,
-    /// What the repository that it lies in knows of it.
+    /// The status of the path in its git repository.
     #[serde(default)]
     pub standing: GitStatus,
-    /// How the text differs, as a unified diff without its heading; absent where there is no text to compare.
+    /// The unified diff of the text without its header. Absent if there is no text to compare.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
 }
 
-/// What is at a path.
+/// The state of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileNode {
-    /// What it is.
+    /// The kind of the node.
     pub kind: FileNodeKind,
-    /// Who may do what with it: the lower twelve bits. Zero for a link, which has none.
+    /// The permission bits: the lower twelve bits of the mode. Zero for a link, which has none.
     pub mode: u32,
-    /// When the content of a file was last changed, in nanoseconds; zero for everything else.
+    /// The modification time of a file in nanoseconds. Zero for everything else.
     #[serde(default)]
     pub modified: i64,
 }
 
-/// What is at a path, in a word.
+/// The kind of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileNodeKind {
     /// A file.
     File {
-        /// How long it is.
+        /// The size in bytes.
         size: u64,
-        /// Its content; absent where nobody needed to read it.
+        /// The digest of the content. Absent if nobody needed to read it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         digest: Option<Digest>,
     },
@@ -71,56 +72,56 @@ pub enum FileNodeKind {
     Directory,
     /// A symbolic link.
     Link {
-        /// Where it leads, as it is written.
+        /// The target, as it is written.
         to: String,
     },
     /// A pipe, a socket or a device.
     Special {
-        /// Which.
+        /// The exact kind.
         what: String,
     },
 }
 
-/// One thing under another name.
+/// A rename.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileRename {
-    /// The path it had.
+    /// The old path.
     pub from: String,
-    /// The path it has.
+    /// The new path.
     pub to: String,
 }
 
-/// What a repository knows of a path.
+/// The status of a path in a git repository.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GitStatus {
-    /// It is in the index: what was committed can be had back from there.
+    /// The path is in the index. Committed content can be restored from there.
     Tracked,
-    /// Nobody but the disk has it.
+    /// The path exists only on the disk.
     #[default]
     Untracked,
-    /// It is not to be committed: most often something that is made again.
+    /// The path is ignored by git. Most often it can be generated again.
     Ignored,
-    /// It belongs to the repository itself.
+    /// The path belongs to the repository's own directory.
     Repository,
 }
 
-/// What was done to a path.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileChangeKind {
-    /// Was not there.
+    /// The path is new.
     Created,
-    /// Is another content, or another kind of thing.
+    /// The content, or the kind of the node, is different.
     Changed,
-    /// Has another mode, or another time, and nothing else.
+    /// Only the mode or the time is different.
     Marked,
-    /// Is not there any more.
+    /// The path no longer exists.
     Deleted,
 }
 
 impl FileChangeKind {
-    /// In a word.
+    /// Returns the kind in a word.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -130,7 +131,7 @@ impl FileChangeKind {
         }
     }
 
-    /// What is done to the path when the change is applied: for who decides whether it is.
+    /// Returns the verb for applying the change, for the person who decides on it.
     pub const fn verb(self) -> &'static str {
         match self {
             Self::Created => "create",
@@ -148,7 +149,7 @@ impl fmt::Display for FileChangeKind {
 }
 
 impl FileChange {
-    /// What was done to the path.
+    /// Returns the kind of the change.
     pub fn what(&self) -> FileChangeKind {
         match (&self.before, &self.after) {
             (None, _) => FileChangeKind::Created,
@@ -158,8 +159,8 @@ impl FileChange {
         }
     }
 
-    /// What it makes of a path in a repository's own directory that git never makes there: a link or a special file, in words. It would
-    /// lead git, and everybody else who reads the repository, to another file, or hold them for ever.
+    /// Returns the kind of a node that git never creates in a repository's own directory: a link or a special file, in words. Such a node
+    /// would lead git and every other reader of the repository to another file, or block them forever.
     pub fn foreign_to_git(&self) -> Option<&str> {
         match &self.after.as_ref()?.kind {
             _ if self.standing != GitStatus::Repository => None,
@@ -169,7 +170,7 @@ impl FileChange {
         }
     }
 
-    /// The effect that this change is.
+    /// Returns the change as an effect.
     pub fn effect(&self) -> Effect {
         let path = self.path.clone();
         match self.what() {
@@ -182,30 +183,30 @@ impl FileChange {
 }
 
 impl FileChanges {
-    /// Whether nothing differs.
+    /// Returns whether nothing differs.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The digest of what would be committed: paths, kinds, modes and contents, before and after.
+    /// Returns the digest of what would be committed: paths, kinds, modes and contents, before and after.
     pub fn digest(&self) -> Digest {
         let plain: Vec<_> =
             self.list.iter().map(|change| (&change.path, &change.before, &change.after)).collect();
         Digest::of_parts("byleave.changes", &[&serde_json::to_vec(&plain).unwrap_or_default()])
     }
 
-    /// The effects that these changes are, in their order.
+    /// Returns the changes as effects, in their order.
     pub fn effects(&self) -> Vec<Effect> {
         self.list.iter().map(FileChange::effect).collect()
     }
 
-    /// Only what is at these paths, with everything beneath them.
+    /// Returns only the changes at these paths and beneath them.
     #[must_use]
     pub fn only(&self, paths: &[String]) -> Self {
         self.where_in(paths, true)
     }
 
-    /// All but what is at these paths and beneath them.
+    /// Returns all changes except those at these paths and beneath them.
     #[must_use]
     pub fn except(&self, paths: &[String]) -> Self {
         self.where_in(paths, false)

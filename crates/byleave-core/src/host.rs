@@ -1,23 +1,23 @@
-//! Hosts: what a host's text could mean, and the patterns over hosts.
+//! Hosts: parses every spelling of a host or address, and host patterns with ports.
 //!
-//! An address has a dozen spellings, and programs do not agree on all of them. So a host is read twice: once for what it
-//! surely is, which is what an allow needs, and once for everything that it could be, which is what a deny must see. This
-//! module resolves no names: that a public name leads to a private address shows only when it is looked up.
+//! An address has a dozen spellings, and programs do not agree on all of them. A host is therefore parsed twice. An allow needs what the
+//! host surely is. A deny needs everything that it could be. This module resolves no names: only a lookup shows that a public name leads to
+//! a private address.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr as _;
 
-/// An address as a number; IPv4 addresses lie in `::ffff:0:0/96`.
+/// An address as a number. IPv4 addresses are in `::ffff:0:0/96`.
 pub(crate) type AddressNumber = u128;
 
-/// A host, read.
+/// A parsed host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ParsedHost {
-    /// Its name: lower case, in punycode, without a dot at the end; an address in its usual spelling.
+    /// The name: lower case, in punycode, without a dot at the end. An address has its usual spelling.
     pub(crate) name: String,
-    /// The address that it is, where its spelling leaves no doubt.
+    /// The address, if its spelling is unambiguous.
     pub(crate) surely: Option<AddressNumber>,
-    /// Every address that it could be, or that is carried inside it.
+    /// Every address that the host could be, or that is embedded in it.
     pub(crate) possibly: Vec<AddressNumber>,
 }
 
@@ -26,32 +26,32 @@ pub(crate) struct ParsedHost {
 pub(crate) enum HostPattern {
     /// Every host.
     Any,
-    /// This name.
+    /// Exactly this name.
     Name(String),
-    /// Everything beneath this domain, and not the domain.
+    /// Everything beneath this domain, without the domain itself.
     Beneath(String),
     /// The addresses that begin with these bits.
     Net {
         /// The first address.
         base: AddressNumber,
-        /// How many bits count.
+        /// The length of the prefix in bits.
         bits: u32,
     },
 }
 
-/// Which ports of a host a pattern is about.
+/// The ports of a host that a pattern matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PortPattern {
-    /// Nothing was said: what is allowed is the web, what is denied is everything.
+    /// No port was given. An allow is for the web ports, and a deny for all ports.
     Unsaid,
-    /// All, in so many words.
+    /// All ports, given explicitly.
     All,
-    /// This one.
+    /// Exactly this port.
     One(u16),
 }
 
 impl PortPattern {
-    /// Whether the port surely is among them. Port 0 is one that is not known.
+    /// Checks whether the port is surely among them. Port 0 means that the port is not known.
     pub(crate) const fn fit(self, port: u16) -> bool {
         match self {
             Self::Unsaid => matches!(port, 80 | 443),
@@ -60,7 +60,7 @@ impl PortPattern {
         }
     }
 
-    /// Whether the port could be among them.
+    /// Checks whether the port could be among them.
     pub(crate) const fn could_fit(self, port: u16) -> bool {
         match self {
             Self::Unsaid | Self::All => true,
@@ -69,17 +69,17 @@ impl PortPattern {
     }
 }
 
-/// A host as effects name it: lower case, in punycode, without brackets, zone, or a dot at the end; an address in its
-/// usual spelling. `None` for what can be no host.
+/// Returns a host as effects name it: lower case, in punycode, without brackets, zone, or a dot at the end. An address has its usual
+/// spelling. `None` for a text that cannot be a host.
 pub fn normal(host: &str) -> Option<String> {
     ParsedHost::read(host).map(|host| host.name)
 }
 
 impl ParsedHost {
-    /// Reads a host; `None` for what can be no host.
+    /// Parses a host. `None` for a text that cannot be a host.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-        // A zone says through which interface, not to whom.
+        // A zone names the interface, not the destination.
         let unzoned = bare.split('%').next().unwrap_or(bare);
         if unzoned.contains(':') {
             let address = Ipv6Addr::from_str(unzoned).ok()?;
@@ -96,7 +96,7 @@ impl ParsedHost {
         }
         let possibly: Vec<AddressNumber> = every_v4(&name).into_iter().map(mapped).collect();
         let surely = Ipv4Addr::from_str(&name).ok().map(mapped);
-        // Where all readers agree, the usual spelling takes the place of the odd one.
+        // If all parsers agree, the usual spelling replaces the odd one.
         let name = match possibly.as_slice() {
             [only] => spelled(*only),
             _ => name,
@@ -114,7 +114,7 @@ impl ParsedHost {
 }
 
 impl HostPattern {
-    /// Reads a pattern and its ports: `host`, `host:443`, `host:*`; an IPv6 address with a port is in brackets.
+    /// Parses a pattern and its ports: `host`, `host:443`, `host:*`. An IPv6 address with a port is in brackets.
     pub(crate) fn with_ports(text: &str) -> Option<(Self, PortPattern)> {
         let split = match text.rfind(']') {
             Some(end) => {
@@ -134,7 +134,7 @@ impl HostPattern {
         Some((Self::read(host?)?, ports))
     }
 
-    /// Reads a pattern: `*`, a name, `*.` and a domain, an address, or an address, `/` and a number of bits.
+    /// Parses a pattern: `*`, a name, `*.` and a domain, an address, or an address, `/` and a number of bits.
     pub(crate) fn read(text: &str) -> Option<Self> {
         if text == "*" {
             return Some(Self::Any);
@@ -147,7 +147,7 @@ impl HostPattern {
                 ParsedHost::read(domain).filter(|host| host.possibly.is_empty() && !domain.ends_with('.'))?;
             return Some(Self::Beneath(host.name));
         }
-        // `evil.example.` and `evil.example` are one host, but who writes the dot may think they are not.
+        // `evil.example.` and `evil.example` are one host, but an author who writes the dot may think otherwise.
         let host = ParsedHost::read(text).filter(|_| !text.ends_with('.'))?;
         match host.surely {
             Some(base) => Some(Self::Net { base, bits: 128 }),
@@ -166,7 +166,7 @@ impl HostPattern {
         (base == first_bits(base, bits)).then_some(Self::Net { base, bits })
     }
 
-    /// Whether the host surely fits.
+    /// Checks whether the host surely fits.
     pub(crate) fn fits(&self, host: &ParsedHost) -> bool {
         match self {
             Self::Net { base, bits } => {
@@ -176,7 +176,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether the host could fit.
+    /// Checks whether the host could fit.
     pub(crate) fn could_fit(&self, host: &ParsedHost) -> bool {
         match self {
             Self::Net { base, bits } => {
@@ -199,7 +199,7 @@ impl HostPattern {
     }
 }
 
-/// The address with all but its first bits taken away.
+/// Returns the address with all bits after the prefix cleared.
 pub(crate) fn first_bits(address: AddressNumber, bits: u32) -> AddressNumber {
     let mask = AddressNumber::MAX.checked_shl(128_u32.saturating_sub(bits)).unwrap_or(0);
     address & mask
@@ -214,13 +214,13 @@ fn spelled(number: AddressNumber) -> String {
     address.to_ipv4_mapped().map_or_else(|| address.to_string(), |address| address.to_string())
 }
 
-/// The IPv4 addresses that an IPv6 address carries to somebody: compatible, NAT64, 6to4, Teredo, ISATAP.
+/// Returns the IPv4 addresses that are embedded in an IPv6 address: compatible, NAT64, 6to4, Teredo, ISATAP.
 fn carried(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let last = |bits: u128| Ipv4Addr::from_bits(u32::try_from(bits & 0xffff_ffff).unwrap_or_default());
     let number = address.to_bits();
     let [a, b, ..] = address.segments();
     let mut found = Vec::new();
-    // `::1` and `::` are addresses of their own; what is above them in `::/96` is an old way to write IPv4.
+    // `::1` and `::` are addresses of their own. The others in `::/96` are an old way to write IPv4.
     if number >> 32 == 0 && number > 1 || a == 0x64 && b == 0xff9b {
         found.push(last(number));
     }
@@ -237,8 +237,8 @@ fn carried(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     found
 }
 
-/// Every IPv4 address that some reader would make of this text: `127.1`, `2130706433`, `0x7f.1`, and `010.0.0.1` twice,
-/// since some read it as eight and some as ten.
+/// Returns every IPv4 address that some parser would read from this text: `127.1`, `2130706433`, `0x7f.1`. For `010.0.0.1` it returns two,
+/// because some parsers read `010` as eight and some as ten.
 fn every_v4(text: &str) -> Vec<Ipv4Addr> {
     let parts: Vec<&str> = text.split('.').collect();
     let mut found: Vec<Ipv4Addr> = [true, false].into_iter().filter_map(|octal| v4(&parts, octal)).collect();
@@ -274,7 +274,7 @@ fn number(part: &str, octal: bool) -> Option<u64> {
     }
 }
 
-/// `from_str_radix` takes a sign, which no address has.
+/// Parses digits only. `from_str_radix` accepts a sign, which no address has.
 fn plain(digits: &str, radix: u32) -> Option<u64> {
     digits.chars().all(|c| c.is_digit(radix)).then(|| u64::from_str_radix(digits, radix).ok())?
 }

@@ -1,6 +1,6 @@
-//! Names for things, unique without anyone being asked.
+//! Typed ids, unique without a central authority.
 //!
-//! Core never makes an id (that would need a clock and a random number); drivers make UUIDv7 ones and pass them in.
+//! This crate never creates an id, because that would need a clock and a random number. Drivers create UUIDv7 ids and pass them in.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,15 +16,15 @@ macro_rules! uuid_id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// Wraps an id that was made elsewhere.
+            /// Wraps an id that was created elsewhere.
             pub const fn new(id: Uuid) -> Self {
                 Self(id)
             }
-            /// The id as it is stored.
+            /// Returns the id as it is stored.
             pub const fn uuid(&self) -> Uuid {
                 self.0
             }
-            /// The sixteen bytes of the id.
+            /// Returns the sixteen bytes of the id.
             pub const fn as_bytes(&self) -> &[u8; 16] {
                 self.0.as_bytes()
             }
@@ -49,21 +49,21 @@ macro_rules! uuid_id {
 }
 
 uuid_id! {
-    /// One call. Chosen by the caller: the same id is the same call.
+    /// One call. The caller chooses the id: the same id is the same call.
     CallId;
     /// One question put to a person.
     QuestionId;
     /// One attempt at executing a call.
     AttemptId;
-    /// One standing leave.
+    /// One standing approval.
     StandingApprovalId;
-    /// One driver that may hold claims; it is alive as long as its kernel lock is held.
+    /// One driver that may hold claims. It is alive as long as its kernel lock is held.
     OwnerId;
-    /// One act of an administrator: a halt, its lifting, a revocation, the opening of a session, a forgetting, a waiver.
+    /// One admin action: a halt, its lifting, a revocation, the opening of a session, a forgetting or a waiver.
     AdminActionId;
 }
 
-/// Why a name was not accepted.
+/// The error for a name that was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {what} has 1 to 128 visible characters, got {got}")]
 pub struct InvalidNameError {
@@ -88,7 +88,7 @@ macro_rules! text_id {
                 }
                 Ok(Self(text))
             }
-            /// The name as text.
+            /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -119,11 +119,11 @@ macro_rules! text_id {
 }
 
 text_id! {
-    /// One conversation or task of an agent; calls of one session are ordered.
+    /// One conversation or task of an agent. Calls of one session are ordered.
     SessionId, "session";
-    /// Who makes calls.
+    /// An agent that makes calls.
     AgentId, "agent";
-    /// Whose book it is. One person has one tenant, `local`.
+    /// The owner of an audit log. A single person has one tenant, `local`.
     TenantId, "tenant";
 }
 

@@ -1,9 +1,9 @@
-//! Decides: the words, the record, the walk, the rules.
+//! Pure decision core of Byleave: records, policy evaluation and the call state machine.
 //!
-//! This crate performs nothing: no file, socket, clock, random number or thread. Whatever it needs of the world comes in
-//! as entries on a [`record::Record`]; whatever should happen to the world goes out of [`pipeline::next`] as data.
+//! This crate performs no I/O. It uses no file, socket, clock, random number or thread. All input arrives as entries on a
+//! [`record::Record`]. All output leaves [`pipeline::next`] as data.
 //!
-//! So everything here can be tried with values alone. A policy is a function from what a call would do to a decision:
+//! Everything here can therefore be tested with plain values. A policy is a function from the effects of a call to a decision:
 //!
 //! ```
 //! use byleave_core::effect::{Effect, Plan};
@@ -25,9 +25,32 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Where to begin reading: [`call`] (what comes in), [`effect`] (what it would do), [`policy`] (what the rules say), [`question`] and
-//! [`question_view`] (what a person is shown), [`render`] (in words, the same everywhere), [`record`] and [`pipeline`] (what comes next),
-//! [`outcome`] and [`refusal`] (what came of it), [`hash_chain`] (why nobody can change it afterwards).
+//! | modules | contents |
+//! |---|---|
+//! | [`call`], [`id`] | A call and its mode; typed ids. This crate never creates an id. |
+//! | [`manifest`] | The description that a tool gives of itself. No field can loosen a verdict. |
+//! | [`effect`] | Effects, plans, and which effects conflict. |
+//! | [`pattern`] | Patterns over effects, for rules and standing approvals. |
+//! | [`host`] | Parses hosts, addresses and host patterns with ports. It resolves no names. |
+//! | [`policy`] | Rules as data and the function that evaluates them. |
+//! | [`decision`] | A verdict with its reasons, and the table of ask causes and modes. |
+//! | [`session`] | The tree of sessions and the ceiling of each. |
+//! | [`standing_approval`] | Standing approvals, and what one must cover to spare a question. |
+//! | [`approval_scopes`] | The standing approvals that a person can choose from, narrowest first. |
+//! | [`grant`] | Proof that one exact plan may run once, and the claim on it. |
+//! | [`review`], [`challenge`], [`question`] | The recorded form of reviews, challenges, questions and answers. |
+//! | [`question_view`] | Everything that a person must see to answer a question. It is never stored. |
+//! | [`file_change`] | One path that a run changed, with its state before and after. |
+//! | [`rehearsal`] | The result of a run on a copy, and when it spares the question. |
+//! | [`outcome`], [`refusal`] | The six outcomes; the refusal codes. |
+//! | [`entry`], [`record`] | Everything that can be written on a record; the entries of one call. |
+//! | [`pipeline`] | Returns the next step for a record. |
+//! | [`transition`] | Accepts an entry only if it answers the pipeline. |
+//! | [`hash_chain`], [`digest`] | The chain of entries; keyed digests and canonical JSON. |
+//! | [`admin_action`] | Admin actions such as halt, lift, revoke, forget and opening a session. |
+//! | [`render`] | Turns a question view into lines for any screen. |
+//! | [`escape`] | Makes every character visible, in a reversible way. |
+//! | [`time_format`] | Times and durations as text. The current time is passed in. |
 
 pub mod admin_action;
 pub mod approval_scopes;

@@ -1,4 +1,5 @@
-//! What a tool says of itself. Conservative where it says nothing (T5), and never believed where that would loosen.
+//! The description that a tool gives of itself. Defaults are conservative (T5), and a declaration is never trusted where it would loosen a
+//! rule.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +8,26 @@ use serde_json::Value;
 
 use crate::digest::{Digest, canonical};
 
-/// Which checks a tool's arguments get (T6).
+/// The permission class, which selects the checks of a tool's arguments (T6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PermissionClass {
-    /// The command is read as shell.
+    /// The command is parsed as shell.
     Bash,
-    /// Every path is judged.
+    /// Every path is evaluated.
     File,
-    /// The address is judged.
+    /// The address is evaluated.
     Webfetch,
-    /// Reads, or keeps to what is the agent's own: nothing of anybody else's can change by it.
+    /// The tool reads, or changes only the agent's own data. It cannot change anything that belongs to others.
     Readonly,
-    /// Rules on the tool's name, else ask.
+    /// Rules match the name of the tool. Without a rule, the call asks.
     Generic,
-    /// The author did not say: judged like `generic`, and as not understood.
+    /// The author declared no class. Evaluated like `generic`, and as not understood.
     #[default]
     Undeclared,
 }
 
-/// What an argument means, so that it can be judged as an effect.
+/// The meaning of an argument, so that it can be evaluated as an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArgumentRole {
@@ -34,11 +35,11 @@ pub enum ArgumentRole {
     ReadPath,
     /// A path that is written.
     WritePath,
-    /// A path that is read and then written; its content is bound by an approval.
+    /// A path that is read and then written. An approval binds its content.
     EditPath,
     /// A path that is deleted.
     DeletePath,
-    /// A patch: every file that it names is made, changed or deleted.
+    /// A patch. Every file that it names is created, changed or deleted.
     Patch,
     /// An address that is reached.
     Url,
@@ -46,88 +47,89 @@ pub enum ArgumentRole {
     Command,
 }
 
-/// Whether calls of a tool need an approval (T8). It can only tighten.
+/// The tool's own requirement for an approval (T8). It can only tighten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalRequirement {
-    /// Not by the tool's own word.
+    /// The tool requires none.
     #[default]
     Never,
-    /// Every call.
+    /// Every call requires one.
     Always,
-    /// A predicate over the arguments says; one that fails refuses.
+    /// A predicate over the arguments decides. If the predicate fails, the call is refused.
     Depends,
 }
 
-/// What a tool says of itself.
+/// The description that a tool gives of itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// Unique name.
+    /// The unique name.
     pub name: String,
-    /// What the tool does, for the model.
+    /// The description of the tool, for the model.
     pub description: String,
-    /// JSON Schema of the arguments.
+    /// The JSON Schema of the arguments.
     pub input_schema: Value,
-    /// Other names it answers to.
+    /// Alternative names of the tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
     /// Three to ten words by which `tool_search` finds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search_hint: Option<String>,
-    /// Which checks its arguments get.
+    /// The permission class, which selects the checks of its arguments.
     #[serde(default)]
     pub permission_class: PermissionClass,
-    /// What single arguments mean, by JSON pointer; beside what the class says.
+    /// The meaning of single arguments, by JSON pointer, in addition to the class.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub roles: BTreeMap<String, ArgumentRole>,
-    /// The word for it in the book: write, edit, read, execute, delete, invoke, or the author's own.
+    /// The operation in the audit log: write, edit, read, execute, delete, invoke, or the author's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit_operation: Option<String>,
-    /// Whether calls need an approval by the tool's own word.
+    /// The tool's own requirement for an approval.
     #[serde(default)]
     pub needs_approval: ApprovalRequirement,
-    /// May run beside others of the same turn.
+    /// Calls may run concurrently with others of the same turn.
     #[serde(default)]
     pub concurrency_safe: bool,
-    /// A label for people: it says that it only reads. Never loosens a verdict.
+    /// A label for people: the tool only reads. It never loosens a verdict.
     #[serde(default)]
     pub read_only: bool,
-    /// A label for people: it destroys. Never loosens a verdict.
+    /// A label for people: the tool is destructive. It never loosens a verdict.
     #[serde(default)]
     pub destructive: bool,
-    /// Deals with what deserves a question. Undeclared counts as yes, except for permitted reads.
+    /// The tool deals with something that deserves a question. Undeclared is treated as yes, except for permitted reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sensitive: Option<bool>,
-    /// Running it twice is the same as running it once, so an interrupted call may be begun again.
+    /// The tool is idempotent, so an interrupted call may be attempted again.
     #[serde(default)]
     pub repeatable: bool,
-    /// Its effects can be taken back.
+    /// The effects can be undone.
     #[serde(default)]
     pub reversible: bool,
-    /// Must be released by a checkpoint in every mode (R8).
+    /// Calls must be released by a checkpoint in every mode (R8).
     #[serde(default)]
     pub requires_checkpoint: bool,
     /// The agent must first make the case against the call (R9).
     #[serde(default)]
     pub requires_reverse_thinking: bool,
-    /// The MCP server that offers it, by its own name with us; said by who connects to it, never by the server.
+    /// The MCP server that offers the tool, by our name for it. The connecting program sets it, never the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// How long a call may take, where the tool needs other than the default.
+    /// The maximum duration of a call, if the tool needs another value than the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
 }
 
 impl Manifest {
-    /// A tool that runs shell commands, and says of itself that it is not sensitive: what it does is judged by its effects.
+    /// Creates the manifest of a tool that runs shell commands. It declares that it is not sensitive, because its calls are evaluated by
+    /// their effects.
     pub fn of_commands(name: impl Into<String>) -> Self {
         let schema = serde_json::json!({ "type": "object" });
         let manifest = Self::new(name, "Runs a shell command.", schema);
         Self { permission_class: PermissionClass::Bash, sensitive: Some(false), ..manifest }
     }
 
-    /// A manifest with nothing declared beyond the name, the description and the schema.
+    /// Creates a manifest that declares only the name, the description and the schema.
     pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: Value) -> Self {
         Self {
             name: name.into(),
@@ -152,16 +154,16 @@ impl Manifest {
         }
     }
 
-    /// The digest that an approval binds.
+    /// Returns the digest that an approval binds.
     pub fn digest(&self) -> Digest {
         match serde_json::to_value(self) {
             Ok(value) => Digest::of_parts("byleave.manifest", &[canonical(&value).as_bytes()]),
-            // A manifest is strings, flags and JSON: it always serializes. Were it ever not so, no two would agree.
+            // A manifest consists of strings, flags and JSON, so it always serializes. If it ever did not, no two digests would agree.
             Err(error) => Digest::of_parts("byleave.manifest.unwritable", &[error.to_string().as_bytes()]),
         }
     }
 
-    /// The word for this tool's calls in the book (T7): declared, else guessed from the name.
+    /// Returns the operation that names this tool's calls in the audit log (T7): declared, or guessed from the name.
     pub fn operation(&self) -> &str {
         if let Some(declared) = &self.audit_operation {
             return declared;

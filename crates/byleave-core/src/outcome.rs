@@ -1,4 +1,4 @@
-//! Outcomes: what came of a call. There are six, and no error beside them.
+//! Outcomes: the final result of a call. There are six, and no error besides them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,49 +6,50 @@ use serde_json::Value;
 use crate::digest::ContentRef;
 use crate::refusal::Refusal;
 
-/// What a tool returns (T4).
+/// The output of a tool (T4).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Output {
-    /// For the model to read.
+    /// The text for the model.
     pub text: String,
-    /// The tool says that it failed.
+    /// The tool reports a failure.
     pub is_error: bool,
-    /// What failed, beside what was put out until then.
+    /// The error, separate from the output before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// For later tools to use.
+    /// Structured data for later tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
-    /// Something was cut away.
+    /// A part of the output was cut off.
     pub truncated: bool,
-    /// How long it took.
+    /// The duration of the execution.
     pub execution_time_ms: u64,
-    /// How to take it back.
+    /// The data needed to undo the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undo: Option<Value>,
-    /// Whoever ran it did not say how it ended: nobody knows what came of it. Said by a tool to its gate, and kept as the end's status.
+    /// The end of the run was not reported, so its effects are not known. A tool sets this for its gate. It is stored as
+    /// [`ExecutionStatus::Lost`].
     #[serde(skip)]
     pub lost: bool,
 }
 
 impl Output {
-    /// A success with a text.
+    /// Returns a success with a text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// A failure that the model can read.
+    /// Returns a failure that the model can read.
     pub fn failure(error: impl Into<String>) -> Self {
         Self { is_error: true, error: Some(error.into()), ..Self::default() }
     }
 
-    /// Nobody knows what came of it.
+    /// Returns the output of a run whose end was not reported.
     pub fn lost(why: impl Into<String>) -> Self {
         Self { lost: true, ..Self::failure(why) }
     }
 
-    /// The same with structured data.
+    /// Adds structured data.
     #[must_use]
     pub fn with_data(mut self, data: Value) -> Self {
         self.data = Some(data);
@@ -56,71 +57,71 @@ impl Output {
     }
 }
 
-/// How an execution ended.
+/// The way in which an execution ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExecutionStatus {
-    /// The tool says that it worked.
+    /// The tool reports success.
     Done,
-    /// The tool says that it failed.
+    /// The tool reports a failure.
     Failed,
-    /// It panicked.
+    /// The tool panicked.
     Panicked,
-    /// It took too long and was stopped.
+    /// It exceeded its time limit and was stopped.
     TimedOut,
     /// It was cancelled and was stopped.
     Stopped,
-    /// Whoever ran it did not say how it ended.
+    /// The end of the run was not reported.
     Lost,
 }
 
-/// How an execution ended, on the record.
+/// The end of an execution, as recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExecutionEnd {
-    /// In a word.
+    /// The status in a word.
     pub status: ExecutionStatus,
-    /// The whole [`Output`], kept under the record's key.
+    /// The complete [`Output`], stored under the record's key.
     pub output: ContentRef,
-    /// How long it took.
+    /// The duration of the execution.
     pub ran_ms: u64,
-    /// Something was cut away.
+    /// A part of the output was cut off.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// It can be taken back.
+    /// The call can be undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undoable: bool,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// Ran and says that it worked.
+    /// The call ran, and the tool reports success.
     Completed {
-        /// What is released to the model.
+        /// The output that is released to the model.
         output: ContentRef,
     },
-    /// Ran and says that it did not work.
+    /// The call ran, and the tool reports a failure.
     Failed {
-        /// What is released to the model.
+        /// The output that is released to the model.
         output: ContentRef,
     },
-    /// Ran; its output is not released.
+    /// The call ran, and its output is not released.
     Withheld(Refusal),
-    /// Did not run.
+    /// The call did not run.
     Refused(Refusal),
-    /// Did not run; this is what would have.
+    /// The call did not run. The plan says what it would have done.
     Rehearsed {
         /// The plan.
         plan: ContentRef,
     },
-    /// May have run; nobody can say.
+    /// The call may have run. Nobody can tell.
     Unknown(Refusal),
 }
 
 impl Outcome {
-    /// The outcome in a word.
+    /// Returns the outcome in a word.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Completed { .. } => "completed",
@@ -132,7 +133,7 @@ impl Outcome {
         }
     }
 
-    /// Why there is no result, where there is none.
+    /// Returns the refusal, if there is no result.
     pub const fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Withheld(refusal) | Self::Refused(refusal) | Self::Unknown(refusal) => Some(refusal),

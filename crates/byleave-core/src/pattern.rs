@@ -1,7 +1,7 @@
-//! Patterns over effects: what rules and leaves are about.
+//! Patterns over effects, for rules and standing approvals.
 //!
-//! A pattern is asked in one of two senses. Where something is allowed, an effect must *surely* fit; where it is denied or
-//! asked about, it is enough that it *could* fit: under another spelling, another case, or as part of what is deleted.
+//! A pattern is matched with one of two certainties. For an allow, an effect must *surely* fit. For a deny or an ask, it is enough that it
+//! *could* fit: under another spelling, another case, or as a part of what is deleted.
 
 mod path;
 mod program;
@@ -17,13 +17,13 @@ pub(crate) use path::{FoldedGlob, folded, glob_of, holders, place_of};
 pub(crate) use program::last_step;
 pub use program::stands_in;
 
-/// A pattern that one effect fits or does not. `Unknown` and `Unconfined` fit none.
+/// A pattern over single effects. `Unknown` and `Unconfined` effects match none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
-    /// A program and its leading words: by its path, or by the name that the system has it under.
+    /// A program and its leading words: by its path, or by the name that the system has for it.
     Run(Vec<String>),
-    /// A program and all of its words, and no run with a word more or under another name.
+    /// A program and exactly its words. It does not match a run with one more word or under another name.
     Exactly(Vec<String>),
     /// A glob over read paths.
     Read(String),
@@ -31,25 +31,25 @@ pub enum Pattern {
     Write(String),
     /// A glob over deleted paths.
     Delete(String),
-    /// A host, `*` for every host, `*.` and a domain for everything beneath it, or an address, with `/` and its bits for a net. With
-    /// `:` and a port, or `:*`; without, an allow is about the ports of the web and a deny about all.
+    /// A host, `*` for every host, `*.` and a domain for everything beneath it, or an address, with `/` and its bits for a net. A port may
+    /// follow as `:` and a number, or `:*`. Without a port, an allow is for the web ports and a deny for all ports.
     Reach(String),
     /// A glob over tool names.
     Invoke(String),
-    /// All effects of one plan, and no others: the very same command in the very same place. Only in leaves, which see the whole
-    /// plan; no single effect fits it.
+    /// Exactly all effects of one plan: the same command in the same place. It is valid only in standing approvals, which see the whole
+    /// plan. No single effect matches it.
     Plan(Vec<Effect>),
 }
 
-/// A pattern that cannot be used.
+/// The error of an invalid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// The glob does not parse.
     #[error("cannot use glob `{glob}`: {why}")]
     Glob {
-        /// As it was written.
+        /// The glob as it was written.
         glob: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// The host pattern is not a host.
@@ -63,22 +63,22 @@ pub enum PatternError {
     /// The pattern of a whole plan has no effects.
     #[error("a pattern about a whole plan names its effects")]
     EmptyPlan,
-    /// A rule is about single effects.
+    /// A rule has a pattern for a whole plan, but rules match single effects.
     #[error("only a leave can be about a whole plan, not a rule")]
     PlanInRule,
 }
 
-/// How sure it must be that an effect fits.
+/// The certainty with which an effect must fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatchCertainty {
-    /// It fits, whoever looks: what an allow, a leave and an exception from a deny need.
+    /// The effect fits under every interpretation. An allow, a standing approval and an exception from a deny need this.
     Surely,
-    /// It could fit: what a deny, an ask and an exception from an allow see.
+    /// The effect could fit. A deny, an ask and an exception from an allow use this.
     Possibly,
 }
 
 impl Pattern {
-    /// The pattern that fits this effect on a path and no other; none for an effect that has no path.
+    /// Returns the pattern that matches only this effect on a path. `None` for an effect without a path.
     pub fn of_path(effect: &Effect) -> Option<Self> {
         match effect {
             Effect::Read { path } => Some(Self::Read(literal(path))),
@@ -88,7 +88,7 @@ impl Pattern {
         }
     }
 
-    /// What is wrong with it, if anything.
+    /// Checks whether the pattern is valid.
     pub fn check(&self) -> Result<(), PatternError> {
         match self {
             Self::Read(glob) | Self::Write(glob) | Self::Delete(glob) | Self::Invoke(glob) => {
@@ -103,7 +103,7 @@ impl Pattern {
         }
     }
 
-    /// The word for the kind of effect that it is about.
+    /// Returns the name of the kind of effect that it matches.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Run(_) | Self::Exactly(_) => "run",
@@ -117,7 +117,7 @@ impl Pattern {
     }
 }
 
-/// A pattern made ready to match in one sense.
+/// A pattern, compiled for one certainty.
 #[derive(Clone, Debug)]
 pub struct PatternMatcher {
     pattern: Pattern,
@@ -129,12 +129,12 @@ pub struct PatternMatcher {
 }
 
 impl PatternMatcher {
-    /// Makes a pattern ready that effects must surely fit, or says what is wrong with it.
+    /// Compiles a pattern that effects must surely fit, or returns its error.
     pub fn new(pattern: Pattern) -> Result<Self, PatternError> {
         Self::in_sense(pattern, MatchCertainty::Surely)
     }
 
-    /// Makes a pattern ready in this sense, or says what is wrong with it.
+    /// Compiles a pattern for this certainty, or returns its error.
     pub fn in_sense(pattern: Pattern, sense: MatchCertainty) -> Result<Self, PatternError> {
         pattern.check()?;
         let (mut exact, mut folded, mut above, mut host) = (Vec::new(), Vec::new(), Vec::new(), None);
@@ -162,12 +162,12 @@ impl PatternMatcher {
         Ok(Self { pattern, sense, exact, folded, holders: above, host })
     }
 
-    /// The pattern as it was written.
+    /// Returns the pattern as it was written.
     pub fn pattern(&self) -> &Pattern {
         &self.pattern
     }
 
-    /// Whether the effect fits, in the sense that was wanted.
+    /// Checks whether the effect fits, with the certainty of this matcher.
     pub fn fits(&self, effect: &Effect) -> bool {
         match (&self.pattern, effect) {
             (Pattern::Read(_), Effect::Read { path })
@@ -194,7 +194,7 @@ impl PatternMatcher {
             }
     }
 
-    /// Whether a directory is deleted that holds what the pattern fits.
+    /// Checks whether the effect deletes a directory that contains something that the pattern matches.
     fn held(&self, effect: &Effect) -> bool {
         let Effect::Delete { path } = effect else { return false };
         !self.holders.is_empty() && {
@@ -208,14 +208,14 @@ impl PatternMatcher {
         match (ParsedHost::read(host), self.sense) {
             (Some(host), MatchCertainty::Surely) => pattern.fits(&host) && ports.fit(port),
             (Some(host), MatchCertainty::Possibly) => pattern.could_fit(&host) && ports.could_fit(port),
-            // What can be no host is denied with every host.
+            // A text that cannot be a host is denied with every host.
             (None, MatchCertainty::Possibly) => *pattern == HostPattern::Any && ports.could_fit(port),
             (None, MatchCertainty::Surely) => false,
         }
     }
 }
 
-/// Whether a run fits program and words, in this sense.
+/// Checks whether a run fits program and words, with this certainty.
 pub(crate) fn run_fits(sense: MatchCertainty, words: &[String], program: &str, argv: &[String]) -> bool {
     match sense {
         MatchCertainty::Surely => program::fits(words, program, argv),
@@ -223,7 +223,7 @@ pub(crate) fn run_fits(sense: MatchCertainty, words: &[String], program: &str, a
     }
 }
 
-/// Whether a run is this program with these words and no others. What could be it is whatever begins so.
+/// Checks whether a run is exactly this program with these words. It could be, if it begins like this.
 pub(crate) fn exactly_fits(sense: MatchCertainty, words: &[String], program: &str, argv: &[String]) -> bool {
     match sense {
         MatchCertainty::Surely => program::is_exactly(words, program, argv),
@@ -231,7 +231,7 @@ pub(crate) fn exactly_fits(sense: MatchCertainty, words: &[String], program: &st
     }
 }
 
-/// A pattern over hosts and their ports, read.
+/// Parses a pattern over hosts and their ports.
 pub(crate) fn host_pattern(text: &str) -> Result<(HostPattern, PortPattern), PatternError> {
     HostPattern::with_ports(text).ok_or_else(|| PatternError::Host(text.to_owned()))
 }

@@ -1,7 +1,7 @@
-//! The pipeline, as a question put to the record: what is the first thing not yet on it?
+//! The pipeline: returns the first step that is not yet on the record.
 //!
-//! Pure: the same record gets the same answer on any machine, in any year. Drivers differ only in how they carry the
-//! answer out. It must never perform anything, and never look at a clock.
+//! It is a pure function: the same record gives the same answer on any machine, at any time. Drivers differ only in how they perform the
+//! step. The pipeline must never perform anything, and never look at a clock.
 
 use crate::call::Millis;
 use crate::challenge::{ChallengeTiming, ChallengeVerdict};
@@ -10,7 +10,7 @@ use crate::digest::Digest;
 use crate::effect::PlanSummary;
 use crate::entry::{CallHeader, ResolvedTool};
 use crate::grant::{Grant, GrantedBy};
-use crate::hash_chain::ChainDamage;
+use crate::hash_chain::ChainDamageError;
 use crate::id::{AttemptId, QuestionId};
 use crate::outcome::{ExecutionEnd, ExecutionStatus, Outcome};
 use crate::question::{Answer, Question, QuestionKind, RecordedAnswer};
@@ -19,38 +19,38 @@ use crate::refusal::{Code, Refusal, StageResult};
 use crate::rehearsal::{RehearsalOutcome, RehearsalSummary};
 use crate::review::Review;
 
-/// The version of this walk. A record opened by another is not walked by this one.
+/// The version of this pipeline. It does not process a record that another version opened.
 pub const WALK: u16 = 1;
 
-/// What must happen next.
+/// The next step of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextStep {
-    /// Perform this and write down what came of it.
+    /// Perform this task and record its result.
     Do(Task),
-    /// Wait until this is answered, expires or is cancelled.
+    /// Wait until this question is answered, expires or is cancelled.
     Wait(Question),
-    /// Write this down, if it is not yet; there is nothing else to do.
+    /// Record this outcome, unless it is already recorded. Nothing else is left to do.
     Settle(Outcome),
 }
 
-/// Something to perform, and to write down.
+/// A task to perform and to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Find the tool.
     Resolve,
     /// Check the draft against the schema.
     Validate,
-    /// Work out the effects.
+    /// Predict the effects.
     Plan,
-    /// Judge them.
+    /// Evaluate the effects against the policy.
     Permit,
-    /// Have the draft reviewed.
+    /// Let the reviewers check the draft.
     ReviewInput,
-    /// Have the case made against it.
+    /// Let the challenger make the case against the call.
     Challenge,
-    /// Write down that it is about to be run on a copy.
+    /// Record that the call is about to run on a copy.
     OpenRehearsal(Digest),
-    /// Run it on a copy, and have what it did judged.
+    /// Run the call on a copy, and evaluate its real effects.
     Rehearse,
     /// Open a question.
     Ask(QuestionRequest),
@@ -60,23 +60,23 @@ pub enum Task {
     Execute {
         /// The attempt that holds the claim.
         attempt: AttemptId,
-        /// The grant it rests on.
+        /// The grant that the claim is based on.
         grant: Grant,
     },
-    /// Have the result reviewed.
+    /// Let the reviewers check the result.
     ReviewOutput,
 }
 
 /// The question to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuestionRequest {
-    /// What it is about.
+    /// The kind of the question.
     pub kind: QuestionKind,
     /// The exact plan or result.
     pub binding: Digest,
 }
 
-/// Says what must happen next to the call this record belongs to.
+/// Returns the next step of the call that this record belongs to.
 pub fn next(record: &Record) -> NextStep {
     let next = match walk(record) {
         Ok(outcome) => NextStep::Settle(outcome),
@@ -96,10 +96,10 @@ enum Stop {
     Refuse(Refusal),
 }
 
-/// Walks the stages in order and halts at the first gap.
+/// Goes through the stages in order and stops at the first gap.
 ///
-/// A stage on the record is read back, never redone. `?` leaves at the first stage that is missing (do it), open
-/// (wait for a person) or negative (refuse).
+/// A stage on the record is read back, never repeated. `?` returns at the first stage that is missing (do it), open (wait for a person) or
+/// negative (refuse).
 fn walk(record: &Record) -> Result<Outcome, Stop> {
     if let Some(outcome) = record.settled() {
         return Ok(outcome.clone());
@@ -110,7 +110,7 @@ fn walk(record: &Record) -> Result<Outcome, Stop> {
     if heading.walk != WALK {
         return Err(refuse(Code::WalkUnknown, format!("the record was opened by walk {}", heading.walk)));
     }
-    // What has ended had everything before it: nothing else could have been written there.
+    // An ended attempt implies all earlier stages, because nothing else could have been written before it.
     if let Some(Attempt::Ended(end)) = record.attempt() {
         return released(record, end);
     }
@@ -147,7 +147,7 @@ fn walk(record: &Record) -> Result<Outcome, Stop> {
             Some(refusal) => Err(Stop::Refuse(refusal.clone())),
         },
         Some(Attempt::Open(claim)) => Err(Stop::Do(Task::Execute { attempt: claim.attempt, grant })),
-        // A crash came between beginning and ending. Only the tool knows if twice is safe.
+        // A crash came between the begin and the end. Only the tool knows whether running twice is safe.
         Some(Attempt::Interrupted) if may_begin_again(&stage) => Err(Stop::Do(Task::Begin(grant))),
         Some(Attempt::Interrupted | Attempt::Ended(_)) => Ok(Outcome::Unknown(Refusal::new(
             Code::Interrupted,
@@ -156,7 +156,7 @@ fn walk(record: &Record) -> Result<Outcome, Stop> {
     }
 }
 
-/// Everything that is known of the draft that counts, once it has been reviewed.
+/// The state of the current draft after its review.
 struct DraftState<'a> {
     record: &'a Record,
     heading: &'a CallHeader,
@@ -168,7 +168,7 @@ struct DraftState<'a> {
     rehearsal: Option<&'a RehearsalSummary>,
 }
 
-/// Reads one stage back, or says what to do about its absence.
+/// Reads one stage back, or returns the task that is missing.
 fn need<T>(stage: Option<&StageResult<T>>, task: Task) -> Result<&T, Stop> {
     match stage {
         None => Err(Stop::Do(task)),
@@ -177,7 +177,7 @@ fn need<T>(stage: Option<&StageResult<T>>, task: Task) -> Result<&T, Stop> {
     }
 }
 
-/// Has the case made against the call, if its terms ask for that at this place.
+/// Requires a challenge, if the terms ask for one at this place.
 fn challenged(terms: &ResolvedTool, draft: &Draft<'_>, place: ChallengeTiming) -> Result<(), Stop> {
     if terms.challenge.is_none_or(|challenge| challenge.when != place) {
         return Ok(());
@@ -190,7 +190,7 @@ fn challenged(terms: &ResolvedTool, draft: &Draft<'_>, place: ChallengeTiming) -
     }
 }
 
-/// Has it run on a copy, if a person would be asked and its terms say that it can be.
+/// Requires a rehearsal, if a person would be asked and the terms say that the call can be rehearsed.
 fn rehearsed<'a>(stage: &DraftState<'a>) -> Result<Option<&'a RehearsalSummary>, Stop> {
     if stage.terms.rehearsal.is_none() || ceremony(stage).is_none() {
         return Ok(None);
@@ -209,7 +209,7 @@ fn rehearsed<'a>(stage: &DraftState<'a>) -> Result<Option<&'a RehearsalSummary>,
     }
 }
 
-/// Turns what was ruled and reviewed into a grant, or into the question a person must answer.
+/// Turns the decision and the review into a grant, or into the question that a person must answer.
 fn consent(stage: &DraftState<'_>) -> Result<Grant, Stop> {
     let binding = binding(stage);
     let Some(kind) = ceremony(stage) else {
@@ -219,7 +219,7 @@ fn consent(stage: &DraftState<'_>) -> Result<Grant, Stop> {
     if is_spared(stage, kind) {
         return Ok(Grant::new(binding, GrantedBy::Rehearsal, None));
     }
-    // A commit that was begun is finished, however late it is.
+    // A commit that has begun is finished, however late it is.
     let is_begun = stage.commits() && stage.record.attempts() > 0;
     let good_for = |at: Millis| (!is_begun).then(|| at.saturating_add(stage.terms.limits.grant_ms));
     if let Some((question, at)) = edit_stands(stage, kind) {
@@ -243,12 +243,12 @@ fn consent(stage: &DraftState<'_>) -> Result<Grant, Stop> {
         Answer::Part { .. } => Err(refuse(Code::RecordBroken, "a part of a rehearsal that does not stand")),
         Answer::No { feedback } => Err(refuse(declined_code(kind), declined(answered, feedback.as_deref()))),
         Answer::Abort => Err(refuse(Code::Aborted, format!("{} stopped everything", answered.by.name))),
-        // An edit begins a new draft, so it is never the closing of the draft that counts.
+        // An edit begins a new draft, so it never closes a question of the current draft.
         Answer::Edit { .. } => Err(refuse(Code::RecordBroken, "an edit without a draft")),
     }
 }
 
-/// Which ceremony the draft needs, if any. A checkpoint is held in every mode, whatever was ruled.
+/// Returns the kind of question that the draft needs, if any. A checkpoint is required in every mode, whatever the decision.
 fn ceremony(stage: &DraftState<'_>) -> Option<QuestionKind> {
     let stood_in = stage.terms.challenge.is_some_and(|challenge| challenge.stands_in);
     if stage.terms.checkpoint && !stood_in {
@@ -257,8 +257,8 @@ fn ceremony(stage: &DraftState<'_>) -> Option<QuestionKind> {
     (stage.ruling.verdict == Verdict::Ask || stage.review.holds()).then_some(QuestionKind::Approval)
 }
 
-/// Whether the rehearsal makes the question unnecessary: on the copy it did nothing, and it was merely not understood or failed to
-/// change files.
+/// Checks whether the rehearsal makes the question unnecessary. The run on the copy must have done nothing, and the call was merely not
+/// understood or failed to change files.
 fn is_spared(stage: &DraftState<'_>, kind: QuestionKind) -> bool {
     let Some((head, terms)) = stage.rehearsal.zip(stage.terms.rehearsal) else { return false };
     kind == QuestionKind::Approval
@@ -268,11 +268,11 @@ fn is_spared(stage: &DraftState<'_>, kind: QuestionKind) -> bool {
         && head.spares(terms, stage.heading.mode, stage.ruling)
 }
 
-/// A person's own edit is consent to what it plans, if that shows nothing the person did not see. Otherwise the
+/// Checks whether a person's own edit is consent to its plan. It is, if the plan shows nothing that the person did not see. Otherwise the
 /// person is asked again.
 fn edit_stands(stage: &DraftState<'_>, kind: QuestionKind) -> Option<(QuestionId, Millis)> {
     let DraftAuthor::Person { question, at } = stage.draft.by else { return None };
-    // What the edited one really does, the person has not seen.
+    // The person has not seen the real effects of the edited call.
     if stage.rehearsal.is_some() {
         return None;
     }
@@ -285,7 +285,7 @@ fn edit_stands(stage: &DraftState<'_>, kind: QuestionKind) -> Option<(QuestionId
     no_news.then_some((question, at))
 }
 
-/// The digest of everything that must still be so when the call runs.
+/// Returns the digest of everything that must be unchanged when the call runs.
 fn binding(stage: &DraftState<'_>) -> Digest {
     let DraftState { record, heading, terms, draft, plan, .. } = stage;
     let (call, rehearsal) = (record.call(), stage.rehearsal.map(RehearsalSummary::digest));
@@ -305,13 +305,13 @@ fn binding(stage: &DraftState<'_>) -> Digest {
 }
 
 impl DraftState<'_> {
-    /// Whether executing is the commit of a rehearsal.
+    /// Returns whether the execution is the commit of a rehearsal.
     fn commits(&self) -> bool {
         self.rehearsal.is_some_and(|head| head.stands)
     }
 }
 
-/// Whether an attempt that was interrupted may be begun again. A commit is journaled: it is finished, however often that takes.
+/// Checks whether an interrupted attempt may be begun again. A commit is journaled, so it is finished, however many attempts it takes.
 fn may_begin_again(stage: &DraftState<'_>) -> bool {
     if stage.commits() {
         return stage.record.begin_refused().is_none();
@@ -386,7 +386,7 @@ fn refuse(code: Code, why: impl Into<String>) -> Stop {
 
 fn denied(ruling: &PolicyDecision) -> Refusal {
     let denies = || ruling.reasons.iter().filter(|reason| reason.verdict == Verdict::Deny);
-    // An allow rule moves the boundary and no deny, so a deny by a rule is told first.
+    // An allow rule can move the boundary but not lift a deny, so a deny by a rule is reported first.
     let by_rule = denies().find(|reason| reason.cause != Some(AskCause::Outside));
     match by_rule.or_else(|| denies().next()) {
         None => Refusal::new(Code::Denied, "denied by the policy"),
@@ -412,10 +412,10 @@ fn declined(answered: &RecordedAnswer, feedback: Option<&str>) -> String {
     }
 }
 
-/// A damaged record is settled by what is left of it only if that is a refusal. What the damage hides may have run.
-fn damaged(next: NextStep, damage: &ChainDamage) -> Outcome {
+/// Settles a damaged record. The rest of the record decides only if it is a refusal, because the damage may hide a run.
+fn damaged(next: NextStep, damage: &ChainDamageError) -> Outcome {
     match next {
-        // A walk that is not ours may have gone on where ours stops: its refusal says nothing of what came after.
+        // Another version of the pipeline may have continued where this one stops. Its refusal says nothing about later entries.
         NextStep::Settle(Outcome::Refused(refusal)) if refusal.code != Code::WalkUnknown => {
             Outcome::Refused(refusal)
         }
@@ -423,17 +423,17 @@ fn damaged(next: NextStep, damage: &ChainDamage) -> Outcome {
     }
 }
 
-/// Refused if nothing has begun; unknown if something has, whatever the refusal says.
+/// Returns "refused" if nothing has begun. Otherwise it returns "unknown", whatever the refusal says.
 fn unrun(record: &Record, refusal: Refusal) -> Outcome {
     if record.attempts() == 0 { Outcome::Refused(refusal) } else { Outcome::Unknown(refusal) }
 }
 
-/// Whether everything so far must be durably on the record before this task is performed.
+/// Returns whether everything so far must be durable on the record before this task is performed.
 ///
-/// Executing is the only thing that cannot be taken back, so only it insists. Pure permitted reads by a repeatable
-/// tool may run first and be written down once, before their output is released.
+/// Execution is the only step that cannot be undone, so only it requires this. Pure permitted reads by a repeatable tool may run first and
+/// be recorded once, before their output is released.
 pub fn durable_before(record: &Record, task: &Task) -> bool {
-    // A copy that nobody knows of would be in nobody's book.
+    // A copy without a durable record would be unknown to the audit log.
     if matches!(task, Task::Rehearse) {
         return true;
     }
@@ -444,7 +444,7 @@ pub fn durable_before(record: &Record, task: &Task) -> bool {
 }
 
 impl Task {
-    /// The task in a word.
+    /// Returns the name of the task.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Resolve => "resolve",

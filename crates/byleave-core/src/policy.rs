@@ -1,12 +1,13 @@
-//! Policy: rules as data, and the one function that judges (P1).
+//! Policy: rules as data, and the function that evaluates them (P1).
 //!
-//! Every effect is judged by itself: a matching deny of any layer wins; else every matching ask; else a matching allow
-//! of the built-in, organisation, user or session layer; else the default ask, which is no rule. Then come the reasons
-//! that are about the call as a whole, then the mode, which is one table over causes, and last the leaves. The strictest
-//! reason is the verdict.
+//! Every effect is evaluated by itself. A matching deny of any layer wins. Otherwise every matching ask applies. Otherwise a matching allow
+//! of the built-in, organisation, user or session layer applies. Otherwise the default ask applies, which is not a rule.
 //!
-//! Judging never fails, never looks at the world and never believes the tool's own labels. Nothing here turns a deny
-//! into less, and adding a deny, an ask or a rule of a project never allows more.
+//! Then the reasons about the whole call are added. Then the mode applies, which is one table over causes. Standing approvals come last.
+//! The strictest reason is the verdict.
+//!
+//! Evaluation never fails, performs no I/O and never trusts the tool's own labels. Nothing here weakens a deny. Adding a deny, an ask or a
+//! project rule never allows more.
 
 mod builtin;
 mod compile;

@@ -1,4 +1,4 @@
-//! Questions and answers: what a person is asked, and says.
+//! Questions to a person, and their answers.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,34 +7,34 @@ use crate::digest::{ContentRef, Digest};
 use crate::id::QuestionId;
 use crate::standing_approval::StandingApproval;
 
-/// What a question is about.
+/// The kind of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QuestionKind {
     /// May this plan run?
     Approval,
-    /// The ceremony for what cannot be taken back (R8): in every mode, by no leave.
+    /// The release of a checkpoint (R8). It is required in every mode, and no standing approval answers it.
     Checkpoint,
     /// May the model see this result?
     Release,
 }
 
-/// What a person is asked. The words on the screen are made from the record by [`crate::render`].
+/// A question to a person. [`crate::render`] makes the text on the screen from the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
     /// Its id.
     pub id: QuestionId,
-    /// What it is about.
+    /// The kind of the question.
     pub kind: QuestionKind,
-    /// The exact plan, or the exact result, that it is about.
+    /// The exact plan or the exact result that it is about.
     pub binding: Digest,
-    /// Nobody can answer it after that.
+    /// The time after which it cannot be answered.
     pub expires_at: Millis,
 }
 
 impl Question {
-    /// What an answer must repeat, so that it cannot be used for another question.
+    /// Returns the digest that an answer must repeat, so that it cannot be used for another question.
     pub fn digest(&self) -> Digest {
         let kind = [self.kind as u8];
         let parts: [&[u8]; 4] =
@@ -43,7 +43,7 @@ impl Question {
     }
 }
 
-/// How sure we are who answered; recorded with the answer.
+/// The certainty about the identity of the approver. It is recorded with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Assurance {
@@ -51,57 +51,57 @@ pub enum Assurance {
     Terminal,
     /// A person authenticated on the web.
     Web,
-    /// An MCP client says that a person said so.
+    /// An MCP client that states that a person answered.
     ClientAttested,
     /// A program that the operator registered.
     Program,
 }
 
-/// Who answered.
+/// The approver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApproverIdentity {
-    /// A name for people.
+    /// A name for people to read.
     pub name: String,
-    /// How sure we are.
+    /// The certainty about the identity.
     pub grade: Assurance,
 }
 
-/// What a person says. True contents are kept under the record's key.
+/// The answer of a person. Full contents are stored under the record's key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
-    /// Go ahead.
+    /// Approves.
     Yes {
-        /// Something for the model to know.
+        /// A note for the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
-    /// Do not.
+    /// Declines.
     No {
-        /// What the model should do instead.
+        /// The instructions for the model instead.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         feedback: Option<String>,
     },
-    /// With these arguments, or this result, instead.
+    /// Replaces the arguments or the result.
     Edit {
-        /// The whole of the new arguments or result.
+        /// The complete new arguments or result.
         content: ContentRef,
-        /// Something for the model to know.
+        /// A note for the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
-    /// Go ahead with a part of what the rehearsal changed.
+    /// Approves a part of the rehearsed changes.
     Part {
-        /// The paths that are committed, with everything beneath them; kept under the record's key.
+        /// The paths that are committed, with everything beneath them. Stored under the record's key.
         paths: ContentRef,
-        /// Something for the model to know.
+        /// A note for the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
-    /// Go ahead, now and in future within this scope.
+    /// Approves now, and in future within this scope.
     Leave(StandingApproval),
-    /// Stop everything.
+    /// Stops everything.
     Abort,
 }
 
@@ -113,8 +113,8 @@ pub struct RecordedAnswer {
     pub question: QuestionId,
     /// [`Question::digest`] of that question.
     pub digest: Digest,
-    /// What was said.
+    /// The answer.
     pub answer: Answer,
-    /// Who said it.
+    /// The approver.
     pub by: ApproverIdentity,
 }

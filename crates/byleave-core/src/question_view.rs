@@ -1,6 +1,6 @@
-//! The sheet: everything a person must see to answer a question, with true contents.
+//! The question view: everything that a person must see to answer a question, with the true contents.
 //!
-//! A sheet is made from the record and the contents behind it, never from what the model calls it, and is never stored.
+//! A question view is made from the record and the contents behind it, never from the model's description. It is never stored.
 
 use std::path::Path;
 
@@ -19,71 +19,71 @@ use crate::rehearsal::Rehearsal;
 use crate::review::ReviewNote;
 use crate::session::SessionNode;
 
-/// What was seen of a call before a person was asked.
+/// The result of the rehearsal that preceded a question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(clippy::large_enum_variant, reason = "there is one on a sheet")]
 pub enum RehearsalView {
-    /// It ran on a copy.
+    /// The call ran on a copy.
     Ran {
-        /// What came of it.
+        /// The result of the run.
         rehearsal: Rehearsal,
-        /// What the rules say of what it did.
+        /// The decision of the policy on the real effects of the run.
         ruling: Option<PolicyDecision>,
     },
-    /// It could not be run on a copy.
+    /// The call could not run on a copy.
     Not {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// Everything a person must see to answer a question.
+/// Everything that a person must see to answer a question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QuestionView {
     /// The question.
     pub question: Question,
-    /// The call it is about.
+    /// The call that the question is about.
     pub call: CallId,
     /// The session of the call.
     pub session: SessionId,
-    /// Who wants it.
+    /// The agent that makes the call.
     pub agent: AgentId,
-    /// The session as it was opened, and those above it; empty where it stands alone.
+    /// The session as it was opened, and its ancestors. Empty if nobody opened it.
     #[serde(default)]
     pub lineage: Vec<SessionNode>,
-    /// The directory it works in.
+    /// The working directory of the call.
     pub cwd: String,
-    /// How much is asked.
+    /// The mode, which says how much is asked.
     pub mode: Mode,
     /// The tool and its terms.
     pub terms: ResolvedTool,
-    /// Which draft this is, from 1.
+    /// The number of the draft, from 1.
     pub draft: u8,
-    /// The arguments, whole.
+    /// The complete arguments.
     pub arguments: Value,
-    /// What the model wrote first, where a reviewer or a person has changed it since.
+    /// The model's first arguments, if a reviewer or a person has changed them since.
     pub first_arguments: Option<Value>,
-    /// The model's own words on why.
+    /// The model's own reason for the call.
     pub reason: Option<String>,
-    /// What would be done.
+    /// The predicted effects.
     pub plan: Plan,
-    /// What the policy says of it.
+    /// The decision of the policy.
     pub ruling: PolicyDecision,
-    /// What the reviewers said.
+    /// The notes of the reviewers.
     pub notes: Vec<ReviewNote>,
-    /// The case against it.
+    /// The agent's case against the call.
     pub challenge: Option<Challenge>,
-    /// What it really did, on a copy; absent where it is not run on one.
+    /// The result of the rehearsal. Absent if the call is not rehearsed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<RehearsalView>,
-    /// The held result, where the question is whether to release it.
+    /// The held result, if the question is whether to release it.
     pub output: Option<Output>,
 }
 
 impl QuestionView {
-    /// A path as it is named in a part of what was rehearsed, seen from the directory of the call; `None` where nothing was changed
-    /// there.
+    /// Returns a path in the form in which a part of the rehearsal names it, resolved against the working directory of the call. Returns
+    /// `None` if nothing was changed there.
     pub fn part(&self, path: &str) -> Option<String> {
         let Some(RehearsalView::Ran { rehearsal, .. }) = &self.seen else { return None };
         let path = Path::new(&self.cwd).join(path).to_str()?.to_owned();

@@ -1,6 +1,6 @@
 //! The record: the entries of one call, in order, and how to read the stages back from it.
 //!
-//! What may be written on it is said in [`crate::transition`]; there is no other way to add an entry.
+//! Entries must be added only through [`crate::transition`], which checks what may be written.
 
 use crate::call::Millis;
 use crate::challenge::ChallengeSummary;
@@ -9,7 +9,7 @@ use crate::digest::{ContentRef, Digest};
 use crate::effect::PlanSummary;
 use crate::entry::{CallHeader, Entry, RecordEvent, ResolvedTool, ValidDraft};
 use crate::grant::Claim;
-use crate::hash_chain::{ChainDamage, GENESIS};
+use crate::hash_chain::{ChainDamageError, GENESIS};
 use crate::id::{AttemptId, CallId, QuestionId};
 use crate::outcome::{ExecutionEnd, Outcome};
 use crate::question::{Answer, Question, QuestionKind, RecordedAnswer};
@@ -23,59 +23,59 @@ pub struct Record {
     call: CallId,
     entries: Vec<Entry>,
     head: Digest,
-    damage: Option<ChainDamage>,
+    damage: Option<ChainDamageError>,
 }
 
 impl Record {
-    /// A record with nothing on it yet.
+    /// Creates an empty record.
     pub const fn new(call: CallId) -> Self {
         Self { call, entries: Vec::new(), head: GENESIS, damage: None }
     }
 
     pub(crate) fn put(&mut self, entry: Entry, link: Digest) {
         if self.entries.capacity() == 0 {
-            // As many as a call has that nobody is asked about.
+            // The number of entries of a call that asks nobody.
             self.entries.reserve(12);
         }
         self.entries.push(entry);
         self.head = link;
     }
 
-    pub(crate) fn break_at(&mut self, damage: ChainDamage) {
+    pub(crate) fn break_at(&mut self, damage: ChainDamageError) {
         self.damage = Some(damage);
     }
 
-    /// Whose record it is.
+    /// Returns the call that the record belongs to.
     pub const fn call(&self) -> CallId {
         self.call
     }
 
-    /// How many entries it has.
+    /// Returns the number of entries.
     pub fn len(&self) -> u32 {
         u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether nothing is on it.
+    /// Returns whether the record is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The link of the last line.
+    /// Returns the link of the last line.
     pub const fn head(&self) -> Digest {
         self.head
     }
 
-    /// All entries in order.
+    /// Returns all entries in order.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Where it is broken, if it is.
-    pub const fn damage(&self) -> Option<&ChainDamage> {
+    /// Returns the damage, if the record is damaged.
+    pub const fn damage(&self) -> Option<&ChainDamageError> {
         self.damage.as_ref()
     }
 
-    /// The call as it came in.
+    /// Returns the call as it was received.
     pub fn heading(&self) -> Option<&CallHeader> {
         match self.entries.first().map(|entry| &entry.fact) {
             Some(RecordEvent::Received(heading)) => Some(heading),
@@ -83,7 +83,7 @@ impl Record {
         }
     }
 
-    /// Its tool and terms.
+    /// Returns the tool and its terms.
     pub fn resolved(&self) -> Option<&StageResult<ResolvedTool>> {
         find(&self.entries, |fact| match fact {
             RecordEvent::Resolved(step) => Some(step),
@@ -91,7 +91,7 @@ impl Record {
         })
     }
 
-    /// The draft that counts: the model's, until a reviewer or a person changes it.
+    /// Returns the current draft: the model's, until a reviewer or a person changes it.
     pub fn draft(&self) -> Option<Draft<'_>> {
         let mut draft = None;
         let mut number = 0;
@@ -110,8 +110,8 @@ impl Record {
                 }) if !self.is_release(*question) => {
                     Some((*content, DraftAuthor::Person { question: *question, at: entry.at }))
                 }
-                // The same arguments once more. What was said of them no longer holds, not even a person's own edit: they count as
-                // the model's, so that they are asked about again.
+                // The same arguments again. Everything decided about them is void, even a person's own edit. They are treated as the
+                // model's, so that they are asked about again.
                 RecordEvent::RehearsalLost { .. } => latest.map(|content| (content, DraftAuthor::Model)),
                 _ => None,
             };
@@ -125,7 +125,7 @@ impl Record {
         draft
     }
 
-    /// A question by its id.
+    /// Returns a question by its id.
     pub fn question(&self, id: QuestionId) -> Option<&Question> {
         find(&self.entries, |fact| match fact {
             RecordEvent::Asked(Ok(question)) if question.id == id => Some(question),
@@ -133,7 +133,7 @@ impl Record {
         })
     }
 
-    /// The plan and the ruling that stood when a question was asked.
+    /// Returns the plan and the decision that were current when a question was asked.
     pub fn shown(&self, id: QuestionId) -> Option<(&PlanSummary, &PolicyDecision)> {
         let (mut plan, mut ruling) = (None, None);
         for entry in &self.entries {
@@ -147,7 +147,7 @@ impl Record {
         None
     }
 
-    /// How a question was closed.
+    /// Returns how a question was closed.
     pub fn closing(&self, id: QuestionId) -> Option<QuestionClosure<'_>> {
         self.entries.iter().find_map(|entry| match &entry.fact {
             RecordEvent::Answered(answered) if answered.question == id => {
@@ -161,7 +161,7 @@ impl Record {
         })
     }
 
-    /// The newest attempt to execute.
+    /// Returns the newest attempt to execute.
     pub fn attempt(&self) -> Option<Attempt<'_>> {
         let mut attempt = None;
         for entry in &self.entries {
@@ -175,19 +175,19 @@ impl Record {
         attempt
     }
 
-    /// How many attempts have begun.
+    /// Returns the number of attempts that have begun.
     pub fn attempts(&self) -> usize {
         self.entries.iter().filter(|entry| matches!(&entry.fact, RecordEvent::Begun(Ok(_)))).count()
     }
 
-    /// Whether an attempt with this id has begun.
+    /// Returns whether an attempt with this id has begun.
     pub fn has_attempt(&self, id: AttemptId) -> bool {
         self.entries
             .iter()
             .any(|entry| matches!(&entry.fact, RecordEvent::Begun(Ok(claim)) if claim.attempt == id))
     }
 
-    /// Why the last attempt to begin was refused.
+    /// Returns the refusal to begin, if there is one.
     pub fn begin_refused(&self) -> Option<&Refusal> {
         find(&self.entries, |fact| match fact {
             RecordEvent::Begun(Err(refusal)) => Some(refusal),
@@ -195,7 +195,7 @@ impl Record {
         })
     }
 
-    /// Who called it off.
+    /// Returns the person or program that cancelled the call.
     pub fn cancelled(&self) -> Option<&str> {
         find(&self.entries, |fact| match fact {
             RecordEvent::Cancelled { by } => Some(by.as_str()),
@@ -203,7 +203,7 @@ impl Record {
         })
     }
 
-    /// What the reviewers said of the result.
+    /// Returns the review of the result.
     pub fn output_reviewed(&self) -> Option<&StageResult<Review>> {
         find(&self.entries, |fact| match fact {
             RecordEvent::OutputReviewed(step) => Some(step),
@@ -211,7 +211,7 @@ impl Record {
         })
     }
 
-    /// The question whether a held result may be released.
+    /// Returns the question whether a held result may be released.
     pub fn release_asked(&self) -> Option<&StageResult<Question>> {
         let place =
             self.entries.iter().position(|entry| matches!(entry.fact, RecordEvent::OutputReviewed(_)))?;
@@ -221,7 +221,7 @@ impl Record {
         })
     }
 
-    /// What came of it.
+    /// Returns the outcome, if the call has one.
     pub fn settled(&self) -> Option<&Outcome> {
         match self.entries.last().map(|entry| &entry.fact) {
             Some(RecordEvent::Settled(outcome)) => Some(outcome),
@@ -234,30 +234,30 @@ impl Record {
     }
 }
 
-/// One version of a call's arguments, and what has been found out about it.
+/// One version of a call's arguments, and the stages recorded for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Draft<'a> {
-    /// From 1.
+    /// The number, from 1.
     pub number: u8,
     /// The arguments.
     pub content: ContentRef,
-    /// Whose.
+    /// The author.
     pub by: DraftAuthor,
     since: &'a [Entry],
 }
 
-/// Whose draft it is.
+/// The author of a draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DraftAuthor {
-    /// The model's.
+    /// The model.
     Model,
-    /// A reviewer's.
+    /// A reviewer.
     Reviewer,
-    /// A person's, in answer to a question.
+    /// A person, in answer to a question.
     Person {
-        /// Which.
+        /// The question.
         question: QuestionId,
-        /// When.
+        /// The time of the answer.
         at: Millis,
     },
 }
@@ -276,21 +276,21 @@ macro_rules! stages {
 
 impl<'a> Draft<'a> {
     stages! {
-        /// Whether it fits the schema.
+        /// Returns whether the draft fits the schema.
         validated, Validated, ValidDraft;
-        /// What it would do.
+        /// Returns the predicted effects.
         planned, Planned, PlanSummary;
-        /// What the policy says of it.
+        /// Returns the decision of the policy.
         permitted, Permitted, PolicyDecision;
-        /// What the reviewers say of it.
+        /// Returns the review.
         reviewed, Reviewed, Review;
-        /// The case against it.
+        /// Returns the challenge.
         challenged, Challenged, ChallengeSummary;
-        /// The question about it.
+        /// Returns the question about the draft.
         asked, Asked, Question;
     }
 
-    /// The binding under which it is run on a copy.
+    /// Returns the binding under which the draft runs on a copy.
     pub fn rehearsing(&self) -> Option<Digest> {
         self.since.iter().find_map(|entry| match &entry.fact {
             RecordEvent::Rehearsing { binding } => Some(*binding),
@@ -298,7 +298,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// What came of the run on a copy.
+    /// Returns the outcome of the rehearsal.
     pub fn rehearsed(&self) -> Option<&'a RehearsalOutcome> {
         find(self.since, |fact| match fact {
             RecordEvent::Rehearsed(rehearsed) => Some(rehearsed),
@@ -306,7 +306,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// The run on a copy, if there was one.
+    /// Returns the rehearsal, if the draft ran on a copy.
     pub fn rehearsal(&self) -> Option<&'a RehearsalSummary> {
         match self.rehearsed()? {
             RehearsalOutcome::Ran(head) => Some(head),
@@ -315,30 +315,30 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// How a question was closed.
+/// The way in which a question was closed.
 #[derive(Clone, Copy, Debug)]
 pub enum QuestionClosure<'a> {
-    /// By an answer.
+    /// An answer closed it.
     Answered {
-        /// Which.
+        /// The answer.
         answered: &'a RecordedAnswer,
-        /// When.
+        /// The time of the answer.
         at: Millis,
     },
-    /// By time.
+    /// The question expired.
     Expired,
-    /// By an approver that broke.
+    /// The approver failed.
     Unasked(&'a Refusal),
 }
 
-/// How far an attempt to execute has come.
+/// The progress of an attempt to execute.
 #[derive(Clone, Copy, Debug)]
 pub enum Attempt<'a> {
-    /// Claimed, and not ended.
+    /// The attempt holds a claim and has not ended.
     Open(&'a Claim),
-    /// Its owner is gone.
+    /// The owner of the attempt is gone.
     Interrupted,
-    /// Ended.
+    /// The attempt ended.
     Ended(&'a ExecutionEnd),
 }
 

@@ -1,4 +1,4 @@
-//! Refusals: why something did not happen, with a stable code and a page that says what to do.
+//! Refusals: the reason why something did not happen, with a stable code and a page that says what to do.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,7 +28,7 @@ macro_rules! codes {
 }
 
 codes! {
-    // Before anything is judged.
+    // Before the evaluation.
     /// The call id was used before for another call.
     CallReused = "call-reused",
     /// No tool has that name or alias.
@@ -177,7 +177,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// A text that is no code.
+/// The error for a text that is not a refusal code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a refusal code")]
 pub struct UnknownCodeError(String);
@@ -205,21 +205,21 @@ impl<'de> Deserialize<'de> for Code {
     }
 }
 
-/// Why something did not happen, or what cannot be said of it.
+/// The reason why something did not happen, or why its result is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
-    /// To branch on.
+    /// The code, for programs.
     pub code: Code,
-    /// To read.
+    /// The explanation, for people.
     pub why: String,
 }
 
 impl Refusal {
-    /// The longest explanation that a record keeps.
+    /// The maximum length of an explanation on a record, in characters.
     pub const WHY_CHARS_MAX: usize = 2_000;
 
-    /// A refusal with its explanation, cut to what a record keeps.
+    /// Creates a refusal. The explanation is cut to the maximum length.
     pub fn new(code: Code, why: impl Into<String>) -> Self {
         let why: String = why.into();
         let why = match why.char_indices().nth(Self::WHY_CHARS_MAX) {
@@ -236,5 +236,5 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// A stage passed with a value, or refused. A stage that broke refused.
+/// The result of a stage: a value, or a refusal. A stage that failed is a refusal.
 pub type StageResult<T> = Result<T, Refusal>;

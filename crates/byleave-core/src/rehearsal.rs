@@ -1,7 +1,7 @@
-//! Rehearsals: a run on a copy, what it came to, and when it makes the question unnecessary.
+//! Rehearsals: a run on a copy, its result, and when it makes the question unnecessary.
 //!
-//! A rehearsal is the run. A yes commits what was seen; nothing is run a second time, so nothing can behave otherwise the second
-//! time. The one exception is a command that wanted the network, which no rehearsal has.
+//! A rehearsal is the real run. A yes commits its changes. Nothing is run a second time, so nothing can behave differently the second time.
+//! The only exception is a command that wanted the network, because rehearsals have no network.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,89 +12,89 @@ use crate::effect::{Effect, Plan};
 use crate::file_change::FileChanges;
 use crate::outcome::{ExecutionStatus, Output};
 
-/// How a call is rehearsed, pinned with its terms.
+/// The settings of a rehearsal, pinned with the terms of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RehearsalSettings {
-    /// A command that did nothing on the copy, and was merely not understood or failed to change files, is not asked about.
+    /// Spares the question if the command did nothing on the copy, and was merely not understood or failed to change files.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spares: bool,
 }
 
-/// What a run on a copy came to.
+/// The result of a run on a copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rehearsal {
-    /// What it changed, outside scratch.
+    /// The changes outside the scratch directory.
     pub changes: FileChanges,
-    /// How many files it changed in scratch, which is the session's own.
+    /// The number of files that it changed in the scratch directory, which belongs to the session.
     #[serde(default)]
     pub scratch: u64,
-    /// What it wanted of the network, and did not get.
+    /// The network access that it wanted and did not get.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wanted: Vec<BlockedHost>,
-    /// How many processes it left running, at least; they were ended. Only zero is exact.
+    /// The minimum number of processes that it left running. They were ended. Only zero is exact.
     #[serde(default)]
     pub left_running: u32,
-    /// What of the place it ran in was weaker than a rehearsal must be to stand for itself, in words.
+    /// The limits of the confinement that were weaker than a rehearsal requires to spare the question, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weaker: Vec<String>,
-    /// How it ended.
+    /// The status of the execution.
     pub status: ExecutionStatus,
-    /// What it put out. Released when it is committed, and not before.
+    /// The output. It is released when the rehearsal is committed, and not before.
     pub output: Output,
 }
 
-/// Something that a rehearsal wanted of the network.
+/// One network access that a rehearsal wanted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlockedHost {
-    /// The name or the address; absent where it is only known that there was one.
+    /// The name or the address. Absent if neither is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The port; zero where it is not known, as for a name that was only looked up.
+    /// The port. Zero if it is not known, as for a name that was only looked up.
     #[serde(default)]
     pub port: u16,
 }
 
-/// What the record keeps of a rehearsal.
+/// The recorded form of a rehearsal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RehearsalOutcome {
-    /// It ran on a copy.
+    /// The call ran on a copy.
     Ran(RehearsalSummary),
-    /// It could not be run on a copy; the question says so.
+    /// The call could not run on a copy. The question says so.
     Not {
-        /// Why, in our words.
+        /// The reason, in our words.
         why: String,
     },
 }
 
-/// What the record keeps of a rehearsal that ran.
+/// The recorded form of a rehearsal that ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RehearsalSummary {
-    /// The whole [`Rehearsal`], kept under the record's key. Its digest is what a grant binds.
+    /// The complete [`Rehearsal`], stored under the record's key. A grant binds its digest.
     pub rehearsal: ContentRef,
-    /// What the rules say of what it did. Absent where it did nothing.
+    /// The decision of the policy on its real effects. Absent if it did nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ruling: Option<PolicyDecision>,
-    /// A yes commits this very run. Otherwise it wanted the network, and a yes runs it on a copy that has one.
+    /// A yes commits exactly this run. If false, it wanted the network, and a yes runs it on a copy with network access.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stands: bool,
-    /// It did nothing outside scratch, in a place where it could do nothing else.
+    /// It did nothing outside the scratch directory, and its confinement allowed nothing else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quiet: bool,
-    /// The rules ask only because it is not known what its programs do.
+    /// The policy asks only because the effects of its programs are not known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unclear: bool,
-    /// It failed before it changed anything, and the rules ask about nothing but changes.
+    /// It failed before it changed anything, and the policy asks only about changes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub vain: bool,
 }
 
 impl Rehearsal {
-    /// Whether it did nothing outside scratch, in a place where it could do nothing else.
+    /// Checks whether it did nothing outside the scratch directory, and its confinement allowed nothing else.
     pub fn is_quiet(&self) -> bool {
         self.changes.is_empty()
             && self.changes.limits.is_empty()
@@ -104,15 +104,15 @@ impl Rehearsal {
             && matches!(self.status, ExecutionStatus::Done | ExecutionStatus::Failed)
     }
 
-    /// Whether a yes commits this very run.
+    /// Returns whether a yes commits exactly this run.
     pub fn stands(&self) -> bool {
         self.wanted.is_empty()
     }
 
-    /// What it did, as a plan that can be judged: the changes, and the hosts that it would have reached.
+    /// Returns its real effects as a plan that can be evaluated: the changes, and the hosts that it would have reached.
     pub fn observed(&self) -> Plan {
         let mut effects = self.changes.effects();
-        // No rule is about what becomes of a path, so that no rule allows this.
+        // No rule can match the new kind of a path, so no rule allows this.
         effects.extend(self.changes.list.iter().filter_map(|change| {
             let why = format!(
                 "`{}` becomes a {}, which git never makes",
@@ -125,12 +125,12 @@ impl Rehearsal {
         Plan { effects, ..Plan::default() }
     }
 
-    /// The hosts that it wanted by a name or an address that is known.
+    /// Returns the hosts that it wanted by a known name or address.
     pub fn wants(&self) -> impl Iterator<Item = (&str, u16)> {
         self.wanted.iter().filter_map(|want| Some((want.host.as_deref()?, want.port)))
     }
 
-    /// What the record keeps of it.
+    /// Returns the recorded form.
     pub fn head(
         &self,
         held: ContentRef,
@@ -151,10 +151,10 @@ impl Rehearsal {
     }
 }
 
-/// Whether a ruling asks for no other reason than that nobody can say what the programs of the plan do.
+/// Checks whether a decision asks only because nobody can tell what the programs of the plan do.
 ///
-/// Known effects are no riddle: what would be written, removed or reached by the account of the text is asked about, whatever
-/// the copy shows. So is what leaves the sandbox, and what only a tool knows.
+/// Known effects are not unclear. If the text of the command says that it writes, removes or reaches something, that is asked about,
+/// whatever the copy shows. The same applies to effects that leave the sandbox, and to effects that only a tool knows.
 pub fn is_merely_unclear(plan: &Plan, ruling: &PolicyDecision) -> bool {
     let riddle = |effect: &Effect| matches!(effect, Effect::Run { .. } | Effect::Unknown { .. });
     let at = |place: &u32| usize::try_from(*place).ok().and_then(|place| plan.effects.get(place));
@@ -174,9 +174,9 @@ pub fn is_merely_unclear(plan: &Plan, ruling: &PolicyDecision) -> bool {
         })
 }
 
-/// Whether a plan only reads and changes files, and a ruling asks about nothing but the changes.
+/// Checks whether a plan only reads and changes files, and a decision asks only about the changes.
 ///
-/// Who was asked whether such a call may fail would have nothing to decide: what it read it may read, and it changes nothing.
+/// If such a call fails, a person would have nothing to decide: it may read what it read, and it changes nothing.
 pub fn asks_only_of_changes(plan: &Plan, ruling: &PolicyDecision) -> bool {
     let changes = |effect: &Effect| matches!(effect, Effect::Write { .. } | Effect::Delete { .. });
     let at = |place: &u32| usize::try_from(*place).ok().and_then(|place| plan.effects.get(place));
@@ -190,7 +190,7 @@ pub fn asks_only_of_changes(plan: &Plan, ruling: &PolicyDecision) -> bool {
 }
 
 impl RehearsalSummary {
-    /// Whether it makes the question unnecessary. Every condition of the relaxation that is not the place itself is here.
+    /// Checks whether it makes the question unnecessary. All conditions are here, except those about the confinement itself.
     pub fn spares(&self, terms: RehearsalSettings, mode: Mode, asked: &PolicyDecision) -> bool {
         let causes = asked.causes();
         let merely = |cause: &AskCause| matches!(cause, AskCause::Default | AskCause::NotUnderstood);
@@ -204,7 +204,7 @@ impl RehearsalSummary {
             && self.ruling.as_ref().is_none_or(|ruling| ruling.verdict == Verdict::Allow)
     }
 
-    /// What a grant binds.
+    /// Returns the digest that a grant binds.
     pub const fn digest(&self) -> Digest {
         self.rehearsal.digest
     }
@@ -300,7 +300,7 @@ mod tests {
         let (asked, mode) = (asks(riddles), Mode::ConfirmSensitive);
         assert!(spared(&quiet(), &plan(), &asked, mode, ON));
         assert!(spared(&quiet(), &plan(), &asked, Mode::ReadOnly, ON));
-        // Each by itself is enough to ask.
+        // Each condition by itself is enough to ask.
         assert!(!spared(&quiet(), &plan(), &asked, mode, RehearsalSettings { spares: false }), "turned off");
         assert!(!spared(&quiet(), &plan(), &asked, Mode::ConfirmAll, ON), "everything is to be asked");
         let change = FileChange {

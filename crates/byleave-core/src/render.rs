@@ -1,12 +1,12 @@
-//! The one renderer: a question, as lines for any screen. Escaped, complete, in our words and not the model's.
+//! The renderer of questions, as lines for any screen: escaped, complete, and in our words instead of the model's.
 //!
-//! The facts come first: what is asked, what was really done on a copy, what would be done and to what, whether it can be taken back, why it asks, and the
-//! arguments whole. The words of the model come last and are labelled as its own. Nothing is cut: what is too large to be
-//! shown is said to be so, and [`Rendering::complete`] is false. It must never show one thing for another: every text from
-//! outside passes through [`crate::escape`], stands in quotes or behind a gutter, and cannot begin a line.
+//! The facts come first: the question, the real effects on a copy, the predicted effects and their targets. Then come whether they can be
+//! undone, why it asks, and the complete arguments. The text of the model comes last and is labelled as its own. Nothing is cut. If
+//! something is too large to show, a line says so, and [`Rendering::complete`] is false. The renderer must never show one thing for
+//! another. Every text from outside passes through [`crate::escape`], is in quotes or behind a gutter, and cannot begin a line.
 //!
-//! A screen shows the lines in order, left to right, in one size, and takes nothing in them for markup. It wraps them with
-//! [`Rendering::wrapped`] or an equal that repeats the gutter: a wrapped line must not look like a line of ours.
+//! A screen must show the lines in order, left to right, in one size, and must not interpret markup in them. It wraps them with
+//! [`Rendering::wrapped`], or with an equivalent that repeats the gutter: a wrapped line must not look like one of our lines.
 
 mod change;
 mod effect;
@@ -24,7 +24,7 @@ use crate::question::QuestionKind;
 use crate::question_view::QuestionView;
 use writer::RenderingBuilder;
 
-/// Turns a question into lines.
+/// Renders a question as lines.
 pub fn render(sheet: &QuestionView) -> Rendering {
     let mut page = RenderingBuilder::default();
     sections::title(&mut page, sheet);

@@ -1,7 +1,7 @@
-//! Sessions: who is whose sub-agent, and how far each of them may go at most.
+//! Sessions: the tree of sub-agents, and the ceiling of each.
 //!
-//! Sessions form a tree. A place in it is taken once, before the first call, by who starts the sub-agent, and never
-//! changes; nothing that a call carries can say another. A session that nobody opened stands alone.
+//! Sessions form a tree. The process that starts a sub-agent opens its session once, before the first call. The place of a session in the
+//! tree never changes, and nothing that a call carries can change it. A session that nobody opened has no parent.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,29 +10,29 @@ use crate::digest::Digest;
 use crate::id::{AdminActionId, AgentId, SessionId, TenantId};
 use crate::pattern::{Pattern, PatternError};
 
-/// How many there may be above one another: more is a mistake, or a way to make judging slow.
+/// The maximum depth of the tree. A deeper tree is a mistake, or an attempt to make evaluation slow.
 pub const DEPTH_MAX: usize = 16;
 
-/// A session that was opened: its place in the tree, and how far it may go.
+/// A session that was opened: its place in the tree and its ceiling.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionNode {
     /// The session.
     pub session: SessionId,
-    /// Whose sub-agent it is; none at the top of a tree.
+    /// The parent session. `None` at the top of a tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
-    /// Who works in it. Rules are held against this name, whatever name its calls give.
+    /// The agent of the session. Rules are matched against this name, whatever name its calls give.
     pub agent: AgentId,
-    /// How far it may go at most, and so may everyone beneath it.
+    /// The ceiling of this session and of all its descendants.
     pub ceiling: Ceiling,
 }
 
-/// How far a session and everyone beneath it may go at most. It only ever takes away.
+/// The limits of a session and of all its descendants. A ceiling can only restrict.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ceiling {
-    /// No call is judged in a looser mode.
+    /// The loosest mode in which a call is evaluated.
     pub mode: Mode,
     /// Effects that are denied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -43,28 +43,28 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
-    /// A ceiling that is a mode and nothing more.
+    /// Returns a ceiling that consists of a mode only.
     pub const fn of(mode: Mode) -> Self {
         Self { mode, deny: Vec::new(), ask: Vec::new() }
     }
 
-    /// Whether every pattern can be used.
+    /// Checks whether every pattern is valid.
     pub fn check(&self) -> Result<(), PatternError> {
         self.deny.iter().chain(&self.ask).try_for_each(Pattern::check)
     }
 }
 
-/// The modes of a call and of everyone above it, met: asks as much as the one that asks most, and reads only if one does.
+/// The combined mode of a call and of all sessions above it. It asks as much as the strictest of them, and is read-only if one of them is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EffectiveMode {
-    /// How much is asked.
+    /// The mode that says how much is asked.
     pub asking: Mode,
-    /// Nothing may be changed.
+    /// No call may change anything.
     pub read_only: bool,
 }
 
 impl EffectiveMode {
-    /// The mode of a call, met with those above it.
+    /// Combines the mode of a call with those of the sessions above it.
     pub fn new(mode: Mode, lineage: &[SessionNode]) -> Self {
         let modes = || lineage.iter().map(|opening| opening.ceiling.mode).chain([mode]);
         let asks_most = |asking: &Mode| modes().any(|mode| mode.asking() == *asking);
@@ -74,7 +74,7 @@ impl EffectiveMode {
         }
     }
 
-    /// In words.
+    /// Returns the mode in words.
     pub fn words(self) -> String {
         match (self.read_only, self.asking) {
             (false, asking) => asking.word().to_owned(),
@@ -84,7 +84,7 @@ impl EffectiveMode {
     }
 }
 
-/// The act with which a session is opened. There is one id for each, so that there can be one opening only.
+/// Returns the id of the admin action that opens a session. There is one id for each session, so that it can be opened only once.
 pub fn act_of(tenant: &TenantId, session: &SessionId) -> AdminActionId {
     let parts = [tenant.as_str().as_bytes(), session.as_str().as_bytes()];
     let digest = Digest::of_parts("byleave.session", &parts);
@@ -93,10 +93,10 @@ pub fn act_of(tenant: &TenantId, session: &SessionId) -> AdminActionId {
     AdminActionId::new(uuid::Builder::from_custom_bytes(id).into_uuid())
 }
 
-/// Who makes a call, in words: an agent, or whose sub-agent it is. The lineage begins with the session itself.
+/// Returns the caller in words: an agent, or a sub-agent with its parent. The lineage begins with the session itself.
 pub fn caller(agent: &AgentId, lineage: &[SessionNode]) -> String {
     let (Some(own), Some(parent)) = (lineage.first(), lineage.get(1)) else { return agent.to_string() };
-    // Names of agents say more, but not where both have the same.
+    // Names of agents say more than sessions, except if both are the same.
     if own.agent == parent.agent {
         return format!("sub-agent `{}` of `{}`", own.session, parent.session);
     }

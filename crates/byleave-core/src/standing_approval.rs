@@ -1,7 +1,7 @@
-//! Leaves: standing permissions that a person gave. Scope × time × count × session; listed and revocable.
+//! Standing approvals: permissions that a person gave beforehand. Scope × time × uses × session; listed and revocable.
 //!
-//! What a leave must cover to spare a question is said here once: for the policy, which judges, and for the person, who is
-//! offered leaves. No leave ever answers what is dangerous, cannot be taken back or was not understood.
+//! This module defines once what a standing approval must cover to spare a question. The policy uses it to evaluate, and the approver uses
+//! it to choose a scope. No standing approval ever answers a call that is dangerous, cannot be undone or was not understood.
 
 mod rule_text;
 
@@ -15,7 +15,7 @@ use crate::pattern::{Pattern, PatternError, PatternMatcher};
 
 pub use rule_text::keys;
 
-/// A standing permission, as the answer that gave it stands on the record.
+/// A standing approval, as recorded with the answer that gave it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StandingApproval {
@@ -25,44 +25,44 @@ pub struct StandingApproval {
     pub tool: String,
     /// The effects it covers.
     pub scope: Vec<Pattern>,
-    /// Only in this session.
+    /// The only session in which it applies, if set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// Until then.
+    /// The time at which it ends, if set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Millis>,
-    /// So many times. Consumed when a call begins.
+    /// The maximum number of uses, if set. A use is consumed when a call begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uses_max: Option<u32>,
 }
 
-/// Why no leave could spare the next question.
+/// The reason why no standing approval could spare the next question.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotCoverable {
-    /// A checkpoint is passed once, by a person.
+pub enum NotCoverableError {
+    /// A checkpoint is released once, by a person.
     #[error("it is a checkpoint, and every one is passed by a person")]
     Checkpoint,
-    /// A result is looked at, whatever the call was.
+    /// The question is about a result, not about the effects of a call.
     #[error("it is about a result, and a leave is about what calls do")]
     Result,
     /// A reviewer wants a person to look.
     #[error("the reviewer `{0}` wants a person to look, and will again")]
     Held(String),
-    /// It asks for a cause that no leave may answer.
+    /// It asks for a cause that no standing approval may answer.
     #[error("{}: {why}", cause_words(*.cause))]
     Cause {
         /// The cause.
         cause: AskCause,
-        /// Why it asks, in the words of the ruling.
+        /// The reason for which it asks, in the words of the decision.
         why: String,
     },
-    /// Nothing is known of what it would do.
+    /// Nothing is known about its effects.
     #[error("nothing is known of what it would do, so there is nothing that a leave could cover")]
     NothingKnown,
-    /// The scope leaves out something that asks.
+    /// The scope does not include something that asks.
     #[error("it does not cover everything that asks: {0}")]
     Uncovered(String),
-    /// Something about it is known only when it runs, or cannot be written as a pattern.
+    /// A part of it is known only when it runs, or cannot be written as a pattern.
     #[error("a leave cannot say what this is: {0}")]
     NotSayable(String),
 }
@@ -79,16 +79,19 @@ const fn cause_words(cause: AskCause) -> &'static str {
     }
 }
 
-/// The effects that a leave must cover so that none of these reasons asks any more, or why none could.
+/// Returns the effects that a standing approval must cover so that none of these reasons asks any more, or why none could.
 ///
-/// Where something asks about the call as a whole, that is every effect.
-pub fn asked<'a>(effects: &'a [Effect], reasons: &[DecisionReason]) -> Result<Vec<&'a Effect>, NotCoverable> {
+/// If a reason asks about the whole call, these are all effects.
+pub fn asked<'a>(
+    effects: &'a [Effect],
+    reasons: &[DecisionReason],
+) -> Result<Vec<&'a Effect>, NotCoverableError> {
     let asks = || reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
     for ask in asks() {
-        // An ask that names no cause is one that nobody thought of.
+        // An ask without a cause is an unexpected one.
         let cause = ask.cause.unwrap_or(AskCause::NotUnderstood);
         if !cause.leave_may_answer() {
-            return Err(NotCoverable::Cause { cause, why: ask.why.clone() });
+            return Err(NotCoverableError::Cause { cause, why: ask.why.clone() });
         }
     }
     let whole = asks().any(|ask| ask.effects.is_empty());
@@ -100,20 +103,20 @@ pub fn asked<'a>(effects: &'a [Effect], reasons: &[DecisionReason]) -> Result<Ve
     }
     let asked: Vec<&Effect> =
         effects.iter().zip(marked).filter_map(|(one, mark)| mark.then_some(one)).collect();
-    if asked.is_empty() { Err(NotCoverable::NothingKnown) } else { Ok(asked) }
+    if asked.is_empty() { Err(NotCoverableError::NothingKnown) } else { Ok(asked) }
 }
 
-/// A leave made ready to match.
+/// A standing approval, compiled for matching.
 #[derive(Clone, Debug)]
 pub struct StandingApprovalMatcher {
     leave: StandingApproval,
     scope: Vec<PatternMatcher>,
-    /// For each pattern that ends in `/**`: itself, and the directory that it is about everything beneath.
+    /// For each pattern that ends in `/**`: the pattern itself, and the directory above everything that it matches.
     trees: Vec<PatternMatcher>,
 }
 
 impl StandingApprovalMatcher {
-    /// Makes a leave ready, or says which pattern is wrong.
+    /// Compiles a standing approval, or returns the error of the invalid pattern.
     pub fn new(leave: StandingApproval) -> Result<Self, PatternError> {
         let scope = leave.scope.iter().cloned().map(PatternMatcher::new).collect::<Result<_, _>>()?;
         let trees =
@@ -121,31 +124,31 @@ impl StandingApprovalMatcher {
         Ok(Self { leave, scope, trees })
     }
 
-    /// The leave.
+    /// Returns the standing approval.
     pub fn leave(&self) -> &StandingApproval {
         &self.leave
     }
 
-    /// Whether it is about this tool and session, and has not run out of time.
+    /// Checks whether it is for this tool and session, and has not expired.
     pub fn applies(&self, tool: &str, session: &SessionId, now: Millis) -> bool {
         self.leave.tool == tool
             && self.leave.session.as_ref().is_none_or(|only| only == session)
             && self.leave.until.is_none_or(|until| now < until)
     }
 
-    /// Whether it covers each of the effects of this plan that were [`asked`] about.
+    /// Checks whether it covers each of the effects of this plan that were [`asked`] about.
     pub fn answers(&self, asked: &[&Effect], plan: &Plan) -> bool {
         self.uncovered(asked, plan).is_none()
     }
 
-    /// The first of the effects that were [`asked`] about which it does not cover.
+    /// Returns the first effect that was [`asked`] about and that it does not cover.
     pub fn uncovered<'e>(&self, asked: &[&'e Effect], plan: &Plan) -> Option<&'e Effect> {
         let is_plan =
             |pattern: &Pattern| matches!(pattern, Pattern::Plan(effects) if *effects == plan.effects);
         if self.leave.scope.iter().any(is_plan) {
             return None;
         }
-        // A path alone says nothing of what lies beneath it.
+        // A path alone does not cover anything beneath it.
         let covers = |effect: &Effect| {
             self.covers(effect)
                 && (!plan.is_beneath(effect) || self.trees.iter().any(|tree| tree.fits(effect)))
@@ -153,13 +156,13 @@ impl StandingApprovalMatcher {
         asked.iter().copied().find(|effect| !covers(effect))
     }
 
-    /// Whether it covers the effect, which stands for itself and not for something beneath its path.
+    /// Checks whether it covers the effect, which must mean its path itself and not something beneath it.
     pub fn covers(&self, effect: &Effect) -> bool {
         self.scope.iter().any(|matcher| matcher.fits(effect))
     }
 }
 
-/// The patterns that paths fit if the pattern covers everything beneath them.
+/// Returns the patterns that match the paths beneath which the pattern covers everything.
 fn trees(pattern: &Pattern) -> Vec<Pattern> {
     let (kind, glob): (fn(String) -> Pattern, &String) = match pattern {
         Pattern::Read(glob) => (Pattern::Read, glob),

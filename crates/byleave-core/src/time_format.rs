@@ -1,4 +1,4 @@
-//! Moments and spans of time in words. There is no clock here: the time comes in.
+//! Times and durations as text. This module must not read a clock: the current time is passed in.
 
 use crate::call::Millis;
 
@@ -7,7 +7,7 @@ const MINUTE: Millis = 60 * SECOND;
 const HOUR: Millis = 60 * MINUTE;
 const DAY: Millis = 24 * HOUR;
 
-/// A moment in UTC, to the second.
+/// Formats a time in UTC, to the second.
 pub fn utc(at: Millis) -> String {
     let (days, seconds) = (at / DAY, at % DAY / SECOND);
     let (year, month, day) = civil(days);
@@ -15,7 +15,7 @@ pub fn utc(at: Millis) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// The date of a day since 1970-01-01; by era of 400 years, in years that begin in March, so that leap days come last.
+/// Returns the date of a day since 1970-01-01. It uses eras of 400 years, and years that begin in March so that leap days come last.
 pub const fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
@@ -28,7 +28,7 @@ pub const fn civil(days: u64) -> (u64, u64, u64) {
     (year, month, day)
 }
 
-/// A span of time in one unit, rounded down.
+/// Formats a duration in one unit, rounded down.
 pub fn span(ms: Millis) -> String {
     match ms {
         0..MINUTE => format!("{} s", ms / SECOND),

@@ -1,12 +1,12 @@
-//! What may be written on a record: only what answers the walk's own question.
+//! Transitions: the check of every entry that is written on a record.
 //!
-//! A record takes an entry only if [`next`] asks for it, for the very thing asked; so a record that exists is a legal
-//! one. Entries read back from a store are checked the same way: where one does not belong, the record is broken there,
-//! and the walk settles it safely.
+//! A record accepts an entry only if [`next`] asks for it, and only for exactly what was asked. Every existing record is therefore valid.
+//! Entries that are read back from a store are checked in the same way. If one is not valid, the record is damaged at that entry, and the
+//! pipeline settles it safely.
 
 use crate::call::Millis;
 use crate::entry::{Entry, RecordEvent};
-use crate::hash_chain::{ChainDamage, ChainedEntry};
+use crate::hash_chain::{ChainDamageError, ChainedEntry};
 use crate::id::CallId;
 use crate::pipeline::{NextStep, Task, next};
 use crate::question::{Answer, Question, QuestionKind, RecordedAnswer};
@@ -14,7 +14,7 @@ use crate::record::Record;
 use crate::refusal::Code;
 
 impl Record {
-    /// Reads a record back. Never fails: what does not belong makes a broken record, which the walk settles safely.
+    /// Reads a record back. It never fails: an entry that is not valid makes a damaged record, which the pipeline settles safely.
     pub fn read(call: CallId, lines: &[ChainedEntry]) -> Self {
         let mut record = Self::new(call);
         for (seq, line) in (0_u32..).zip(lines) {
@@ -26,27 +26,27 @@ impl Record {
         record
     }
 
-    fn take(&mut self, seq: u32, line: &ChainedEntry) -> Result<(), ChainDamage> {
+    fn take(&mut self, seq: u32, line: &ChainedEntry) -> Result<(), ChainDamageError> {
         if line.seq() != seq {
-            return Err(ChainDamage::Order { seq, found: line.seq() });
+            return Err(ChainDamageError::Order { seq, found: line.seq() });
         }
         if !line.follows(self.call(), &self.head()) {
-            return Err(ChainDamage::Link { seq });
+            return Err(ChainDamageError::Link { seq });
         }
         let entry: Entry = serde_json::from_str(line.body())
-            .map_err(|error| ChainDamage::Unreadable { seq, why: error.to_string() })?;
+            .map_err(|error| ChainDamageError::Unreadable { seq, why: error.to_string() })?;
         admit(self, &entry)
-            .map_err(|misplaced| ChainDamage::Misplaced { seq, why: misplaced.to_string() })?;
+            .map_err(|misplaced| ChainDamageError::Misplaced { seq, why: misplaced.to_string() })?;
         self.put(entry, line.link());
         Ok(())
     }
 
-    /// Whether an entry belongs at the end of this record.
+    /// Checks whether an entry may be appended to this record.
     pub fn admits(&self, entry: &Entry) -> Result<(), TransitionError> {
         admit(self, entry)
     }
 
-    /// Writes an entry down, if it is one that belongs here, and returns it as it is to be stored.
+    /// Appends an entry if it is valid here, and returns it in the form in which it is stored.
     pub fn push(&mut self, entry: Entry) -> Result<ChainedEntry, TransitionError> {
         admit(self, &entry)?;
         let seq = self.len();
@@ -57,36 +57,36 @@ impl Record {
     }
 }
 
-/// Why an entry does not belong on a record.
+/// The reason why an entry may not be appended to a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransitionError {
-    /// The record is damaged; nothing more is written on it.
+    /// The record is damaged. Nothing more is written on it.
     #[error("the record is damaged")]
     Damaged,
-    /// It is not what the walk asked for.
+    /// The entry is not what the pipeline asked for.
     #[error("`{entry}` does not belong here: {expected}")]
     OutOfTurn {
         /// The kind of entry.
         entry: &'static str,
-        /// What would have.
+        /// The entry that was expected.
         expected: String,
     },
-    /// The answer is for another question, or for one that was asked about something else.
+    /// The answer is for another question, or for a question about something else.
     #[error("the answer belongs to another question")]
     OtherQuestion,
-    /// The question was closed already, or is too old.
+    /// The question was already closed, or is expired.
     #[error("the question can no longer be answered")]
     Late,
-    /// The answer is of a kind that this question cannot have.
+    /// This kind of answer is not valid for this question.
     #[error("this question cannot be answered so")]
     WrongAnswer,
-    /// The claim does not rest on the grant.
+    /// The claim is not based on the grant.
     #[error("the claim does not rest on the grant")]
     OtherGrant,
-    /// The grant was used already.
+    /// The grant was already used.
     #[error("the grant was used already")]
     GrantUsed,
-    /// The grant is too old.
+    /// The grant is expired.
     #[error("the grant is too old")]
     GrantExpired,
     /// The entry cannot be written as JSON.
@@ -95,7 +95,7 @@ pub enum TransitionError {
 }
 
 impl TransitionError {
-    /// The refusal code that says the same.
+    /// Returns the corresponding refusal code.
     pub const fn code(&self) -> Code {
         match self {
             Self::Damaged | Self::OutOfTurn { .. } | Self::Unwritable => Code::RecordBroken,
@@ -107,7 +107,7 @@ impl TransitionError {
     }
 }
 
-/// Whether an entry belongs at the end of a record: it must be what [`next`] asks for, for the very thing asked.
+/// Checks whether an entry may be appended to a record. It must be what [`next`] asks for, for exactly the thing asked.
 fn admit(record: &Record, entry: &Entry) -> Result<(), TransitionError> {
     if record.damage().is_some() {
         return Err(TransitionError::Damaged);
@@ -163,7 +163,7 @@ fn out_of_turn(fact: &RecordEvent, expected: &str) -> TransitionError {
     TransitionError::OutOfTurn { entry: fact.kind(), expected: expected.into() }
 }
 
-/// Whether the entry is what came of the task.
+/// Checks whether the entry is the result of the task.
 fn answers(record: &Record, task: &Task, entry: &Entry) -> Result<bool, TransitionError> {
     Ok(match (task, &entry.fact) {
         (Task::Resolve, RecordEvent::Resolved(_))
@@ -177,7 +177,7 @@ fn answers(record: &Record, task: &Task, entry: &Entry) -> Result<bool, Transiti
         | (Task::Ask(_), RecordEvent::Asked(Err(_)))
         | (Task::Begin(_), RecordEvent::Begun(Err(_))) => true,
         (Task::OpenRehearsal(binding), RecordEvent::Rehearsing { binding: written }) => binding == written,
-        // Only before anything was committed: from then on the copy is the journal's business.
+        // Only before the commit began. From then on the journal is responsible for the copy.
         (Task::Begin(_), RecordEvent::RehearsalLost { rehearsal }) => {
             let lost = record.draft().and_then(|draft| draft.rehearsal());
             record.attempts() == 0 && lost.is_some_and(|head| head.digest() == *rehearsal)
@@ -221,7 +221,7 @@ fn admit_answer(
     let fits = match (&answered.answer, question.kind) {
         (Answer::Yes { .. } | Answer::No { .. } | Answer::Edit { .. } | Answer::Abort, _) => true,
         (Answer::Leave(_), kind) => kind == QuestionKind::Approval,
-        // Only of what was really seen can a part be chosen.
+        // A part can be chosen only from a rehearsal.
         (Answer::Part { .. }, kind) => {
             let rehearsal = record.draft().and_then(|draft| draft.rehearsal());
             kind == QuestionKind::Approval && rehearsal.is_some_and(|head| head.stands)

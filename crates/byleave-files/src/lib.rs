@@ -1,16 +1,16 @@
-//! Reads small files that an agent may have made or replaced: the files of a workspace.
+//! Safe reads of small files that an agent may have created or replaced: the files of a workspace.
 //!
-//! The gate reads some of them in its own process, outside every limit of the sandbox: git's index, ignore files, scripts, settings of
-//! a project. A pipe there would hold the gate for ever, a device or a huge file would fill its memory, and a link would show it the
-//! file of somebody else. So every such file is read by [`read`], [`read_text`] or [`open`] with an [`OpenedFile::read`] after it:
+//! The gate reads some of them in its own process, outside every limit of the sandbox. Examples are git's index, ignore files, scripts and
+//! project settings. A pipe there would block the gate forever. A device or a huge file would fill its memory. A link would show it another
+//! user's file. Every such file is therefore read by [`read`], by [`read_text`], or by [`open`] and then [`OpenedFile::read`]:
 //!
-//! - it is opened once, without waiting for anybody, and what is checked is the descriptor, not the name;
-//! - it must be a regular file, on the way to which there is no link that [`LinkPolicy`] does not allow;
-//! - at most the given number of bytes is read, even if the file grows meanwhile.
+//! - The file is opened once, without blocking, and the checks use the descriptor, not the name.
+//! - It must be a regular file. Its path must not contain a link that [`LinkPolicy`] does not allow.
+//! - At most the given number of bytes is read, even if the file grows meanwhile.
 //!
 //! Files that no agent can write are read by [`own`]. `clippy.toml` forbids the other ways to read a file.
 //!
-//! This is a crate of its own because the crates that need it have only `byleave-core` in common, which touches no file.
+//! This is a separate crate because the crates that need it share only `byleave-core`, which does not access files.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -24,39 +24,39 @@ use std::path::{Component, Path};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 
-/// Which symbolic links may be followed on the way to a file.
+/// The symbolic links that may be followed on the path to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkPolicy {
-    /// None, on no step. For a path that is already resolved: a link that is there now was put there since.
+    /// No links at any step. For a path that is already resolved: a link that is there now was created since.
     Never,
-    /// Those among the directories above it; the file itself must not be one.
+    /// Links among the parent directories only. The file itself must not be a link.
     Above,
-    /// All. For a path that a person chose, where a link is ordinary. What it leads to must still be a regular file within the limit.
+    /// All links. For a path that a person chose, where a link is normal. The target must still be a regular file within the limit.
     Follow,
 }
 
-/// Why a file was not read.
+/// The reason why a file was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// A link is in the way.
+    /// The path contains a link that the policy does not allow.
     #[error("it is a link")]
     Link,
-    /// It is a directory, a pipe, a socket or a device.
+    /// The path is a directory, a pipe, a socket or a device.
     #[error("it is not a file")]
     NotAFile,
-    /// It is larger than is read.
+    /// The file is larger than the limit.
     #[error("it has more than {0} bytes")]
     TooLarge(u64),
-    /// Its bytes are not text.
+    /// The content is not UTF-8 text.
     #[error("it is not text in UTF-8")]
     NotText,
-    /// The system said no.
+    /// The operating system returned an error.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 impl ReadError {
-    /// Whether nothing is there.
+    /// Returns whether the file does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::NotFound)
     }
@@ -66,7 +66,7 @@ impl From<Errno> for ReadError {
     fn from(errno: Errno) -> Self {
         match errno {
             Errno::LOOP => Self::Link,
-            // A socket, or a device that nobody serves.
+            // A socket, or a device without a driver.
             Errno::NXIO | Errno::NODEV => Self::NotAFile,
             other => Self::Io(other.into()),
         }
@@ -78,33 +78,33 @@ pub fn read(path: &Path, links: LinkPolicy, max: u64) -> Result<Vec<u8>, ReadErr
     open(path, links)?.read(max)
 }
 
-/// Reads a file of at most `max` bytes that is text.
+/// Reads a text file of at most `max` bytes.
 pub fn read_text(path: &Path, links: LinkPolicy, max: u64) -> Result<String, ReadError> {
     open(path, links)?.read_text(max)
 }
 
-/// A regular file, open to be read.
+/// A regular file, open for reading.
 #[derive(Debug)]
 pub struct OpenedFile {
     /// The file itself.
     pub file: File,
-    /// What it was when it was opened.
+    /// The metadata at the time of opening.
     pub metadata: Metadata,
 }
 
-/// Opens a regular file to read it, without waiting for anybody.
+/// Opens a regular file for reading, without blocking.
 pub fn open(path: &Path, links: LinkPolicy) -> Result<OpenedFile, ReadError> {
     open_at(CWD, path, links)
 }
 
-/// Does the same from a directory that is open.
+/// Opens a regular file for reading, without blocking. A relative path starts at the given open directory.
 pub fn open_at(directory: impl AsFd, path: &Path, links: LinkPolicy) -> Result<OpenedFile, ReadError> {
     let directory = directory.as_fd();
     let handle = match links {
         LinkPolicy::Never => {
             let no_links = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
             match openat2(directory, path, READ | OFlags::NOFOLLOW, Mode::empty(), no_links) {
-                // Inside a sandbox there is no such call.
+                // This system call does not exist inside a sandbox.
                 Err(Errno::NOSYS) => open_step_by_step(directory, path),
                 other => other,
             }
@@ -115,10 +115,10 @@ pub fn open_at(directory: impl AsFd, path: &Path, links: LinkPolicy) -> Result<O
     OpenedFile::regular(handle)
 }
 
-/// Without `NONBLOCK` a pipe without a writer holds whoever opens it, and so does a file on which somebody has a lease.
+/// The flags for opening a file. Without `NONBLOCK`, opening blocks on a pipe without a writer and on a file with a lease.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// Opens each directory on the way by its handle, and follows no link.
+/// Opens each directory on the path by its handle and follows no link.
 fn open_step_by_step(directory: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
     let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let name = path.file_name().ok_or(Errno::ISDIR)?;
@@ -135,7 +135,7 @@ fn open_step_by_step(directory: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, 
 }
 
 impl OpenedFile {
-    /// Takes a handle that was opened elsewhere, if it is of a regular file.
+    /// Wraps a handle that was opened elsewhere, if it refers to a regular file.
     pub fn regular(handle: OwnedFd) -> Result<Self, ReadError> {
         let file = File::from(handle);
         let metadata = file.metadata()?;
@@ -145,14 +145,14 @@ impl OpenedFile {
         }
     }
 
-    /// Reads all of it, which must be at most `max` bytes.
+    /// Reads the whole file, which must have at most `max` bytes.
     pub fn read(&self, max: u64) -> Result<Vec<u8>, ReadError> {
         let length = self.metadata.len();
         if length > max {
             return Err(ReadError::TooLarge(max));
         }
         let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
-        // It may grow while it is read, and some files of the kernel say that they are empty.
+        // The file may grow while it is read, and some kernel files report a length of zero.
         (&self.file).take(max.saturating_add(1)).read_to_end(&mut bytes)?;
         match bytes.len() as u64 <= max {
             true => Ok(bytes),
@@ -160,7 +160,7 @@ impl OpenedFile {
         }
     }
 
-    /// Reads all of it, which must be text of at most `max` bytes.
+    /// Reads the whole file, which must be text of at most `max` bytes.
     pub fn read_text(&self, max: u64) -> Result<String, ReadError> {
         String::from_utf8(self.read(max)?).map_err(|_| ReadError::NotText)
     }

@@ -1,6 +1,6 @@
-//! Reads files that no agent can write: the program's own state, its configuration, its certificates, what the kernel shows in `/proc`.
+//! Reads of files that no agent can write: the program's own state, its configuration, its certificates, and `/proc`.
 //!
-//! A call of these functions says that its path is such a file. A file that an agent can make or replace is read by [`crate::read`].
+//! The caller asserts that its path is such a file. A file that an agent can create or replace must be read by [`crate::read`].
 
 #![expect(
     clippy::disallowed_methods,
@@ -16,17 +16,17 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-/// Reads all of a file, which is text.
+/// Reads a whole text file.
 pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
     fs::read_to_string(path)
 }
 
-/// Opens a file or a directory to read it.
+/// Opens a file or a directory for reading.
 pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     File::open(path)
 }
 
-/// Makes the names in a directory durable.
+/// Makes the entries of a directory durable.
 pub fn sync_directory(path: impl AsRef<Path>) -> io::Result<()> {
     open(path)?.sync_all()
 }

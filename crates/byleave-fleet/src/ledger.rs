@@ -17,7 +17,7 @@ use byleave::ledger::owner_locks::{self, OwnerLock};
 use byleave::ledger::start_markers::{self, StartMarkers};
 use byleave::ledger::{
     AppendError, Batch, ContentError, IncomingCall, IncomingState, Interruption, Ledger, LedgerError,
-    LoadedRecord, SessionContext, StartBlocked,
+    LoadedRecord, SessionContext, StartBlockedError,
 };
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::call::Millis;
@@ -190,10 +190,10 @@ impl RestateLedger {
                 Ok(())
             }
             Appended::Stale => Err(AppendError::Stale),
-            Appended::Halted { why } => Err(StartBlocked::Halted { why }.into()),
-            Appended::LeaveSpent => Err(StartBlocked::LeaveSpent.into()),
+            Appended::Halted { why } => Err(StartBlockedError::Halted { why }.into()),
+            Appended::LeaveSpent => Err(StartBlockedError::LeaveSpent.into()),
             Appended::SessionBusy { call, attempt } => {
-                Err(StartBlocked::SessionBusy { call, attempt }.into())
+                Err(StartBlockedError::SessionBusy { call, attempt }.into())
             }
             Appended::Refused { why } => Err(refused(why).into()),
         }

@@ -1,13 +1,13 @@
-//! The built-in tools of agents: what each does to what, told from what it is given, so that one policy is about all of them.
+//! The effects of the agents' built-in tools, read from their input, so that one policy covers the tools of all agents.
 //!
-//! Names mean the same in every dialect, as far as more than one has them. A tool that is not here is not understood, and an
-//! argument that is not here reaches the tool unjudged: both are said, and a person is asked.
+//! If several dialects have a tool name, it means the same in each. An unlisted tool has unknown effects. An unlisted argument reaches the
+//! tool without a check. Both are reported, so that a person is asked; neither is ever ignored.
 
 use serde_json::Value;
 
 use crate::dialect::Dialect;
 
-/// What kind of tool it is.
+/// The kind of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolKind {
     /// Runs shell commands.
@@ -18,20 +18,20 @@ pub enum ToolKind {
     Changes,
     /// Fetches from the web.
     Fetches,
-    /// Keeps to what is the agent's own: lists, plans, sub-agents whose calls come here by themselves.
+    /// Stays within the agent: lists, plans, and sub-agents whose calls go through the hook themselves.
     Own,
-    /// Does something that only the tool knows.
+    /// Has effects that only the tool knows.
     Other,
-    /// Not known here.
+    /// Not known to this crate.
     Unknown,
 }
 
-/// One thing that a tool would do to one target.
+/// One effect of a tool on one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolEffect {
     /// Reads a path.
     Read(String),
-    /// Makes a file, or all of it anew.
+    /// Creates or replaces a file.
     Write(String),
     /// Reads a file and writes it.
     Edit(String),
@@ -43,22 +43,22 @@ pub enum ToolEffect {
     Fetch(String),
     /// Runs a command.
     Run(String),
-    /// Something that could not be worked out.
+    /// An effect that could not be determined.
     Unknown(String),
 }
 
-/// All that a call would do.
+/// All effects of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolEffects {
-    /// What kind of tool it is.
+    /// The kind of the tool.
     pub kind: ToolKind,
-    /// The word for it in the book.
+    /// The operation name in the audit log.
     pub operation: &'static str,
-    /// What would be done.
+    /// The effects.
     pub claims: Vec<ToolEffect>,
 }
 
-/// What is done to the target.
+/// The action on the target.
 #[derive(Clone, Copy)]
 enum ToolAction {
     Read,
@@ -70,12 +70,12 @@ enum ToolAction {
     Run,
 }
 
-/// Where the target is, where nobody names it.
+/// The target of a call that does not name one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DefaultTarget {
-    /// Here.
+    /// The working directory.
     Here,
-    /// Then nobody knows what it does.
+    /// The effect is unknown.
     Unknown,
 }
 
@@ -118,7 +118,7 @@ const ROWS: &[KnownTool] = &[
         others: &["prompt", "query", "max_length", "raw", "start_index"] },
 ];
 
-/// Tools that keep to what is the agent's own.
+/// Tools that stay within the agent.
 const OWN: &[&str] = &[
     "TodoWrite",
     "TodoRead",
@@ -150,17 +150,18 @@ const OWN: &[&str] = &[
     "manage_todo_list",
 ];
 
-/// Tools of which is known that only they know what they do.
+/// Known tools whose effects only the tool knows.
 const OTHER: &[&str] = &["WebSearch", "web_search", "google_web_search"];
 
-/// Whether a tool is one of our own gateway's: those are judged there.
+/// Checks whether a tool belongs to Byleave's own gateway, which evaluates the call itself.
 ///
-/// Only by how the agent itself puts a server's name before a tool's, where it can be told from the tool's, or by the server that it
-/// names beside it: the rest of a name is the choice of the server. Cursor and VS Code say neither, so there nothing is ours.
+/// Only two facts are used. One is the agent's own prefix of server names, if it is distinct from the tool name. The other is the server
+/// that the agent names separately. The server chooses the rest of the name. Cursor and VS Code provide neither, so no tool of theirs is
+/// recognized.
 pub fn is_ours(dialect: Dialect, tool: &str, server: Option<&str>) -> bool {
     match dialect {
         Dialect::ClaudeCode | Dialect::Codex => tool.starts_with("mcp__byleave__"),
-        // Its names are `mcp_SERVER_TOOL`, and were the tool's alone.
+        // Its tool names are `mcp_SERVER_TOOL`. In earlier versions they were the tool name alone.
         Dialect::Gemini => server == Some("byleave"),
         Dialect::Cursor => false,
         Dialect::Goose => tool.starts_with("byleave__"),
@@ -168,7 +169,7 @@ pub fn is_ours(dialect: Dialect, tool: &str, server: Option<&str>) -> bool {
     }
 }
 
-/// What a tool would do with this input.
+/// Returns the effects of a tool with this input.
 pub fn claims(tool: &str, input: &Value) -> ToolEffects {
     if tool == "developer__text_editor" || tool == "text_editor" || tool == "str_replace_editor" {
         return editor(input);
@@ -186,16 +187,16 @@ pub fn claims(tool: &str, input: &Value) -> ToolEffects {
     ToolEffects { kind, operation: "invoke", claims: Vec::new() }
 }
 
-/// The command, where a shell is asked to run one.
+/// Returns the command, if the tool is a shell that runs one.
 pub fn shell_of<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
     let row = row_of(tool)?;
     matches!(row.does, ToolAction::Run).then(|| input.get("command")?.as_str()).flatten()
 }
 
-/// The arguments by which a tool is told the directory to work in.
+/// The arguments that set a tool's working directory.
 const DIRECTORIES: [&str; 4] = ["working_directory", "directory", "dir_path", "workdir"];
 
-/// The directory that a tool is told to work in. For one that reads, these arguments name what it reads.
+/// Returns the working directory that the input sets. For a tool that reads, these arguments name what it reads, so the result is `None`.
 pub fn directory_of<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
     if claims(tool, input).kind == ToolKind::Reads {
         return None;
@@ -204,12 +205,12 @@ pub fn directory_of<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
     named.filter(|named| !named.is_empty() && *named != ".")
 }
 
-/// The same input with another command.
+/// Returns the input with another command.
 pub fn with_command(input: &Value, command: &str) -> Value {
     let mut input = input.clone();
     if let Value::Object(fields) = &mut input {
         fields.insert("command".into(), command.into());
-        // The line that we make stands where it is run.
+        // The replacement command runs in the current directory.
         for place in DIRECTORIES {
             fields.remove(place);
         }
@@ -217,7 +218,7 @@ pub fn with_command(input: &Value, command: &str) -> Value {
     input
 }
 
-/// What is known of the tool of this name.
+/// Looks up a known tool by name.
 fn row_of(tool: &str) -> Option<&'static KnownTool> {
     ROWS.iter().find(|row| row.names.contains(&tool))
 }
@@ -241,7 +242,7 @@ impl KnownTool {
                 }
             }
         }
-        // A pattern may name a place by itself, seen from where it is looked for.
+        // A glob pattern may itself name a directory, relative to the directory that is searched.
         let pattern = fields.get("pattern").and_then(Value::as_str);
         let is_glob = tool.eq_ignore_ascii_case("glob");
         if let Some(place) = pattern.filter(|_| is_glob).and_then(place_of) {
@@ -271,8 +272,7 @@ impl KnownTool {
     }
 }
 
-/// Where a glob looks: the part before anything in it stands for something else. A glob that goes up after that part may look
-/// anywhere.
+/// Returns the directory that a glob searches: the part before the first wildcard. A glob with `..` after that part may search anywhere.
 fn place_of(pattern: &str) -> Option<String> {
     let is_fixed = |step: &&str| !step.contains(['*', '?', '[', '{', '(', '\\']);
     let fixed: Vec<&str> = pattern.split('/').take_while(is_fixed).collect();
@@ -286,7 +286,7 @@ fn place_of(pattern: &str) -> Option<String> {
     }
 }
 
-/// Goose's editor does one of several things, by its command.
+/// Returns the effects of Goose's editor, which depend on its command.
 fn editor(input: &Value) -> ToolEffects {
     let text = |key: &str| input.get(key).and_then(Value::as_str).map(str::to_owned);
     let unknown = || ToolEffect::Unknown("the editor does not say what it does to what".into());
@@ -391,7 +391,7 @@ mod tests {
         assert!(named(Dialect::ClaudeCode, "mcp__byleave__bash") && named(Dialect::Goose, "byleave__bash"));
         assert!(is_ours(Dialect::Gemini, "mcp_byleave_bash", Some("byleave")));
         assert!(!is_ours(Dialect::Gemini, "mcp_byleave_x_bash", Some("byleave_x")));
-        // What servers of others may call their tools.
+        // Names that other servers may give their tools.
         for dialect in Dialect::ALL {
             for tool in [
                 "mcp__byleaver__bash",

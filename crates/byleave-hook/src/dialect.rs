@@ -1,6 +1,6 @@
-//! The dialects, and what each agent does when a hook does not answer.
+//! The supported dialects, and what each agent does if its hook does not answer.
 
-/// How an agent speaks to its hooks.
+/// The format in which an agent talks to its hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// Claude Code.
@@ -13,16 +13,16 @@ pub enum Dialect {
     Cursor,
     /// Goose.
     Goose,
-    /// Copilot CLI, and VS Code, whose keys are others.
+    /// Copilot CLI, and VS Code, which uses other keys.
     Copilot,
 }
 
 impl Dialect {
-    /// All of them.
+    /// All dialects.
     pub const ALL: [Self; 6] =
         [Self::ClaudeCode, Self::Codex, Self::Gemini, Self::Cursor, Self::Goose, Self::Copilot];
 
-    /// As it is typed, and the agent's name in the book.
+    /// Returns the name on the command line, which is also the agent's name in the audit log.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ClaudeCode => "claude-code",
@@ -34,14 +34,14 @@ impl Dialect {
         }
     }
 
-    /// The dialect of a name.
+    /// Returns the dialect with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|dialect| dialect.name() == name)
     }
 
-    /// How long the agent waits for its hook where nobody set anything, in milliseconds. After that it goes ahead.
+    /// Returns the agent's default hook timeout in milliseconds. After that time the agent runs the tool anyway.
     ///
-    /// Nobody says in which unit Cursor counts; the shorter reading is taken.
+    /// The unit of Cursor's timeout is not documented; this assumes the shorter one.
     pub const fn patience_ms(self) -> u64 {
         match self {
             Self::ClaudeCode | Self::Codex => 600_000,
@@ -50,13 +50,13 @@ impl Dialect {
         }
     }
 
-    /// When the hook must have answered, of the time that the agent waits: what is left is for starting and reading.
+    /// Returns the time within which the hook must answer, given the agent's timeout. The margin is for starting and reading.
     pub const fn deadline_ms(patience_ms: u64) -> u64 {
         let margin = patience_ms / 6;
         patience_ms.saturating_sub(if margin > 10_000 { 10_000 } else { margin })
     }
 
-    /// Whether a hook can change what a tool is given.
+    /// Checks whether a hook can change a tool's input.
     pub const fn rewrites(self) -> bool {
         !matches!(self, Self::Goose)
     }

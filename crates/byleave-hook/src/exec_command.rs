@@ -1,18 +1,18 @@
-//! The one line that a shell call becomes: the program by its whole path, and the call's id.
+//! The command line that replaces a shell call: the absolute path of the program, and the id of the call.
 
-/// The shell command that begins a call that was prepared.
+/// Returns the shell command that starts a prepared call.
 pub fn exec_line(program: &str, state: &str, call: &str) -> String {
     format!("{} --state {} exec {call}", quoted(program), quoted(state))
 }
 
-/// The call in such a line, where it is one of ours to the letter.
+/// Returns the call id of such a line, if the line matches ours exactly.
 pub fn ticket_of<'a>(line: &'a str, program: &str, state: &str) -> Option<&'a str> {
     let call = line.rsplit(' ').next()?;
     let is_id = call.len() == 36 && call.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     (is_id && line == exec_line(program, state, call)).then_some(call)
 }
 
-/// A word as a shell reads it: itself, whatever is in it.
+/// Quotes a word so that a shell reads it literally.
 fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {

@@ -1,4 +1,4 @@
-//! One line of JSON to the gate, and one back.
+//! The messages between hook and gate: one line of JSON to the gate, and one back.
 
 use std::collections::BTreeMap;
 
@@ -6,51 +6,51 @@ use serde::{Deserialize, Serialize};
 
 use crate::response::HookDecision;
 
-/// Raised when the two lines change their meaning.
+/// The protocol version. It increases if the meaning of either line changes.
 pub const PROTOCOL: u32 = 2;
 /// The gate's socket in the state directory.
 pub const SOCKET: &str = "hook.sock";
-/// The most that is read of what an agent says, and of what a gate answers.
+/// The maximum size of the agent's input, and of the gate's reply.
 pub const INPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// What a hook asks.
+/// A request from a hook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GateRequest {
     /// [`PROTOCOL`].
     pub protocol: u32,
-    /// The version of the program that asks.
+    /// The version of the requesting program.
     pub program: String,
     /// The dialect's name.
     pub dialect: String,
-    /// How long the agent waits for an answer, from now.
+    /// How long the agent still waits for an answer.
     pub deadline_ms: u64,
-    /// The directory of the hook's process.
+    /// The working directory of the hook process.
     pub cwd: String,
-    /// The variables that change what rules and settings hold: a gate that was started with others judges for nobody.
+    /// The variables that affect rules and settings. A gate that was started with other values does not decide.
     pub environment: BTreeMap<String, String>,
-    /// What the agent said, as it came.
+    /// The agent's input, unchanged.
     pub input: String,
 }
 
-/// What a gate answers.
+/// The gate's reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GateReply {
     /// [`PROTOCOL`].
     pub protocol: u32,
-    /// The version of the program that answers.
+    /// The version of the replying program.
     pub program: String,
-    /// The answer; absent where it is not for this gate to give.
+    /// The decision. It is absent if this gate must not decide.
     #[serde(default)]
     pub answer: Option<HookDecision>,
-    /// Why not.
+    /// Why this gate must not decide.
     #[serde(default)]
     pub elsewhere: Option<String>,
 }
 
 impl GateRequest {
-    /// Whether a variable changes what rules and settings hold.
+    /// Checks whether a variable affects rules and settings.
     pub fn counts(name: &str) -> bool {
         name.starts_with("BYLEAVE_") && name != "BYLEAVE_STATE"
             || matches!(name, "HOME" | "PATH" | "XDG_CONFIG_HOME" | "USER" | "LOGNAME")

@@ -1,11 +1,18 @@
-//! Hooks: what agents ask before they use a tool of their own, and how they want to be answered.
+//! The hooks of AI agents: parses what an agent asks before it uses a built-in tool, and formats the answer.
 //!
-//! Pure: text goes in, data comes out. What may happen is decided by the gate; here is only how six agents say it. The program
-//! `byleave-hook DIALECT` (in `byleave-cli`) is started for every call of an agent, so this crate stays free of everything that costs a
-//! start: no runtime, no command line parser, no book.
+//! This crate is pure: text goes in, data comes out. The gate decides; this crate only knows how six agents write requests and answers. An
+//! agent starts the program `byleave-hook DIALECT` (in `byleave-cli`) for every call. Therefore this crate has nothing that slows a start:
+//! no runtime, no command line parser, no audit log.
 //!
-//! Whatever is not understood must never come out as a pass: an event that is not known, a tool that is not named, an answer that
-//! cannot be said in a dialect is a deny.
+//! Input that is not understood must never become a pass. An unknown event, a missing tool name, or an answer that a dialect cannot express
+//! is a deny.
+//!
+//! - `dialect`: The supported agents, and what each does if its hook does not answer.
+//! - `request`: Parses what an agent sends to its hook.
+//! - `response`: Formats the answer exactly as each agent reads it.
+//! - `agent_tools`: The effects of the agents' built-in tools.
+//! - `exec_command`: The command line that replaces a shell call (`byleave exec CALL`).
+//! - `ipc`: One line of JSON to the gate, and one back.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -1,4 +1,4 @@
-//! What an agent says to its hook, in each dialect's own keys, as one thing.
+//! Parses what an agent sends to its hook. Each dialect has its own keys; the result is one type.
 
 use std::fmt;
 
@@ -7,54 +7,54 @@ use serde_json::{Map, Value};
 use crate::agent_tools::shell_of;
 use crate::dialect::Dialect;
 
-/// When a hook is started.
+/// The time at which an agent starts its hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookEvent {
-    /// Before a tool is used: it waits for an answer.
+    /// Before a tool is used. The agent waits for an answer.
     Before,
     /// After a tool was used.
     After,
-    /// Where the agent would ask its own person. Nothing is said to that.
+    /// When the agent would ask its user. The hook does not answer this event.
     Asking,
 }
 
-/// What an agent said.
+/// A parsed request from an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HookRequest {
-    /// When.
+    /// When the hook was started.
     pub moment: HookEvent,
-    /// The event in the agent's own word.
+    /// The agent's own name for the event.
     pub event: String,
-    /// The conversation.
+    /// The conversation id.
     pub session: String,
-    /// The directory that this call is made in, as far as it says. The model may have chosen it: see [`HookRequest::workspace`].
+    /// The working directory of this call, if the agent reports one. The model may have chosen it; see [`HookRequest::workspace`].
     pub cwd: Option<String>,
-    /// The directory that the person opened, where the agent says so.
+    /// The directory that the user opened, if the agent reports it.
     pub root: Option<String>,
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// The MCP server that the tool is of, where the agent says so beside the tool's name.
+    /// The MCP server of the tool, if the agent reports it separately from the tool name.
     pub server: Option<String>,
-    /// What the tool is given.
+    /// The input of the tool.
     pub input: Value,
-    /// The agent's own name for this use, where it has one.
+    /// The agent's own id for this use, if it has one.
     pub use_id: Option<String>,
-    /// What the tool gave back, afterwards.
+    /// The output of the tool, for an event after its use.
     pub response: Option<Value>,
     /// Whether the answer may change the input at this event.
     pub rewrites: bool,
-    /// VS Code reads other keys than the Copilot of the terminal.
+    /// Whether the request comes from VS Code, which reads other keys than Copilot CLI.
     pub is_editor: bool,
 }
 
-/// Why it was not understood.
+/// The reason why a request could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookParseError {
-    /// It is no JSON object.
+    /// The input is not a JSON object.
     NotJson(String),
-    /// A key is not there, or is not what it should be.
+    /// A key is missing or has the wrong type.
     Missing(&'static str),
-    /// An event that we know nothing of.
+    /// An unknown event.
     Event(String),
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for HookParseError {
 
 impl std::error::Error for HookParseError {}
 
-/// Reads what an agent says.
+/// Parses an agent's request.
 pub fn parse_request(dialect: Dialect, said: &[u8]) -> Result<HookRequest, HookParseError> {
     let said: Value =
         serde_json::from_slice(said).map_err(|error| HookParseError::NotJson(error.to_string()))?;
@@ -93,7 +93,7 @@ pub fn parse_request(dialect: Dialect, said: &[u8]) -> Result<HookRequest, HookP
 
 type JsonObject = Map<String, Value>;
 
-/// As most of them say it.
+/// Parses the format that most agents use.
 fn usual(said: &JsonObject, event: &'static str, cwd: &str) -> Result<HookRequest, HookParseError> {
     let event = text(said, event).ok_or(HookParseError::Missing(event))?;
     let moment = match event.as_str() {
@@ -149,7 +149,7 @@ fn cursor(said: &JsonObject) -> Result<HookRequest, HookParseError> {
         }
         "beforeMCPExecution" | "afterMCPExecution" => {
             let moment = if event.starts_with("before") { HookEvent::Before } else { HookEvent::After };
-            // It says which server by how it is reached, and not by a name.
+            // Cursor identifies the server by its connection, not by a name.
             (moment, text(said, "tool_name").map(|tool| format!("MCP:{tool}")), input(said, "tool_input")?)
         }
         "beforeShellExecution" => (HookEvent::Before, Some("Shell".into()), of(&["command"])),
@@ -180,7 +180,7 @@ fn text(said: &JsonObject, key: &str) -> Option<String> {
     said.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// An object, or one as text inside of a text.
+/// Returns an object, which may also be encoded as a string.
 fn input(said: &JsonObject, key: &'static str) -> Result<Value, HookParseError> {
     match said.get(key) {
         Some(Value::Object(input)) => Ok(Value::Object(input.clone())),
@@ -194,15 +194,15 @@ fn input(said: &JsonObject, key: &'static str) -> Result<Value, HookParseError> 
 }
 
 impl HookRequest {
-    /// The directory that the rules are read from and that is the workspace, given the directory of the hook's own process.
+    /// Returns the workspace, which is also the directory of the rules, given the working directory of the hook process.
     ///
-    /// It is never one that the model can choose. Codex says the `workdir` of a command as its `cwd`, but starts the hook in the
-    /// directory of the session; so do the other agents of the terminal. Editors say which directory is open.
+    /// The model must never be able to choose it. Codex reports the `workdir` of a command as `cwd`, but starts the hook in the directory
+    /// of the session. The other terminal agents also start it there. Editors report the open directory.
     pub fn workspace(&self, process: &str) -> String {
         self.root.clone().unwrap_or_else(|| process.to_owned())
     }
 
-    /// The command, where a shell is asked to run one.
+    /// Returns the command, if the tool is a shell that runs one.
     pub fn command(&self) -> Option<&str> {
         shell_of(&self.tool, &self.input)
     }

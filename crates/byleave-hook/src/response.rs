@@ -1,7 +1,7 @@
-//! What an agent reads from its hook: exactly that, in each dialect.
+//! Formats the answer exactly as each agent reads it.
 //!
-//! A deny is exit code 2 with a reason on standard error wherever an agent understands that, because no reader can lose an exit
-//! code. Cursor and Copilot take the reason from JSON alone; who cannot write that ends with 2 as well.
+//! A deny is exit code 2 with a reason on standard error, if the agent supports that, because no reader can lose an exit code. Cursor and
+//! Copilot read the reason only from JSON. If the JSON cannot be written, the exit code is 2 as well.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -9,30 +9,30 @@ use serde_json::{Map, Value, json};
 use crate::dialect::Dialect;
 use crate::request::{HookEvent, HookRequest};
 
-/// What the gate says to a call.
+/// The gate's decision on a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum HookDecision {
-    /// Go ahead.
+    /// Run the tool.
     Pass {
-        /// For the agent to know.
+        /// A note for the agent.
         note: Option<String>,
     },
-    /// Go ahead, with this input instead.
+    /// Run the tool with this input instead.
     Rewrite {
-        /// The whole of it.
+        /// The complete new input.
         input: Value,
-        /// For the agent to know.
+        /// A note for the agent.
         note: Option<String>,
     },
-    /// Do not.
+    /// Do not run the tool.
     Deny {
-        /// Why, and what to do.
+        /// The reason, and what to do.
         why: String,
     },
 }
 
-/// What the hook's process leaves behind.
+/// The output of the hook process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookOutput {
     /// Standard output.
@@ -53,7 +53,7 @@ impl HookOutput {
     }
 }
 
-/// Says an answer so that the agent reads it. Without what was heard, all that can be said is a deny.
+/// Formats an answer for the agent. Without a parsed request, the answer is always a deny.
 pub fn format_response(dialect: Dialect, heard: Option<&HookRequest>, answer: &HookDecision) -> HookOutput {
     match (answer, heard) {
         (HookDecision::Deny { why }, heard) => deny(dialect, heard, why),
@@ -76,7 +76,7 @@ pub fn format_response(dialect: Dialect, heard: Option<&HookRequest>, answer: &H
 fn pass(dialect: Dialect, heard: &HookRequest, input: Option<&Value>, note: Option<&str>) -> HookOutput {
     match dialect {
         Dialect::ClaudeCode => specific("PreToolUse", "allow", ("updatedInput", input), note),
-        // A bare allow is "unsupported" there, the hook counts as failed, and so would every later one: silence lets pass.
+        // Codex treats a bare allow as unsupported and marks this hook and all later ones as failed. An empty answer allows the call.
         Dialect::Codex if input.is_none() => HookOutput::nothing(),
         Dialect::Codex => specific("PreToolUse", "allow", ("updatedInput", input), None),
         Dialect::Gemini => {
@@ -110,7 +110,7 @@ fn pass(dialect: Dialect, heard: &HookRequest, input: Option<&Value>, note: Opti
 fn deny(dialect: Dialect, heard: Option<&HookRequest>, why: &str) -> HookOutput {
     let why = if why.trim().is_empty() { "denied" } else { why };
     let stderr = format!("byleave: {why}\n");
-    // What was used already cannot be denied any more; the agent is told.
+    // A tool that has already run cannot be denied; the agent only gets the message.
     let is_before = heard.is_none_or(|heard| heard.moment == HookEvent::Before);
     match dialect {
         Dialect::ClaudeCode | Dialect::Codex | Dialect::Gemini => {

@@ -1,6 +1,7 @@
-//! Who has made the calls that are under way, so that what a server says meanwhile finds them.
+//! The clients of calls in progress, so that messages of a server find them.
 //!
-//! A tool knows its call and not who made it; the gateway knows both. It enters here before it hands a call to the gate.
+//! A tool knows its call but not the client; the gateway knows both. The gateway registers the client here before it passes a
+//! call to the gate.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,32 +10,32 @@ use byleave::core::id::CallId;
 use rmcp::model::{ClientCapabilities, InputResponses, ProgressToken, ProtocolVersion, RequestMetaObject};
 use rmcp::service::{Peer, RoleServer};
 
-/// Who made a call, and what came with it that is no argument.
+/// The client of a call, and the parts of its request that are not arguments.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// How to speak to them.
+    /// The connection to the client.
     pub peer: Peer<RoleServer>,
-    /// What they want to hear of the progress under.
+    /// The token under which the client wants progress reports.
     pub progress: Option<ProgressToken>,
-    /// What came along with the request, to be passed on.
+    /// Metadata of the request, to be passed on.
     pub meta: RequestMetaObject,
-    /// The protocol that they speak.
+    /// The protocol version of the client.
     pub version: Option<ProtocolVersion>,
-    /// What they can be asked for.
+    /// The capabilities of the client.
     pub capabilities: Option<ClientCapabilities>,
-    /// Their answers to what the server asked in an earlier round of the same request.
+    /// The client's answers to input requests of the server in an earlier round of the same request.
     pub input_responses: Option<InputResponses>,
-    /// What the server wants to get back with them, untouched.
+    /// Opaque state that the server wants back with the answers.
     pub request_state: Option<String>,
 }
 
-/// The calls under way. Cheap to clone; all clones are one.
+/// The clients of calls in progress. Clones are cheap and share their state.
 #[derive(Clone, Debug, Default)]
 pub struct ActiveCallers {
     callers: Arc<Mutex<HashMap<CallId, Arc<Caller>>>>,
 }
 
-/// Holds a caller in the exchange until it is dropped.
+/// Keeps a client registered until it is dropped.
 #[derive(Debug)]
 pub struct ActiveCallerGuard {
     exchange: ActiveCallers,
@@ -42,14 +43,14 @@ pub struct ActiveCallerGuard {
 }
 
 impl ActiveCallers {
-    /// Enters who makes a call, until what is returned is dropped.
+    /// Registers the client of a call until the returned guard is dropped.
     #[must_use]
     pub fn enter(&self, call: CallId, caller: Caller) -> ActiveCallerGuard {
         self.held().insert(call, Arc::new(caller));
         ActiveCallerGuard { exchange: self.clone(), call }
     }
 
-    /// Who made a call, if they still wait for it.
+    /// Returns the client of a call, if it still waits for it.
     pub fn caller(&self, call: CallId) -> Option<Arc<Caller>> {
         self.held().get(&call).cloned()
     }

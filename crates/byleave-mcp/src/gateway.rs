@@ -1,9 +1,10 @@
-//! The gateway: an MCP server for agents, with the gate behind it. Everything that an agent calls goes through the gate.
+//! The gateway: an MCP server for agents. Everything that an agent calls goes through the gate.
 //!
-//! What an agent is offered is the catalog, and what servers have beside tools. It is never offered anything that answers a
-//! question: an answer comes from a leave that is held, from the person behind a client that can ask, or from the inbox. While
-//! nobody has answered, the call is held; before the client gives up it is told that the call waits, and the same call made
-//! again picks up what came of it, once.
+//! An agent is offered the catalog, and the prompts and resources of servers. It must never be offered anything that answers
+//! a question. An answer comes from a standing approval, from the person behind a client that can ask, or from the inbox.
+//!
+//! While there is no answer, the call is held. Before the client times out, the gateway reports that the call waits. If the
+//! client repeats the same call, it receives the result once.
 
 mod call_flow;
 mod call_tool;
@@ -44,71 +45,71 @@ use notifications::WatchedResources;
 use pending_calls::PendingCalls;
 use prompts_and_resources::ResourceDirectory;
 
-/// Who is told that a question waits: the question, and the tool that it is about.
+/// Notified of each waiting question, with the question and its tool.
 pub type QuestionNotifier = Arc<dyn Fn(&Question, &str) + Send + Sync>;
 
-/// Says where the page of a question is, if somebody serves one now.
+/// Returns the address of a question's page, if a server serves it now.
 pub type QuestionPageLookup = Arc<dyn Fn(QuestionId) -> BoxFuture<'static, Option<String>> + Send + Sync>;
 
-/// How a gateway works.
+/// Settings of a gateway.
 #[derive(Clone)]
 pub struct GatewaySettings {
-    /// Whose book.
+    /// The tenant of the calls.
     pub tenant: TenantId,
-    /// The directory that calls work in, absolute.
+    /// The absolute directory that calls work in.
     pub cwd: String,
-    /// How much is asked.
+    /// The mode of the sessions.
     pub mode: Mode,
-    /// Who makes the calls; as the client calls itself, where nobody says.
+    /// The agent of the calls. By default the name that the client gives itself.
     pub agent: Option<AgentId>,
-    /// Clients that can open a page or show a form are asked to. A form is for what a plain yes answers, and its answer is only
-    /// as good as the client; on a page the person answers, and the client does not.
+    /// Whether clients that can open a page or show a form are asked to do so. A form is used only for questions that a plain
+    /// yes can answer, and its answer is only as trustworthy as the client. On a page the person answers, not the client.
     pub elicitation: bool,
-    /// The pages of questions, where there are any.
+    /// Looks up the pages of questions, if there are any.
     pub pages: Option<QuestionPageLookup>,
-    /// How long a client waits for a call; by what is known of it, where nobody says.
+    /// How long a client waits for a call. By default the known value of the client.
     pub deadline: Option<Duration>,
-    /// How often a client that wants to know is told that a call still waits.
+    /// How often a client that wants progress is notified that a call still waits.
     pub tick: Duration,
-    /// What tools and the rest are called.
+    /// The names of tools, prompts and resources.
     pub names: NamingScheme,
-    /// Where it is kept which calls wait: a directory of the gateway's own in the state directory.
+    /// A directory of the gateway in the state directory, which stores the calls that wait.
     pub pending: PathBuf,
-    /// Who is told that a question waits.
+    /// Notified of each waiting question.
     pub told: Option<QuestionNotifier>,
 }
 
-/// What tools, prompts and resources are called.
+/// The names of tools, prompts and resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NamingScheme {
-    /// As the catalog has them; prompts of several servers with the server's name before them.
+    /// Names as in the catalog. Prompts of several servers have the server's name as a prefix.
     #[default]
     Ours,
-    /// As the one server gave them, and nothing beside what it has.
+    /// Names as the only server gave them, and only its own items.
     Theirs,
 }
 
-/// What a connection comes over.
+/// The transport of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportKind {
-    /// A pipe, or anything else that lasts as long as the client.
+    /// A pipe, or any other stream that lasts as long as the client.
     Pipe,
-    /// Single requests, of which those of one client may come on many connections.
+    /// Single requests. Those of one client may arrive on many connections.
     Http,
 }
 
-/// An MCP server for agents, with the gate behind it. Cheap to clone; all clones are one.
+/// An MCP server for agents in front of the gate. Clones are cheap and share their state.
 #[derive(Clone)]
 pub struct Gateway {
     inner: Arc<GatewayInner>,
 }
 
-/// A gateway could not be made.
+/// The reason why a gateway could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot make the key that questions to clients are sealed with: {0}")]
 pub struct GatewayError(String);
 
-/// No servers: an agent is offered what the catalog has, and nothing beside it.
+/// A set of no servers. An agent is offered only the catalog.
 #[derive(Debug)]
 pub struct NoServers(broadcast::Sender<(String, ServerChange)>);
 
@@ -119,15 +120,15 @@ pub(crate) struct GatewayInner {
     setup: GatewaySettings,
     slips: PendingCalls,
     codec: RequestStateCodec,
-    /// For clients without connections of their own.
+    /// The session of clients without connections of their own.
     session: SessionId,
     shelf: ResourceDirectory,
     watched: WatchedResources,
-    /// How many calls are followed.
+    /// The number of calls that are followed.
     followed: watch::Sender<usize>,
 }
 
-/// Counts as a call that is followed, until this is dropped.
+/// Counts a call as followed until this is dropped.
 pub(crate) struct FollowedCallGuard<'a>(&'a GatewayInner);
 
 impl GatewayInner {
@@ -160,7 +161,7 @@ impl Servers for NoServers {
 }
 
 impl Gateway {
-    /// A gateway to this gate and these servers. The exchange is the one that the tools of the servers look into.
+    /// Creates a gateway to this gate and these servers. The active callers must be those that the servers' tools use.
     pub fn new(
         gate: Gate,
         exchange: ActiveCallers,
@@ -179,7 +180,7 @@ impl Gateway {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Waits until no call is followed any more, but no longer than that. For who ends, when its clients are gone.
+    /// Waits until no call is followed, at most for this time. Use it before exit, when the clients are gone.
     pub async fn until_idle(&self, limit: Duration) {
         let mut followed = self.inner.followed.subscribe();
         let idle = async { followed.wait_for(|calls| *calls == 0).await.is_ok() };
@@ -188,7 +189,7 @@ impl Gateway {
         }
     }
 
-    /// What serves one client, with a session of its own.
+    /// Creates the handler of one client, with a session of its own.
     pub fn connection(&self, wire: TransportKind) -> Result<ClientConnection, GatewayError> {
         Ok(ClientConnection::new(Arc::clone(&self.inner), fresh_session()?, wire))
     }

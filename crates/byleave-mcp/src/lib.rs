@@ -1,11 +1,18 @@
-//! Speaks MCP: up to servers, whose tools go through the gate like any other, and down to agents, who are given them.
+//! Speaks MCP in both directions: to servers, whose tools go through the gate like any other, and to agents, which are
+//! offered these tools.
 //!
 //! ```text
 //! agent ─▶ gateway ─▶ Gate (plan, ruling, question, book) ─▶ upstream tool ─▶ link ─▶ server, in the sandbox
 //! ```
 //!
-//! All that knows of `rmcp` is in this crate. Nothing here decides what may be done: that is the gate's. What a server says of
-//! itself is never believed where that would loosen anything.
+//! Only this crate depends on `rmcp`. Nothing here decides what is permitted; the gate does. A server's description of itself
+//! must never loosen a check.
+//!
+//! - `gateway`: the MCP server that agents see.
+//! - `upstream`: MCP servers whose tools become tools of the gate.
+//! - `active_callers`: the clients of calls in progress, so that messages of a server find them.
+//! - `result_conversion`: results from a server to the gate, and from the gate to an agent.
+//! - `protocol_version`: the protocol version of a peer.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

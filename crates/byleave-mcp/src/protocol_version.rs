@@ -1,8 +1,9 @@
-//! Which protocol somebody speaks. From one version on, much is said in another way: told here, for both directions.
+//! Protocol versions of peers. The only place, for both directions, that distinguishes the newer protocol from the older one.
 
 use rmcp::model::ProtocolVersion;
 
-/// Whether it is the newer protocol: who speaks it is asked by the result of a request, and hears only what it listens for.
+/// Checks whether this is the newer protocol. Its clients are asked through the result of a request, and receive only
+/// notifications that they listen for.
 pub(crate) fn is_modern(version: &ProtocolVersion) -> bool {
     *version >= ProtocolVersion::V_2026_07_28
 }

@@ -1,7 +1,8 @@
-//! Results on their way: from a server into the gate as an [`Output`], and out of the gate to an agent again.
+//! Converts results: from a server to the gate as an [`Output`], and from the gate to an agent.
 //!
-//! The gate reviews, redacts and cuts an output's text and data alike. The blocks of an MCP result stand in the data, under one
-//! name; the text is made from them. Where the text was changed and the blocks were not, the blocks are not used.
+//! The gate reviews, redacts and truncates both the text and the data of an output. The blocks of an MCP result are in the
+//! data, under one key; the text is generated from them. If the text was changed but the blocks were not, the blocks are not
+//! used.
 
 use byleave::core::outcome::Output;
 use byleave::core::refusal::Refusal;
@@ -13,22 +14,22 @@ use rmcp::model::{
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-/// Where the result of an MCP server stands in the data of an output.
+/// The key of an MCP server's result in the data of an output.
 pub const RESULT: &str = "mcp";
 
-/// Where the error of an MCP server stands in the data of an output.
+/// The key of an MCP server's error in the data of an output.
 const ERROR: &str = "mcp_error";
 
-/// Where the code of a refusal stands beside a result for an agent.
+/// The metadata key of a refusal's code in a result for an agent.
 pub const CODE: &str = "byleave/code";
 
-/// What a server answered, for the gate.
+/// Converts the response of a server to an output for the gate.
 pub fn taken_in(response: &CallToolResponse) -> Result<Output, serde_json::Error> {
     let (result, is_error) = match response {
         CallToolResponse::Complete(result) => (serde_json::to_value(result)?, result.is_error == Some(true)),
         CallToolResponse::InputRequired(result) => (serde_json::to_value(result)?, false),
         CallToolResponse::Task(result) => (serde_json::to_value(result)?, false),
-        // A kind of answer that this version does not know: it can be neither judged nor passed on.
+        // A kind of response that this version does not know. It can be neither checked nor passed on.
         _ => return Ok(Output::failure("the server gave a kind of answer that is not known here")),
     };
     let text = text_of(&result);
@@ -37,20 +38,20 @@ pub fn taken_in(response: &CallToolResponse) -> Result<Output, serde_json::Error
     Ok(Output { text, is_error, error, data: Some(json!({ RESULT: result })), ..Output::default() })
 }
 
-/// That a server refused a call in the words of the protocol, for the gate.
+/// Converts the protocol error of a server to an output for the gate.
 pub fn refused_by_server(said: &ErrorData) -> Output {
     let failed = Output::failure(format!("the server refused it: {}", said.message));
     failed.with_data(json!({ ERROR: said }))
 }
 
-/// What a server refused a call with, where nobody changed it on the way.
+/// Returns the protocol error of a server, if it was not changed on the way.
 pub fn refusal_of_server(result: &CallResult) -> Option<ErrorData> {
     let CallOutcome::Failed(output) = &result.ending else { return None };
     let said = ErrorData::deserialize(output.data.as_ref()?.get(ERROR)?).ok()?;
     (refused_by_server(&said).error == output.error).then_some(said)
 }
 
-/// What came of a call, for an agent. A refusal is an error that the model can read, not one of the protocol.
+/// Converts the result of a call for an agent. A refusal is an error that the model can read, not a protocol error.
 pub fn given_out(result: &CallResult) -> CallToolResponse {
     match &result.ending {
         CallOutcome::Completed(output) | CallOutcome::Failed(output) => {
@@ -68,7 +69,7 @@ pub fn given_out(result: &CallResult) -> CallToolResponse {
     }
 }
 
-/// What a server answered, read back from the data of an output.
+/// Reads the response of a server back from the data of an output.
 fn response(result: &Value) -> Option<CallToolResponse> {
     let kind = result.get("resultType").and_then(Value::as_str);
     let read = match kind {
@@ -81,7 +82,7 @@ fn response(result: &Value) -> Option<CallToolResponse> {
     read.ok()
 }
 
-/// The same with what was changed on the way, before anything else.
+/// Adds the list of changes to the front of a response.
 fn with_changes(response: CallToolResponse, result: &CallResult) -> CallToolResponse {
     match response {
         CallToolResponse::Complete(mut complete) if !result.changes.is_empty() => {
@@ -92,7 +93,7 @@ fn with_changes(response: CallToolResponse, result: &CallResult) -> CallToolResp
     }
 }
 
-/// The result in words.
+/// Returns the result as text.
 fn said(result: &CallResult, output: Option<&Output>) -> CallToolResult {
     let cut = output.filter(|output| output.truncated).map(|_| "[the output was cut]".to_owned());
     let error = result.error().filter(|error| output.is_none_or(|output| output.text != *error));
@@ -102,7 +103,7 @@ fn said(result: &CallResult, output: Option<&Output>) -> CallToolResult {
     if result.success() { CallToolResult::success(content) } else { CallToolResult::error(content) }
 }
 
-/// The same with the code of the refusal, for programs, and where its page is, for the model.
+/// Adds the code of the refusal, for programs, and the address of its page, for the model.
 fn refused(mut said: CallToolResult, refusal: &Refusal) -> CallToolResult {
     let code = refusal.code;
     let hint = format!("[byleave] {}: {}", code, code.meaning());
@@ -113,7 +114,7 @@ fn refused(mut said: CallToolResult, refusal: &Refusal) -> CallToolResult {
     said
 }
 
-/// What of a result is text, for the model to read; of everything else, that it is there.
+/// Returns the texts of a result for the model, and a note for each other part.
 pub fn text_of(result: &Value) -> String {
     let blocks = result.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let mut lines: Vec<String> = blocks.iter().map(block).collect();

@@ -1,10 +1,10 @@
-//! Upstream: MCP servers, whose tools become tools of the gate.
+//! MCP servers whose tools become tools of the gate.
 //!
 //! ```text
 //! mcp.toml ─▶ definition ─▶ pins: accepted? ─▶ link (child in the sandbox, or HTTP) ─▶ offered ─▶ pins: accepted? ─▶ catalog
 //! ```
 //!
-//! Nothing of a server is started, shown to a model or called before a person has accepted just that.
+//! No part of a server is started, shown to a model or called before a person has accepted exactly that part.
 
 mod active_calls;
 mod argument_effects;
@@ -29,46 +29,46 @@ use rmcp::model::{ServerPeerInfo, Tool};
 use rmcp::service::{Peer, RoleClient};
 use tokio::sync::broadcast;
 
-pub use connection::ServerUnavailable;
+pub use connection::ServerUnavailableError;
 pub use server_process::{ServerEnvironment, ServerStartError};
 pub use server_tool::ServerTool;
 pub use servers::{ServerStatus, Upstream};
 pub use trust_server::{ACCEPT, AcceptanceContext};
 
-/// A server that is there, as the gateway sees it.
+/// A server as the gateway sees it.
 pub trait Server: Send + Sync {
-    /// Its name with us.
+    /// Returns its configured name.
     fn name(&self) -> &str;
-    /// What it said of itself when it was connected; nothing while it is down or suspended.
+    /// Returns its description from initialization; `None` while it is down or suspended.
     fn says(&self) -> Option<Arc<ServerPeerInfo>>;
-    /// How to speak to it, for what passes by the gate (prompts, completion); nothing while it is down or suspended.
+    /// Returns the connection for requests that bypass the gate (prompts, completion); `None` while it is down or suspended.
     fn peer(&self) -> Option<Peer<RoleClient>>;
-    /// What it said of a tool, by the tool's name in the catalog; nothing where it is not passed on as it was said.
+    /// Returns its definition of a tool, by the tool's catalog name; `None` if the definition is not passed on unchanged.
     fn definition(&self, _tool: &str) -> Option<Arc<Tool>> {
         None
     }
 }
 
-/// Something that changed at a server, of which agents are told.
+/// A change at a server, of which agents are notified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerChange {
-    /// Its tools are others, after pins were looked at.
+    /// Its tools changed, after the pins were checked.
     Tools,
-    /// Its prompts are others.
+    /// Its prompts changed.
     Prompts,
-    /// Its resources are others.
+    /// Its resources changed.
     Resources,
-    /// One of its resources has changed.
+    /// The contents of one resource changed.
     Resource {
-        /// Which.
+        /// The address of the resource.
         uri: String,
     },
 }
 
 /// All servers.
 pub trait Servers: Send + Sync {
-    /// Those that there are, by name.
+    /// Returns the servers, by name.
     fn list(&self) -> Vec<Arc<dyn Server>>;
-    /// Hears what changes from now on: the server's name, and what.
+    /// Subscribes to changes from now on, each with the server's name.
     fn news(&self) -> broadcast::Receiver<(String, ServerChange)>;
 }

@@ -1,4 +1,4 @@
-//! The book itself: how it is opened, what it is given, and how far it is behind. Its face to readers is in `shelf`.
+//! The audit log in Postgres: opens it, accepts appends and reports its lag. Its interface for readers is in `reader`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,51 +16,51 @@ use crate::seal::{self, AnchorStore, Sealer};
 use crate::sealed_log::{Backlog, SealedAuditLog};
 use crate::unsealer::Unsealer;
 
-/// How a book is kept.
+/// Options of an audit log in Postgres.
 pub struct PgAuditLogOptions {
-    /// Where it is.
+    /// The database connection.
     pub connect: PgConnectOptions,
-    /// Opens keys and contents; they are never sent to Postgres in the clear.
+    /// Decrypts keys and contents. They are never sent to Postgres in the clear.
     pub unsealer: Arc<dyn Unsealer>,
-    /// Signs segments. The same for everyone who seals this book.
+    /// The key that signs segments. It is the same for every process that seals this audit log.
     pub sign: Zeroizing<[u8; 32]>,
-    /// Where the anchor is kept. Best where whoever can write the book cannot.
+    /// Where the anchor is stored. Use a place that writers of the audit log cannot write to.
     pub anchors: Arc<dyn AnchorStore>,
-    /// The ledger, which is told of what is to be forgotten before the book is. Without one, it is forgotten here only.
+    /// The ledger, which erases contents before the audit log does. Without one, contents are erased here only.
     pub ledger: Option<Arc<dyn Ledger>>,
-    /// How often what is new is sealed; `None`: when [`byleave::audit_log::AuditLog::seal`] is called.
+    /// How often new rows are sealed. With `None`, only [`byleave::audit_log::AuditLog::seal`] seals them.
     pub seal_every: Option<Duration>,
-    /// How long a sealer may take before another takes over.
+    /// How long a sealer may take before another one takes over.
     pub lease: Duration,
-    /// At most so many connections to read with.
+    /// The maximum number of connections for reading.
     pub readers_max: u32,
 }
 
-/// A book in Postgres. Several processes may have the same one open.
+/// An audit log in Postgres. Several processes may open the same one.
 pub struct PgAuditLog {
     pub(crate) sealed: SealedAuditLog,
     pub(crate) unsealer: Arc<dyn Unsealer>,
     pub(crate) sealer: Arc<Sealer>,
     pub(crate) ledger: Option<Arc<dyn Ledger>>,
-    /// Seals what is new, where that is not left to whoever asks for it.
+    /// Seals new rows periodically, if `seal_every` is set.
     keeper: Option<JoinHandle<()>>,
 }
 
-/// How far the book is behind what it was given.
+/// How far the audit log lags behind the appends that it was given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
-    /// So much waits in this process to be written. None of it is acknowledged.
+    /// The number of operations in this process that wait to be written. None of them is acknowledged.
     pub queued: u64,
-    /// So many appends are kept, but those before them have not come: lists do not show them.
+    /// The number of appends that are stored but whose predecessors have not arrived. Lists do not show them.
     pub early: u64,
-    /// For how long the oldest of them has been there.
+    /// The age of the oldest of them.
     pub early_ms: u64,
-    /// So many rows are not sealed.
+    /// The number of rows that are not sealed.
     pub unsealed: u64,
 }
 
 impl PgAuditLog {
-    /// Opens the book; makes its tables if they are not there.
+    /// Opens the audit log and creates missing tables.
     pub async fn open(options: PgAuditLogOptions) -> Result<Self, LedgerError> {
         let PgAuditLogOptions { connect, unsealer, sign, anchors, ledger, seal_every, lease, readers_max } =
             options;
@@ -73,24 +73,24 @@ impl PgAuditLog {
         Ok(Self { sealed, unsealer, sealer, ledger, keeper })
     }
 
-    /// Takes what an append has brought, as [`SealedAuditLog::take`].
+    /// Accepts one append, like [`SealedAuditLog::take`].
     pub async fn take(&self, taking: Ingest) -> Result<(), IngestError> {
         self.sealed.take(taking).await
     }
 
-    /// Takes an act of an administrator. The same may come again.
+    /// Accepts an admin action. The same action may arrive more than once.
     pub async fn take_act(&self, act: AdminAction) -> Result<(), IngestError> {
         self.sealed.take_act(act).await
     }
 
-    /// How far the book is behind.
+    /// Returns how far the audit log lags behind.
     pub async fn lag(&self) -> Result<Lag, LedgerError> {
         let Backlog { queued, early, early_ms } = self.sealed.backlog().await?;
         let unsealed = seal::unsealed(&mut *self.sealed.reader().await?).await?;
         Ok(Lag { queued, early, early_ms, unsealed })
     }
 
-    /// Seals what is new, unless someone else is at it. Returns how many segments that took.
+    /// Seals new rows unless another process is sealing. Returns the number of new segments.
     pub async fn seal_if_free(&self) -> Result<u64, LedgerError> {
         self.sealer.seal_if_free().await
     }

@@ -1,8 +1,8 @@
-//! A batch: what is written in one transaction.
+//! A batch: the operations that are written in one transaction.
 //!
-//! Everything that is needed is looked up at once, under the lock on the end of the book, so that nobody else writes
-//! meanwhile. Then each piece of work is said yes or no to, in memory. Only then is anything written, all of a kind at once.
-//! Here is what decides; how it is looked up and written is in `tables`.
+//! All lookups happen at once, under the lock on the end of the audit log, so that no other process writes meanwhile. Then
+//! each operation is accepted or rejected in memory. Only after that are the rows written, grouped by kind. This module
+//! decides; `tables` does the lookups and writes.
 
 mod tables;
 
@@ -22,15 +22,15 @@ use crate::call_projection::{AppendStep, ApprovalChanges, CallRow, RecordLocatio
 use crate::ingest::{AdminActionRow, IngestError, ValidatedIngest};
 use crate::schema::{ACT, RECORD, prepare_months, shard_of};
 
-/// Something to write.
+/// One operation to write.
 pub(crate) enum WriteOp {
-    /// What an append brought.
+    /// An append.
     Take(Box<ValidatedIngest>),
-    /// An act.
+    /// An admin action.
     Act(Box<AdminActionRow>),
 }
 
-/// What came of a piece of work, provided that the transaction commits.
+/// The outcome of one operation, provided that the transaction commits.
 pub(crate) type WriteOutcome = Result<(), IngestError>;
 
 impl WriteOp {
@@ -48,7 +48,7 @@ impl WriteOp {
         }
     }
 
-    /// The call that is forgotten with it.
+    /// Returns the call whose contents this operation erases.
     fn forgets(&self) -> Option<CallId> {
         match self {
             Self::Act(act) => match act.act.deed {
@@ -60,7 +60,7 @@ impl WriteOp {
     }
 }
 
-/// Writes all of it in one transaction. An error takes the whole transaction back.
+/// Writes all operations in one transaction. An error rolls the whole transaction back.
 pub(crate) async fn perform(
     connection: &mut PgConnection,
     works: &[WriteOp],
@@ -80,17 +80,17 @@ pub(crate) async fn perform(
     Ok(done)
 }
 
-/// The end of the book, held until the transaction is over.
+/// The end of the audit log, locked until the transaction ends.
 struct LogEnd {
     pos: i64,
     places: Vec<i64>,
     month: i32,
-    /// The first place of the month, where it is only just beginning.
+    /// The first position of the month, if the month has only just begun.
     begins: Option<i64>,
 }
 
 impl LogEnd {
-    /// The next place in the book, and in the shard.
+    /// Returns the next position in the audit log and in the shard.
     fn next(&mut self, shard: i16) -> (i64, i64) {
         self.pos += 1;
         let place = usize::try_from(shard).ok().and_then(|shard| self.places.get_mut(shard));
@@ -102,7 +102,7 @@ impl LogEnd {
     }
 }
 
-/// A row of lines to be written.
+/// A row of entries to write.
 struct NewEntryRow {
     at: RecordLocation,
     call: CallId,
@@ -116,26 +116,26 @@ struct NewEntryRow {
     contents: Vec<u8>,
 }
 
-/// What came early, with what a list will show of it.
+/// An append that arrived before its predecessors, with its list data.
 #[derive(Clone)]
 struct OutOfOrder {
     taking: ValidatedIngest,
-    /// It is in the table already.
+    /// Whether it is in the table already.
     is_kept: bool,
 }
 
-/// What is known of one call.
+/// The known state of one call.
 #[derive(Default)]
 struct CallLookup {
-    /// How it is listed; `None` until its first lines are there.
+    /// Its row in lists; `None` until its first entries have arrived.
     listed: Option<CallRow>,
-    /// The state that the table has it in.
+    /// Its state in the table.
     was: Option<CallState>,
-    /// The wrapped key of a record that is opened here.
+    /// The wrapped key of a record that is opened in this batch.
     key: Option<Vec<u8>>,
-    /// What came early, by its place.
+    /// Appends that arrived early, by position.
     early: BTreeMap<u32, OutOfOrder>,
-    /// What came early and has its place now.
+    /// Positions of early appends whose predecessors have now arrived.
     placed: Vec<u32>,
     moved: Vec<ApprovalChanges>,
     is_changed: bool,
@@ -155,20 +155,20 @@ impl CallLookup {
 struct WriteBatch {
     end: LogEnd,
     standings: HashMap<CallId, CallLookup>,
-    /// The lines that are there, of what was there before.
+    /// The existing entries of known calls.
     known: HashMap<CallId, Vec<ChainedEntry>>,
-    /// Acts and records that lie somewhere, by the book.
+    /// Admin actions and records that already have a row in the audit log.
     placed: HashSet<CallId>,
     forgotten: HashSet<(CallId, TenantId)>,
     rows: Vec<NewEntryRow>,
-    /// The links of lines that are written here.
+    /// The chain digests of entries that this batch writes.
     links: HashMap<(CallId, u32), Digest>,
     forgets: Vec<(CallId, TenantId)>,
     opened_acts: Vec<(CallId, RecordLocation)>,
 }
 
 impl WriteBatch {
-    /// Says whether a piece of work is taken, and notes what is to be written for it.
+    /// Decides whether an operation is accepted, and notes the rows to write for it.
     fn consider(&mut self, work: &WriteOp) -> WriteOutcome {
         match work {
             WriteOp::Take(taking) => self.consider_taking(taking),
@@ -183,7 +183,7 @@ impl WriteBatch {
             return Err(taking.contradicts("its place is taken by what is not listed as a call"));
         }
         if taking.end <= length {
-            // All its lines follow from the one before: where the last is the same, all are.
+            // Each entry is chained to the one before it. If the last digest is the same, all entries are the same.
             let last = taking.end.saturating_sub(1);
             return match self.link_at(taking.call, last) {
                 Some(link) if link == taking.head => Ok(()),
@@ -209,7 +209,7 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// The link of a line that is there, or is written here.
+    /// Returns the chain digest of an entry that exists or is written in this batch.
     fn link_at(&self, call: CallId, seq: u32) -> Option<Digest> {
         self.links.get(&(call, seq)).copied().or_else(|| {
             let line = self.known.get(&call)?.get(usize::try_from(seq).ok()?)?;
@@ -217,7 +217,7 @@ impl WriteBatch {
         })
     }
 
-    /// Puts lines behind those that are there.
+    /// Appends entries behind the existing ones.
     fn open_or_go_on(&mut self, taking: &ValidatedIngest) {
         let shard = shard_of(&taking.listing.tenant);
         let (pos, place) = self.end.next(shard);
@@ -256,7 +256,7 @@ impl WriteBatch {
             place,
             head: taking.head,
             body: taking.body.clone(),
-            // What is said to a forgotten record is forgotten at once.
+            // Contents that arrive for an erased record are dropped immediately.
             contents: if forgotten { Vec::new() } else { taking.contents.clone() },
         });
     }
@@ -299,7 +299,7 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// Has a call forgotten, also one that is still to come. Only one of the same tenant: nobody forgets for others.
+    /// Erases the contents of a call, even of one that has not arrived yet. Affects only calls of the same tenant.
     fn forget(&mut self, call: CallId, tenant: &TenantId) {
         self.forgets.push((call, tenant.clone()));
         self.forgotten.insert((call, tenant.clone()));
@@ -311,7 +311,7 @@ impl WriteBatch {
     }
 }
 
-/// Keeps lines whose place is not there yet, unless they contradict others that are kept.
+/// Stores entries whose predecessors are missing, unless they contradict other stored entries.
 fn keep_early(standing: &mut CallLookup, taking: &ValidatedIngest) -> WriteOutcome {
     if let Some(kept) = standing.early.get(&taking.seq) {
         return if (kept.taking.end, kept.taking.head) == (taking.end, taking.head) {
@@ -329,12 +329,13 @@ fn keep_early(standing: &mut CallLookup, taking: &ValidatedIngest) -> WriteOutco
     Ok(())
 }
 
-/// Whether one that comes later in a record may stand behind another.
+/// Checks whether an append that comes later in a record can follow another one.
 fn fits(one: &ValidatedIngest, later: &ValidatedIngest) -> bool {
     one.end < later.seq || (one.end == later.seq && one.head == later.before)
 }
 
-/// Checks that lines continue the record, and that what waits behind them continues it too. Returns the places of those.
+/// Checks that entries continue the record, and that the early appends behind them continue it too. Returns the positions of
+/// those early appends.
 fn line_up(standing: &CallLookup, taking: &ValidatedIngest) -> Result<Vec<u32>, IngestError> {
     if taking.before != standing.head() {
         return Err(taking.contradicts("it does not continue the chain"));

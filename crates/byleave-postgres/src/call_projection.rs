@@ -1,4 +1,4 @@
-//! How a call is listed: folded from one append after the other, and written for many calls at once.
+//! The row of a call in lists: folded from one append after the other, and written for many calls at once.
 
 use std::collections::HashMap;
 
@@ -17,12 +17,12 @@ use uuid::Uuid;
 
 use crate::line_rows::{signed, signed_long};
 
-/// Where a record lies.
+/// The location of a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordLocation {
     pub(crate) shard: i16,
     pub(crate) month: i32,
-    /// The place of its first row.
+    /// The position of its first row.
     pub(crate) first: i64,
 }
 
@@ -32,7 +32,7 @@ impl RecordLocation {
     }
 }
 
-/// The partition that something lies in. Where it is known, going through the table above would cost more than the row.
+/// The partition of a row. If it is known, a query of the parent table would cost more than the row itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PartitionKey {
     shard: i16,
@@ -40,13 +40,13 @@ pub(crate) struct PartitionKey {
 }
 
 impl PartitionKey {
-    /// What the partition of a table is called.
+    /// Returns the name of a table's partition.
     pub(crate) fn table(self, of: &str) -> String {
         format!("{of}_{}_{}", self.shard, self.month)
     }
 }
 
-/// How a call is listed.
+/// The row of a call in lists.
 #[derive(Clone, Debug)]
 pub(crate) struct CallRow {
     pub(crate) call: CallId,
@@ -64,7 +64,7 @@ pub(crate) struct CallRow {
     pub(crate) forgotten: bool,
 }
 
-/// A question that a call waits at.
+/// A question that a call waits for.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenQuestionRow {
     pub(crate) pos: i64,
@@ -72,10 +72,10 @@ pub(crate) struct OpenQuestionRow {
     pub(crate) asked_at: Millis,
 }
 
-/// One append, as far as lists are concerned.
+/// The parts of one append that lists need.
 pub(crate) struct AppendStep<'a> {
     pub(crate) pos: i64,
-    /// How long the record is with it.
+    /// The length of the record after this append.
     pub(crate) length: u32,
     pub(crate) head: Digest,
     pub(crate) entries: &'a [Entry],
@@ -83,7 +83,7 @@ pub(crate) struct AppendStep<'a> {
 }
 
 impl CallRow {
-    /// A call that was just received.
+    /// Creates the row of a call that was just received.
     pub(crate) fn opened(
         call: CallId,
         at: RecordLocation,
@@ -109,13 +109,13 @@ impl CallRow {
         (listed, moved)
     }
 
-    /// What an append changes.
+    /// Applies one append to the row.
     pub(crate) fn goes_on(&mut self, step: AppendStep<'_>) -> ApprovalChanges {
         let marks = IndexFields::of(step.entries);
         let CallSummary { tool, operation, summary, .. } = step.listing;
         (self.listing.tool, self.listing.operation, self.listing.summary) = (tool, operation, summary);
         if self.forgotten {
-            // Who goes on with it may still know what it was; the lists must not learn it again.
+            // A process that continues the call may still know the summary. The lists must not receive it again.
             self.listing.summary.clear();
         }
         if let Some(last) = step.entries.last() {
@@ -141,7 +141,7 @@ impl CallRow {
         ApprovalChanges { given: marks.leaves_given, used: marks.leaves_used }
     }
 
-    /// Takes away what a list shows of a forgotten call, beyond what its lines say.
+    /// Removes the list data of an erased call, beyond what its entries contain.
     pub(crate) fn forget(&mut self) {
         self.forgotten = true;
         self.listing.summary.clear();
@@ -152,7 +152,7 @@ impl CallRow {
     }
 }
 
-/// What an append did with leaves.
+/// The standing approvals that an append gave or used.
 #[derive(Debug, Default)]
 pub(crate) struct ApprovalChanges {
     given: Vec<(StandingApprovalId, String)>,
@@ -172,7 +172,7 @@ pub(crate) struct ProjectionChanges<'a> {
 }
 
 impl<'a> ProjectionChanges<'a> {
-    /// Takes in how a call is listed now; `was` is the state it was in, if it was listed before.
+    /// Adds the current row of a call. `was` is its previous state, if it was listed before.
     pub(crate) fn call(&mut self, listed: &'a CallRow, was: Option<CallState>) {
         match was {
             None => self.opened.push(listed),
@@ -188,7 +188,7 @@ impl<'a> ProjectionChanges<'a> {
         }
     }
 
-    /// Takes in what a call did with leaves.
+    /// Adds the standing approvals that a call gave or used.
     pub(crate) fn leaves(&mut self, listed: &'a CallRow, moved: &'a ApprovalChanges) {
         let tenant = listed.listing.tenant.as_str();
         self.given.extend(moved.given.iter().map(|(id, tool)| (tenant, tool.as_str(), *id, listed.call)));
@@ -302,7 +302,7 @@ impl<'a> ProjectionChanges<'a> {
     }
 }
 
-/// Writes how calls of one partition are listed now.
+/// Updates the rows of calls in one partition.
 async fn change_calls(
     connection: &mut PgConnection,
     leaf: PartitionKey,
@@ -335,17 +335,17 @@ async fn change_calls(
     Ok(())
 }
 
-/// One column of many rows.
+/// Returns one column of many rows.
 pub(crate) fn all<'a, T, C>(rows: &'a [T], column: impl Fn(&'a T) -> C) -> Vec<C> {
     rows.iter().map(column).collect()
 }
 
-/// A state as it is stored.
+/// Returns the stored number of a state.
 pub(crate) fn state_of(state: CallState) -> i16 {
     short(state_number(state))
 }
 
-/// A small number as Postgres has it.
+/// Converts a small number to the integer type of Postgres.
 pub(crate) fn short(number: i64) -> i16 {
     i16::try_from(number).unwrap_or(i16::MAX)
 }

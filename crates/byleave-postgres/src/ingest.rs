@@ -1,4 +1,4 @@
-//! A taking: what one append brought, and what can be checked of it before anything is looked up.
+//! One incoming append, and the checks that need no lookup.
 
 use byleave::audit_log::admin_records;
 use byleave::audit_log::batch_encoding::frame;
@@ -11,46 +11,46 @@ use byleave_core::entry::{Entry, RecordEvent};
 use byleave_core::hash_chain::{ChainedEntry, GENESIS};
 use byleave_core::id::CallId;
 
-/// One taking may not be larger than that. The limit of Postgres lies above it.
+/// The maximum size of one append. The limit of Postgres is higher.
 const BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// What one append has brought. Nothing in it is in the clear that should not be.
+/// One incoming append. Confidential data in it is encrypted.
 #[derive(Clone, Debug)]
 pub struct Ingest {
-    /// Whose record.
+    /// The call that the record belongs to.
     pub call: CallId,
-    /// The link of the line before the first.
+    /// The chain digest of the entry before the first one.
     pub before: Digest,
-    /// The lines, each with its place.
+    /// The entries, each with its position.
     pub lines: Vec<ChainedEntry>,
-    /// The wrapped key, with the first lines of a record.
+    /// The wrapped key, present with the first entries of a record.
     pub key: Option<Vec<u8>>,
-    /// The sealed contents that came with the lines; empty where there are none.
+    /// The sealed contents of these entries; empty if there are none.
     pub contents: Vec<u8>,
-    /// What a list shows of the call.
+    /// The list data of the call.
     pub listing: CallSummary,
 }
 
-/// Why something was not taken.
+/// The reason why an append was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
-    /// It is not what is there, or does not continue it. To try again is of no use: someone must look.
+    /// The append contradicts the stored entries or does not continue them. A retry does not help; a person must investigate.
     #[error("record {call}, line {seq}: {why}")]
     Contradicts {
-        /// Whose record.
+        /// The call that the record belongs to.
         call: CallId,
-        /// The first of the lines.
+        /// The position of the first entry.
         seq: u32,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// The book broke. It may have been taken; try again.
+    /// The audit log failed. The append may have been accepted, so try again.
     #[error(transparent)]
     Fault(#[from] LedgerError),
 }
 
 impl Ingest {
-    /// Seals what a batch brings under the key of its record; without a key its contents are forgotten.
+    /// Seals a batch under the key of its record. Without a key, its contents are dropped.
     pub fn seal(batch: &Batch, vault: &KeyVault, key: Option<&RecordKey>) -> Result<Self, LedgerError> {
         let cannot =
             |fault: encryption::VaultError| LedgerError::new("cannot seal a batch for the book", fault);
@@ -68,12 +68,12 @@ impl Ingest {
     }
 }
 
-/// A taking whose lines follow from each other and are entries.
+/// An append whose entries parse and are chained to each other.
 #[derive(Clone, Debug)]
 pub(crate) struct ValidatedIngest {
     pub(crate) call: CallId,
     pub(crate) seq: u32,
-    /// The place after the last line.
+    /// The position after the last entry.
     pub(crate) end: u32,
     pub(crate) before: Digest,
     pub(crate) head: Digest,
@@ -101,7 +101,7 @@ impl ValidatedIngest {
             link = line.link();
         }
         let end = seq.checked_add(u32::try_from(lines.len()).map_err(|_| wrong("there are too many lines"))?);
-        // Postgres counts with a sign.
+        // Postgres integers are signed.
         let end = end.filter(|end| i32::try_from(*end).is_ok()).ok_or_else(|| wrong("it is too far on"))?;
         let entries = lines.iter().map(|line| serde_json::from_str(line.body())).collect::<Result<_, _>>();
         let entries: Vec<Entry> = entries.map_err(|error| wrong(&format!("a line is no entry: {error}")))?;
@@ -126,7 +126,7 @@ impl ValidatedIngest {
     }
 }
 
-/// A record begins with a call that was received, once, for the tenant and the session that it is listed under.
+/// Checks that a record begins with exactly one received call, of the tenant and session that it is listed under.
 fn check_opening(
     entries: &[Entry],
     seq: u32,
@@ -152,12 +152,12 @@ fn check_opening(
     Ok(())
 }
 
-/// Postgres has no NUL in text; lists show the sign for it.
+/// Replaces NUL characters, which Postgres text cannot contain, by the visible symbol.
 pub(crate) fn storable(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{2400}") } else { text }
 }
 
-/// The same for all that a list shows of a call.
+/// Applies [`storable`] to all list data of a call.
 pub(crate) fn storable_listing(listing: CallSummary) -> CallSummary {
     CallSummary {
         agent: storable(listing.agent),
@@ -168,7 +168,7 @@ pub(crate) fn storable_listing(listing: CallSummary) -> CallSummary {
     }
 }
 
-/// An act, ready to be written.
+/// An admin action, ready to be written.
 #[derive(Clone, Debug)]
 pub(crate) struct AdminActionRow {
     pub(crate) act: AdminAction,

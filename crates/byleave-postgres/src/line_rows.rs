@@ -1,4 +1,4 @@
-//! Rows of lines, and how a record is read back from them.
+//! Rows of entries, and the functions that read a record back from them.
 
 use byleave::audit_log::batch_encoding::{EncodedBatch, unframe};
 use byleave_core::digest::Digest;
@@ -10,7 +10,7 @@ use sqlx_core::row::Row as _;
 use sqlx_postgres::{PgConnection, PgRow};
 use uuid::Uuid;
 
-/// One row of lines.
+/// One row of entries.
 #[derive(Clone, Debug)]
 pub(crate) struct EntryRow {
     pub(crate) call: CallId,
@@ -23,14 +23,14 @@ pub(crate) struct EntryRow {
     pub(crate) contents: Vec<u8>,
 }
 
-/// The columns that [`LineRow::read`] reads, in order.
+/// The columns that [`EntryRow::read`] reads, in order.
 pub(crate) const LINE_COLUMNS: &str =
     "line.call, line.seq, line.count, line.kind, line.pos, line.head, line.body, line.contents";
-/// The same without the contents, which may be large.
+/// The same columns without the contents, which may be large.
 pub(crate) const LINES_ALONE: &str =
     "line.call, line.seq, line.count, line.kind, line.pos, line.head, line.body, ''::bytea";
 
-/// So many of them are read at once, with their contents, by whoever goes over all of them.
+/// How many rows are read at once, with contents, during a full scan.
 pub(crate) const AT_ONCE: usize = 200;
 
 impl EntryRow {
@@ -47,13 +47,13 @@ impl EntryRow {
         })
     }
 
-    /// Its lines, as they lie in it.
+    /// Returns its entries in their stored encoding.
     pub(crate) fn framed(&self) -> EncodedBatch<'_> {
         EncodedBatch { seq: self.seq, count: self.count, head: self.head, body: &self.body }
     }
 }
 
-/// All lines of some rows.
+/// Returns all entries of some rows.
 pub(crate) fn lines_of(rows: &[EntryRow]) -> Vec<ChainedEntry> {
     let mut lines = Vec::new();
     for row in rows {
@@ -62,12 +62,12 @@ pub(crate) fn lines_of(rows: &[EntryRow]) -> Vec<ChainedEntry> {
     lines
 }
 
-/// The place in the book of the row that a line of a record stands in.
+/// Returns the position in the audit log of the row that contains an entry of a record.
 pub(crate) fn place_of(rows: &[EntryRow], seq: u32) -> i64 {
     rows.iter().rfind(|row| row.seq <= seq).map_or(i64::MAX, |row| row.pos)
 }
 
-/// The rows of some records and acts, each one's together and in order.
+/// Returns the rows of some records and admin actions, grouped by call and in order.
 pub(crate) async fn rows_of(
     connection: &mut PgConnection,
     calls: &[CallId],
@@ -82,42 +82,42 @@ pub(crate) async fn rows_of(
     query(&sql).bind(ids).fetch_all(connection).await?.iter().map(EntryRow::read).collect()
 }
 
-/// Rows cut where the record changes.
+/// Splits rows where the record changes.
 pub(crate) fn by_call(rows: &[EntryRow]) -> impl Iterator<Item = &[EntryRow]> {
     rows.chunk_by(|one, next| one.call == next.call)
 }
 
-/// A tenant from its column.
+/// Reads a tenant from its column.
 pub(crate) fn tenant(row: &PgRow, column: usize) -> Result<TenantId, Error> {
     TenantId::new(row.try_get::<String, _>(column)?).map_err(|bad| Error::Decode(Box::new(bad)))
 }
 
-/// A session from its column.
+/// Reads a session from its column.
 pub(crate) fn session(row: &PgRow, column: usize) -> Result<SessionId, Error> {
     SessionId::new(row.try_get::<String, _>(column)?).map_err(|bad| Error::Decode(Box::new(bad)))
 }
 
-/// A digest from its bytes. What is none fits nothing.
+/// Converts bytes to a digest. Bytes of the wrong length give a digest that matches nothing.
 pub(crate) fn digest(bytes: Vec<u8>) -> Digest {
     Digest::from_bytes(<[u8; 32]>::try_from(bytes).unwrap_or([0; 32]))
 }
 
-/// A place or a count as Postgres has them.
+/// Converts a position or a number to the integer type of Postgres.
 pub(crate) fn signed(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// A place or a count from Postgres.
+/// Converts a position or a number from Postgres.
 pub(crate) fn unsigned(number: i32) -> u32 {
     u32::try_from(number).unwrap_or(0)
 }
 
-/// A time or a size as Postgres has them.
+/// Converts a time or a size to the integer type of Postgres.
 pub(crate) fn signed_long(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A time or a size from Postgres.
+/// Converts a time or a size from Postgres.
 pub(crate) fn unsigned_long(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

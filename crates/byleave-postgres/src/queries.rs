@@ -1,4 +1,4 @@
-//! Queries: lists of calls and questions, by the projections.
+//! Queries of calls and questions, based on the projections.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,7 +22,7 @@ use crate::schema::{RECORD, shard_of};
 
 const LISTING: &str = "call.tenant, call.session, call.agent, call.tool, call.operation, call.summary";
 
-/// Lists calls, the newest first: month by month, as later calls are in later months.
+/// Lists calls, newest first. Goes month by month, because later calls are in later months.
 pub(crate) async fn calls(
     pool: &PgPool,
     filter: CallFilter,
@@ -51,7 +51,8 @@ async fn calls_of(
     let mut sql = QueryBuilder::<Postgres>::new(format!(
         "SELECT {LISTING}, call.id, call.pos, call.state, call.outcome, call.code, call.opened_at, call.changed_at FROM "
     ));
-    // Few are unsettled, and they have a list of their own. The month is written out, so that no other is planned for.
+    // Few calls are unsettled, and they have a table of their own. The month is written out, so that the planner considers no
+    // other partition.
     let (table, place) = if matches!(filter.state, Some(CallState::Open | CallState::Waiting)) {
         sql.push(format!(
             "unsettled JOIN call ON call.shard = unsettled.shard AND call.pos = unsettled.first
@@ -86,7 +87,7 @@ async fn calls_of(
         sql.push(" AND call.code = ").push_bind(storable(code));
     }
     if let Some(text) = filter.text.clone() {
-        // In this collation `lower` knows ASCII and nothing else.
+        // In this collation `lower` affects only ASCII.
         sql.push(" AND position(").push_bind(storable(text).to_ascii_lowercase());
         sql.push(" IN lower(call.summary COLLATE \"C\")) > 0");
     }
@@ -120,7 +121,7 @@ async fn calls_of(
         .collect()
 }
 
-/// Lists open questions, the newest first: the page of them, and then what their calls are, each from where it lies.
+/// Lists open questions, newest first. Reads one page of questions, then their calls, each from its partition.
 pub(crate) async fn questions(
     pool: &PgPool,
     filter: QuestionFilter,
@@ -138,7 +139,7 @@ pub(crate) async fn questions(
         open.push(" AND session = ").push_bind(String::from(session));
     }
     if let Some(kind) = filter.kind {
-        // Written out: only then is it known that the index has it.
+        // Written out, because only then does the planner know that the index covers it.
         open.push(format!(" AND kind = {}", kind_number(kind)));
     }
     if let Some(after) = page.after {
@@ -164,7 +165,7 @@ pub(crate) async fn questions(
     }
     let mut items = Vec::with_capacity(rows.len());
     for row in &rows {
-        // What is not listed as a call has no question: `rebuild` says what is right.
+        // A question without a listed call is skipped. `rebuild` repairs this.
         let Some(listing) = listings.remove(&row.try_get(2)?) else { continue };
         items.push(QuestionItem {
             question: QuestionId::new(row.try_get(4)?),
@@ -179,9 +180,10 @@ pub(crate) async fn questions(
     Ok(items)
 }
 
-/// Which calls were written on after a place; see [`byleave::audit_log::Book::written`].
+/// Returns the calls that were appended to after a position; see [`byleave::audit_log::AuditLog::written`].
 ///
-/// Places are handed out under a lock that is held until the commit: whoever has seen one has seen all before it.
+/// Positions are assigned under a lock that is held until the commit. A reader that has seen one position has seen all before
+/// it.
 pub(crate) async fn written(pool: &PgPool, after: Option<Cursor>, limit: usize) -> Result<NewRecords, Error> {
     let Some(after) = after else {
         let upto = query_scalar::<_, i64>("SELECT pos FROM book_end").fetch_one(pool).await?;
@@ -200,7 +202,7 @@ pub(crate) async fn written(pool: &PgPool, after: Option<Cursor>, limit: usize) 
     Ok(NewRecords { upto, calls })
 }
 
-/// What a list shows of one call.
+/// Returns the list data of one call.
 pub(crate) async fn listing(
     connection: &mut PgConnection,
     call: CallId,

@@ -1,4 +1,4 @@
-//! The book as readers see it: lists, records, forgetting.
+//! The interface of the audit log for readers: lists, records, erasure.
 
 use byleave::audit_log::index_fields::listing_of;
 use byleave::audit_log::{
@@ -76,7 +76,8 @@ impl AuditLog for PgAuditLog {
 
     fn verify(&self) -> BoxFuture<'_, Result<Verification, LedgerError>> {
         Box::pin(async move {
-            // Read before the book: what is sealed meanwhile must not look like an anchor that is ahead.
+            // The anchor is read before the audit log. Otherwise rows that are sealed meanwhile would look like an anchor
+            // that is ahead.
             let anchor = self.sealer.anchor().await?;
             let mut reader = self.sealed.reader().await?;
             let (unsealer, key) = (&*self.unsealer, self.sealer.public_key());
@@ -173,7 +174,7 @@ impl PgAuditLog {
             by,
             deed: AdminActionKind::Forget { call },
         };
-        // The ledger first: it could bring what the book has forgotten once more.
+        // The ledger erases first, because it could send contents again that the audit log has erased.
         if let Some(ledger) = &self.ledger {
             ledger.act(act.clone()).await?;
         }
@@ -182,8 +183,8 @@ impl PgAuditLog {
             Err(IngestError::Fault(fault)) => return Err(fault),
             Err(other) => return Err(LedgerError::new("cannot forget a call", other)),
         }
-        // Old versions of a row stay in the files until they are vacuumed, and in the log and in backups for longer. The
-        // wrapped key is of no use without the master key, but it would be wrong to say that it is nowhere.
+        // Old row versions stay in the files until they are vacuumed, and longer in the WAL and in backups. The wrapped key
+        // is useless without the master key, but it would be wrong to report that it is gone.
         Ok(Some(EraseReport { act, scrubbed: false }))
     }
 }

@@ -1,4 +1,4 @@
-//! Rebuilding: all projections thrown away and made again from the lines, while nobody writes.
+//! Deletes all projections and rebuilds them from the entries, while no process writes.
 
 use byleave::audit_log::index_fields::{ListNote, listing_of};
 use byleave::audit_log::{CallState, admin_records};
@@ -17,10 +17,10 @@ use crate::line_rows::{AT_ONCE, EntryRow, LINE_COLUMNS, LINES_ALONE, lines_of};
 use crate::schema::{ACT, RECORD, over_everything};
 use crate::unsealer::Unsealer;
 
-/// So many calls are written at once.
+/// The number of calls that are written at once.
 const TOGETHER: usize = 500;
 
-/// A record as it is read to be listed again.
+/// A record as it is read for the rebuild.
 struct StoredRecordRows {
     rows: Vec<EntryRow>,
     at: RecordLocation,
@@ -32,7 +32,7 @@ pub(crate) async fn rebuild(connection: &mut PgConnection, unsealer: &dyn Unseal
     let mut transaction = connection.begin().await?;
     over_everything(&mut transaction).await?;
     query("SELECT pos FROM book_end FOR UPDATE").execute(&mut *transaction).await?;
-    // Where records lie is made right first: their keys are found by it.
+    // Locations of records are repaired first, because their keys are found by them.
     let sql = "INSERT INTO record(call, shard, month, first, key, forgotten)
         SELECT call, shard, month, pos, NULL, false FROM line WHERE seq = 0
         ON CONFLICT (call) DO UPDATE SET shard = excluded.shard, month = excluded.month, first = excluded.first
@@ -42,7 +42,7 @@ pub(crate) async fn rebuild(connection: &mut PgConnection, unsealer: &dyn Unseal
     query("INSERT INTO month(month, first) SELECT month, min(first) FROM record GROUP BY month")
         .execute(&mut *transaction)
         .await?;
-    // Not truncated: whoever reads goes on seeing the old ones until the new ones are there.
+    // Deleted instead of truncated, so that readers still see the old rows until the new ones are there.
     for table in ["call", "unsettled", "leave", "leave_use"] {
         query(&format!("DELETE FROM {table}")).execute(&mut *transaction).await?;
     }
@@ -89,12 +89,12 @@ pub(crate) async fn rebuild(connection: &mut PgConnection, unsealer: &dyn Unseal
     transaction.commit().await
 }
 
-/// Notes again which calls were forgotten, by the acts.
+/// Marks erased calls again, according to the admin actions.
 async fn forgotten(connection: &mut PgConnection) -> Result<(), Error> {
     let sql = format!("SELECT {LINES_ALONE} FROM line WHERE line.kind = {ACT} ORDER BY line.pos");
     for row in query(&sql).fetch_all(&mut *connection).await? {
         let row = EntryRow::read(&row)?;
-        // One that is damaged is for `verify` to name.
+        // `verify` reports damaged actions.
         let Ok(act) = admin_records::read(row.call, row.framed()) else { continue };
         if let AdminActionKind::Forget { call } = act.deed {
             query("INSERT INTO forgotten(call, tenant) VALUES ($1, $2) ON CONFLICT DO NOTHING")
@@ -121,7 +121,7 @@ async fn write(
     changes.write(connection).await
 }
 
-/// How a call is listed by its lines; `None` where they do not say whose it is.
+/// Builds the row of a call from its entries; `None` if they do not name its tenant.
 fn list(old: &StoredRecordRows, unsealer: &dyn Unsealer) -> Option<(CallRow, Vec<ApprovalChanges>)> {
     let call: CallId = old.rows.first()?.call;
     let key = old.key.as_deref().and_then(|wrapped| unsealer.key(call, wrapped));

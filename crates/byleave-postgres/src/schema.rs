@@ -1,4 +1,4 @@
-//! The tables: made by migrations, which only one process at a time runs, and how a connection to them is set up.
+//! The tables and their connections. Migrations create the tables, and only one process at a time runs them.
 
 use std::borrow::Cow;
 
@@ -10,42 +10,43 @@ use sqlx_core::query::query;
 use sqlx_core::query_scalar::query_scalar;
 use sqlx_postgres::{PgConnectOptions, PgConnection, PgPool};
 
-/// Over how many shards tenants are spread. To change it is to move every record: the tables are made for it.
+/// The number of shards that tenants are spread over. A change would move every record, because the tables are created for
+/// it.
 pub const SHARDS: i16 = 8;
 
-/// A row of `line` that belongs to a record.
+/// The kind of a row of `line` that belongs to a record.
 pub(crate) const RECORD: i16 = 0;
-/// A row of `line` that is an act.
+/// The kind of a row of `line` that is an admin action.
 pub(crate) const ACT: i16 = 1;
 
-/// The shard that a tenant belongs to.
+/// Returns the shard of a tenant.
 pub fn shard_of(tenant: &TenantId) -> i16 {
     let digest = Digest::of_parts("byleave.shard", &[tenant.as_str().as_bytes()]);
     let [first, ..] = digest.as_bytes();
     i16::from(*first) % SHARDS
 }
 
-/// What is committed is on the disk, whatever the server or the role is set to. And who falls silent in the middle of a
-/// transaction, because its host or its network is gone, does not keep the end of the book locked for hours.
+/// Configures a connection so that a commit is on disk, whatever the server or the role is set to. A client whose host or
+/// network fails within a transaction does not lock the end of the audit log for hours.
 pub(crate) fn durable(connect: PgConnectOptions) -> PgConnectOptions {
     let silence = "idle_in_transaction_session_timeout";
     connect.options([("synchronous_commit", "on"), ("jit", "off"), (silence, "60s")])
 }
 
-/// What makes a server go by key and along an index, however little it knows of its tables yet.
+/// Settings that make the server look up by key and along an index, even before it has statistics of its tables.
 const BY_KEY: [&str; 5] =
     ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "enable_sort"];
 
-/// A connection that goes by key, and along the list that it pages through: a guess at how much fits a filter, made before
-/// the server has looked at its tables, is not worth a pass over all of them.
+/// Configures a connection that looks up by key and along the index of the list that it pages through. Without statistics,
+/// the planner's estimates are not worth a full table scan.
 pub(crate) fn by_key(connect: PgConnectOptions) -> PgConnectOptions {
-    // To plan for hundreds of partitions takes longer than to look into all of them: it is done once. Some statements name
-    // partitions, so there are many.
+    // Planning for hundreds of partitions takes longer than searching all of them, so it is done once. Some statements name
+    // partitions, so there are many statements.
     let once = [("plan_cache_mode", "force_generic_plan")];
     connect.options(BY_KEY.map(|way| (way, "off"))).options(once).statement_cache_capacity(500)
 }
 
-/// Lets a transaction go over everything in whatever way is best for that.
+/// Lets a transaction use any plan, for full scans.
 pub(crate) async fn over_everything(transaction: &mut PgConnection) -> Result<(), sqlx_core::Error> {
     for way in BY_KEY {
         query(&format!("SET LOCAL {way} = on")).execute(&mut *transaction).await?;
@@ -53,7 +54,7 @@ pub(crate) async fn over_everything(transaction: &mut PgConnection) -> Result<()
     Ok(())
 }
 
-/// Makes the schema that a connection names, where it is not there. One at a time: two who make it at once would fail.
+/// Creates the schema of the connection if it is missing. One process at a time, because two at once would fail.
 const MAKE_SCHEMA: &str = "DO $$ BEGIN
     IF current_schema() IS NULL THEN
         PERFORM pg_advisory_xact_lock(7217351);
@@ -61,7 +62,7 @@ const MAKE_SCHEMA: &str = "DO $$ BEGIN
     END IF;
 END $$";
 
-/// Makes or changes the tables, and the partitions of this month and the next.
+/// Creates or migrates the tables, and creates the partitions of this month and the next.
 pub(crate) async fn prepare(pool: &PgPool) -> Result<(), LedgerError> {
     query(MAKE_SCHEMA)
         .execute(pool)
@@ -87,7 +88,7 @@ pub(crate) async fn prepare(pool: &PgPool) -> Result<(), LedgerError> {
     months.await.map_err(|error| LedgerError::new("cannot prepare the tables of this month", error))
 }
 
-/// Makes the partitions of a month and of the next, as far as they are missing.
+/// Creates the missing partitions of a month and of the next one.
 pub(crate) async fn prepare_months(
     connection: &mut PgConnection,
     month: i32,
@@ -96,7 +97,7 @@ pub(crate) async fn prepare_months(
     Ok(())
 }
 
-/// Checks that a key is the one this book was made with.
+/// Checks that a key is the one that this audit log was created with.
 pub(crate) async fn belongs(pool: &PgPool, name: &str, mark: &[u8; 32]) -> Result<(), LedgerError> {
     let find = async {
         query("INSERT INTO meta(name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING")

@@ -1,10 +1,13 @@
-//! Sealing: what was written to a shard since its last segment goes into a new one, chained to the last, signed and anchored.
+//! Seals new rows: the rows of a shard since its last segment go into a new segment, chained to the last, signed and
+//! anchored.
 //!
-//! Who seals holds a lease: a row with an end, and a number that grows with every holder. Not a lock on a connection: such a
-//! lock dies with the connection only once the server has noticed, which behind a broken network takes hours, and a pooler
-//! in between gives the connection to others. Each segment is written in a transaction that holds the row and has the number
-//! right, so that whoever slept through its lease writes nothing. The sealer must never seal a book that is older than its
-//! anchor: that would hide it.
+//! The sealer holds a lease: a row with an end time and a number that grows with every holder. A lock on a connection is not
+//! enough. It ends only when the server notices that the connection is dead, which takes hours behind a broken network. A
+//! pooler in between would also give the connection to others.
+//!
+//! Each segment is written in a transaction that locks the lease row and checks its number. A process that slept through its
+//! lease therefore writes nothing. The sealer must never seal an audit log that is older than its anchor, because that would
+//! hide the loss.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -27,19 +30,19 @@ use uuid::Uuid;
 use crate::line_rows::{digest, signed_long, unsigned, unsigned_long};
 use crate::schema::SHARDS;
 
-/// How often someone who waits for the lease looks again.
+/// How often a process that waits for the lease checks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Where the anchor is kept, outside of the book.
+/// Stores the anchor outside of the audit log.
 pub trait AnchorStore: Send + Sync + 'static {
-    /// The anchor as it was last written.
+    /// Returns the anchor that was written last.
     fn read(&self) -> BoxFuture<'_, Result<Option<Anchor>, LedgerError>>;
 
-    /// Writes it. It is durable when this returns.
+    /// Writes the anchor. It is durable when this returns.
     fn write(&self, anchor: Anchor) -> BoxFuture<'_, Result<(), LedgerError>>;
 }
 
-/// In a file that everyone who seals can reach.
+/// Stores the anchor in a file that every sealer can reach.
 impl AnchorStore for AnchorFile {
     fn read(&self) -> BoxFuture<'_, Result<Option<Anchor>, LedgerError>> {
         Box::pin(async move { self.read() })
@@ -50,17 +53,17 @@ impl AnchorStore for AnchorFile {
     }
 }
 
-/// A signed segment, as it is stored.
+/// A signed segment as it is stored.
 pub(crate) struct SignedSegment {
     pub(crate) number: u64,
     pub(crate) shard: i16,
-    /// The place in the book of its last row. Says where to look, and nothing else.
+    /// The position in the audit log of its last row. It says only where to look.
     upto: i64,
     pub(crate) body: Vec<u8>,
     pub(crate) signature: Vec<u8>,
 }
 
-/// The columns that [`Segment::read`] reads, in order.
+/// The columns that [`SignedSegment::read`] reads, in order.
 pub(crate) const SEGMENT_COLUMNS: &str = "number, shard, upto, body, signature";
 
 impl SignedSegment {
@@ -75,7 +78,7 @@ impl SignedSegment {
     }
 }
 
-/// Seals, one process at a time.
+/// Seals new rows, one process at a time.
 pub(crate) struct Sealer {
     pool: PgPool,
     key: SigningKey,
@@ -84,7 +87,7 @@ pub(crate) struct Sealer {
     holder: Uuid,
 }
 
-/// The lease, by its number.
+/// The lease, identified by its number.
 #[derive(Clone, Copy)]
 struct SealLease(i64);
 
@@ -97,12 +100,12 @@ impl Sealer {
         self.key.verifying_key()
     }
 
-    /// The anchor as it was last written.
+    /// Returns the anchor that was written last.
     pub(crate) async fn anchor(&self) -> Result<Option<Anchor>, LedgerError> {
         self.anchors.read().await
     }
 
-    /// Seals everything there is. Waits while another process is at it.
+    /// Seals all rows. Waits while another process is sealing.
     pub(crate) async fn seal(&self) -> Result<u64, LedgerError> {
         loop {
             if let Some(lease) = self.acquire().await.map_err(cannot)? {
@@ -112,7 +115,7 @@ impl Sealer {
         }
     }
 
-    /// The same, but leaves it to another process that is at it.
+    /// Seals all rows unless another process is sealing.
     pub(crate) async fn seal_if_free(&self) -> Result<u64, LedgerError> {
         match self.acquire().await.map_err(cannot)? {
             Some(lease) => self.seal_and_release(lease).await,
@@ -125,7 +128,7 @@ impl Sealer {
         let sql = "UPDATE sealer SET until = '-infinity' WHERE fence = $1";
         let released = query(sql).bind(lease.0).execute(&self.pool).await;
         if let Err(error) = released {
-            // It ends by itself.
+            // The lease expires by itself.
             tracing::warn!(%error, "the lease of the sealer could not be given back");
         }
         sealed
@@ -180,7 +183,7 @@ impl Sealer {
         Ok(sealed)
     }
 
-    /// Writes a segment if the lease is still ours, and makes the lease last.
+    /// Writes a segment if this process still holds the lease, and extends the lease.
     async fn write(
         &self,
         connection: &mut PgConnection,
@@ -208,7 +211,7 @@ impl Sealer {
         transaction.commit().await.map_err(cannot)
     }
 
-    /// Refuses to go on over a book that is not the one that was anchored.
+    /// Fails if the audit log is not the one that was anchored.
     async fn check_anchor(&self, connection: &mut PgConnection) -> Result<(), LedgerError> {
         let Some(anchor) = self.anchor().await? else { return Ok(()) };
         match segment_at(connection, anchor.number).await.map_err(cannot)? {
@@ -221,7 +224,7 @@ impl Sealer {
     }
 
     async fn write_anchor(&self, number: u64, digest: Digest) -> Result<(), LedgerError> {
-        // Who slept between the commit and this must not put the anchor back.
+        // A process that slept between the commit and this line must not move the anchor back.
         if self.anchor().await?.is_some_and(|anchor| anchor.number > number) {
             return Ok(());
         }
@@ -230,7 +233,7 @@ impl Sealer {
     }
 }
 
-/// Seals what is new for as long as the book is open.
+/// Seals new rows for as long as the audit log is open.
 pub(crate) async fn keep(sealer: Weak<Sealer>, every: Duration) {
     let mut last_fault = String::new();
     loop {
@@ -249,7 +252,7 @@ pub(crate) async fn keep(sealer: Weak<Sealer>, every: Duration) {
     }
 }
 
-/// How many rows are not sealed.
+/// Returns the number of rows that are not sealed.
 pub(crate) async fn unsealed(connection: &mut PgConnection) -> Result<u64, LedgerError> {
     let places = query_scalar::<_, Vec<i64>>("SELECT places FROM book_end").fetch_one(&mut *connection).await;
     let mut unsealed = 0;
@@ -260,7 +263,7 @@ pub(crate) async fn unsealed(connection: &mut PgConnection) -> Result<u64, Ledge
     Ok(unsealed)
 }
 
-/// Where the sealed part of a shard ends: the place in the book of its last row, and the next place in the shard.
+/// Returns the end of the sealed part of a shard: the position of its last row, and the next position in the shard.
 async fn end_of(connection: &mut PgConnection, shard: i16) -> Result<(i64, i64), LedgerError> {
     let sql = format!("SELECT {SEGMENT_COLUMNS} FROM segment WHERE shard = $1 ORDER BY number DESC LIMIT 1");
     let row = query(&sql).bind(shard).fetch_optional(connection).await.map_err(cannot)?;
@@ -278,7 +281,7 @@ async fn newest(connection: &mut PgConnection) -> Result<Option<SignedSegment>, 
     query(&sql).fetch_optional(connection).await?.as_ref().map(SignedSegment::read).transpose()
 }
 
-/// The segment of a number.
+/// Returns the segment with a number.
 pub(crate) async fn segment_at(
     connection: &mut PgConnection,
     number: u64,
@@ -288,7 +291,7 @@ pub(crate) async fn segment_at(
     row.as_ref().map(SignedSegment::read).transpose()
 }
 
-/// The next rows of a shard, and the place in the book of the last of them.
+/// Returns the next rows of a shard, and the position in the audit log of the last of them.
 async fn rows_from(
     connection: &mut PgConnection,
     shard: i16,
@@ -299,7 +302,7 @@ async fn rows_from(
     let rows = query(sql).bind(shard).bind(after).bind(ROWS_MAX).fetch_all(connection).await?;
     let (mut sealed, mut expected, mut last) = (Vec::new(), first, after);
     for row in &rows {
-        // Over a hole nothing is sealed: `verify` must go on finding it.
+        // Nothing is sealed across a gap, so that `verify` still finds it.
         if row.try_get::<i64, _>(4)? != expected {
             break;
         }
@@ -310,7 +313,7 @@ async fn rows_from(
     Ok((sealed, last))
 }
 
-/// A row as it would be sealed, from `call, seq, count, head`.
+/// Reads a row as it would be sealed, from `call, seq, count, head`.
 pub(crate) fn sealed_row(row: &PgRow) -> Result<SealedRow, Error> {
     Ok(SealedRow {
         call: CallId::new(row.try_get(0)?),

@@ -1,7 +1,7 @@
-//! The book for whoever has no key to it: takes what appends brought, and gives it back sealed as it came.
+//! The audit log for processes without a key: accepts appends and returns them sealed as they came.
 //!
-//! For those who carry records and must not be able to read what they carry. It must never acknowledge what is not committed,
-//! and never say that it has a record which it cannot give back.
+//! It is for processes that carry records and must not be able to read them. It must never acknowledge an append that is not
+//! committed. It must never claim to have a record that it cannot return.
 
 use byleave::ledger::LedgerError;
 use byleave_core::admin_action::AdminAction;
@@ -21,45 +21,45 @@ use crate::line_rows::{EntryRow, LINE_COLUMNS, LINES_ALONE, by_call, lines_of, r
 use crate::schema::{self, RECORD};
 use crate::writer::PgWriter;
 
-/// A book in Postgres, for those who have no key to it.
+/// An audit log in Postgres, for processes that have no key to it.
 pub struct SealedAuditLog {
     pub(crate) readers: PgPool,
     writer: PgWriter,
 }
 
-/// A record as the book gives it back.
+/// A record as the audit log returns it.
 #[derive(Clone, Debug)]
 pub struct SealedRecord {
-    /// Its lines.
+    /// Its entries.
     pub lines: Vec<ChainedEntry>,
-    /// Its wrapped key; absent where the contents were forgotten.
+    /// Its wrapped key; `None` if the contents were erased.
     pub key: Option<Vec<u8>>,
-    /// What was sealed together, with the place of the lines that it came with.
+    /// The sealed contents, each with the position of the entries that it came with.
     pub contents: Vec<(u32, Vec<u8>)>,
 }
 
-/// How much of a record the book holds.
+/// How much of a record the audit log holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordCompleteness {
-    /// All of it, sound, and with the last link that was asked for.
+    /// The whole record, valid, and with the expected last chain digest.
     Whole,
-    /// It has so many lines, and they are not what was asked for.
+    /// A record with this many entries, which are not the expected ones.
     Otherwise(u32),
 }
 
-/// What waits to be a part of the book.
+/// Appends that are not yet part of the audit log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// So much waits in this process to be written. None of it is acknowledged.
+    /// The number of operations in this process that wait to be written. None of them is acknowledged.
     pub queued: u64,
-    /// So many appends are kept, but those before them have not come: lists do not show them.
+    /// The number of appends that are stored but whose predecessors have not arrived. Lists do not show them.
     pub early: u64,
-    /// For how long the oldest of them has been there.
+    /// The age of the oldest of them.
     pub early_ms: u64,
 }
 
 impl SealedAuditLog {
-    /// Opens the book; makes its schema and its tables if they are not there.
+    /// Opens the audit log and creates its schema and tables if they are missing.
     pub async fn open(connect: PgConnectOptions, readers_max: u32) -> Result<Self, LedgerError> {
         let connect = schema::by_key(schema::durable(connect));
         let readers = PgPoolOptions::new()
@@ -72,21 +72,22 @@ impl SealedAuditLog {
         Ok(Self { readers, writer: PgWriter::start(connect) })
     }
 
-    /// Takes what an append has brought. What it returns from is committed.
+    /// Accepts one append. It is committed when this returns.
     ///
-    /// The same may come again, and what comes early waits for those before it. What contradicts what is there is refused for
-    /// good: it must not be cleared where it came from, and someone must look.
+    /// The same append may arrive more than once, and an early one waits for its predecessors. An append that contradicts the
+    /// stored entries is rejected permanently. Its sender must not clear it, and a person must investigate.
     pub async fn take(&self, taking: Ingest) -> Result<(), IngestError> {
         let checked = ValidatedIngest::new(taking)?;
         self.writer.submit(WriteOp::Take(Box::new(checked))).await
     }
 
-    /// Takes an act of an administrator. The same may come again.
+    /// Accepts an admin action. The same action may arrive more than once.
     pub async fn take_act(&self, act: AdminAction) -> Result<(), IngestError> {
         self.writer.submit(WriteOp::Act(Box::new(AdminActionRow::new(act)?))).await
     }
 
-    /// How much of these records is there, each with the length and the last link that it should have. What merely came early is not.
+    /// Returns how much of these records is stored, given the expected length and last chain digest of each. Appends that
+    /// arrived early are not included.
     pub async fn holds(
         &self,
         wanted: &[(CallId, u32, Digest)],
@@ -112,17 +113,17 @@ impl SealedAuditLog {
         Ok(wanted.iter().map(holding).collect())
     }
 
-    /// Gives a record back; `None` where there is none.
+    /// Returns a record without its contents; `None` if there is no such record.
     pub async fn record(&self, call: CallId) -> Result<Option<SealedRecord>, LedgerError> {
         self.read(call, LINES_ALONE).await
     }
 
-    /// Gives a record back with its contents; `None` where there is none.
+    /// Returns a record with its contents; `None` if there is no such record.
     pub async fn record_with_contents(&self, call: CallId) -> Result<Option<SealedRecord>, LedgerError> {
         self.read(call, LINE_COLUMNS).await
     }
 
-    /// What waits to be a part of the book.
+    /// Returns the appends that are not yet part of the audit log.
     pub async fn backlog(&self) -> Result<Backlog, LedgerError> {
         let mut reader = self.reader().await?;
         let sql = "SELECT count(*),
@@ -163,7 +164,7 @@ impl SealedAuditLog {
     }
 }
 
-/// The rows of a record, in order.
+/// Returns the rows of a record, in order.
 pub(crate) async fn record_rows(
     connection: &mut PgConnection,
     call: CallId,
@@ -174,7 +175,7 @@ pub(crate) async fn record_rows(
     Ok(rows)
 }
 
-/// The wrapped key of a record, and whether it was forgotten; `None` where there is no such record.
+/// Returns the wrapped key of a record, and whether it was erased; `None` if there is no such record.
 pub(crate) async fn key_of(
     connection: &mut PgConnection,
     call: CallId,

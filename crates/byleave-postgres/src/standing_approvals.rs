@@ -1,4 +1,4 @@
-//! Leaves: found through projections, believed only from the records that gave and used them.
+//! Standing approvals: found through projections, but trusted only from the records that gave and used them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,13 +19,13 @@ use uuid::Uuid;
 use crate::line_rows::{EntryRow, LINES_ALONE, by_call, lines_of, place_of, rows_of};
 use crate::schema::{ACT, shard_of};
 
-/// A record, and where its lines stand.
+/// A record and the rows that contain its entries.
 struct RecordWithRows {
     record: Record,
     rows: Vec<EntryRow>,
 }
 
-/// Every leave that a tenant was given, the newest first, with what has become of it.
+/// Returns every standing approval of a tenant, newest first, with its status.
 pub(crate) async fn all(
     connection: &mut PgConnection,
     tenant: &TenantId,
@@ -52,7 +52,7 @@ pub(crate) async fn all(
             Some((place_of(rows, gift.seq), *call, gift))
         })
         .collect();
-    // Given twice under one id for one tool, the first counts.
+    // If one id was given twice for one tool, the first one is valid.
     gifts.sort_by_key(|(pos, ..)| *pos);
     let mut items: Vec<StandingApprovalItem> = Vec::new();
     for (_, call, ApprovalOrigin { at, answered, leave, .. }) in gifts {
@@ -83,7 +83,7 @@ pub(crate) async fn all(
             call,
             by: answered.by.clone(),
             given_at: at,
-            // Counted no further than it matters.
+            // Not counted beyond the maximum.
             uses: leave.uses_max.map_or(uses, |max| uses.min(max)),
             state,
         });
@@ -92,7 +92,7 @@ pub(crate) async fn all(
     Ok(items)
 }
 
-/// All acts, or those of one shard, the oldest first. One that is damaged stops everything rather than nothing.
+/// Returns all admin actions, or those of one shard, oldest first. A damaged one is an error and is not skipped.
 pub(crate) async fn acts(
     connection: &mut PgConnection,
     shard: Option<i16>,

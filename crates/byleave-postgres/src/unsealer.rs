@@ -1,19 +1,19 @@
-//! Unsealer: opens what was sealed before it came here.
+//! The trait that decrypts keys and contents that were sealed elsewhere.
 
 use byleave::audit_log::encryption::{self, KeyVault, UnpackedContents};
 use byleave::ledger::ContentError;
 use byleave_core::digest::RecordKey;
 use byleave_core::id::CallId;
 
-/// Opens keys and contents that others have sealed. The master key is its own, and goes nowhere.
+/// Decrypts keys and contents that other processes have sealed. It never gives away its master key.
 pub trait Unsealer: Send + Sync + 'static {
-    /// A value that tells whether a book belongs to this master key, and nothing more.
+    /// Returns a value that shows only whether an audit log belongs to this master key.
     fn mark(&self) -> [u8; 32];
 
-    /// The key of a record, if these bytes are what was wrapped for it.
+    /// Returns the key of a record, if these bytes were wrapped for it.
     fn key(&self, call: CallId, wrapped: &[u8]) -> Option<RecordKey>;
 
-    /// What was sealed together for the lines from `seq` on, with the note beside it.
+    /// Returns the contents that were sealed together for the entries from `seq` on, with the note beside them.
     fn contents(
         &self,
         key: &RecordKey,

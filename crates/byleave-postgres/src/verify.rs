@@ -1,6 +1,6 @@
-//! Verifying: every line, every content that can still be read, every segment, the anchor.
+//! Verifies every entry, every content that can still be read, every segment and the anchor.
 //!
-//! Goes by the lines themselves, as they are at one moment, and believes no projection.
+//! It reads the entries themselves, as they are at one moment, and trusts no projection.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,7 +26,7 @@ use crate::schema::{ACT, RECORD, SHARDS, over_everything, shard_of};
 use crate::seal::{SEGMENT_COLUMNS, SignedSegment, sealed_row, segment_at};
 use crate::unsealer::Unsealer;
 
-/// Checks the whole book as it is at one moment.
+/// Verifies the whole audit log as it is at one moment.
 pub(crate) async fn verify(
     connection: &mut PgConnection,
     unsealer: &dyn Unsealer,
@@ -53,20 +53,20 @@ pub(crate) async fn verify(
     Ok(found)
 }
 
-/// Named only where nothing in the book itself is.
+/// Position of errors that are reported only if the audit log itself has no other error.
 const LAST: i64 = i64::MAX;
 
-/// What a record did with a leave, to be looked for in the projections.
+/// A gift or use of a standing approval in a record, to be compared with the projections.
 struct ExpectedApprovalRow {
     call: CallId,
     seq: u32,
     tenant: TenantId,
     leave: Uuid,
-    /// The tool of a leave that was given, or the attempt that used it.
+    /// The tool of a standing approval that was given, or the attempt that used it.
     what: Result<String, Uuid>,
 }
 
-/// The first row of a record, with what is kept beside it.
+/// The first row of a record, with the data stored beside it.
 struct RecordFirstRow {
     shard: i16,
     is_found: bool,
@@ -81,7 +81,7 @@ struct LogVerifier<'a> {
     found: Verification,
     tally: ApprovalUsage,
     moves: Vec<ExpectedApprovalRow>,
-    /// The first flaw by its place in the book.
+    /// The first error by its position in the audit log.
     first: Option<(i64, IntegrityError)>,
 }
 
@@ -112,7 +112,7 @@ impl LogVerifier<'_> {
         }
     }
 
-    /// Checks the acts, and returns the calls that were forgotten, each with by whom.
+    /// Verifies the admin actions. Returns the erased calls, each with the tenant that erased it.
     async fn acts(&mut self) -> Result<HashSet<(CallId, TenantId)>, Error> {
         let sql =
             format!("SELECT {LINES_ALONE}, line.shard FROM line WHERE line.kind = {ACT} ORDER BY line.pos");
@@ -138,7 +138,7 @@ impl LogVerifier<'_> {
         Ok(forgotten)
     }
 
-    /// Checks every record: its lines from the first to the last, its key, its contents.
+    /// Verifies every record: all its entries, its key and its contents.
     async fn records(&mut self, forgotten: &HashSet<(CallId, TenantId)>) -> Result<(), Error> {
         let sql = format!(
             "DECLARE verified NO SCROLL CURSOR FOR
@@ -235,7 +235,7 @@ impl LogVerifier<'_> {
         }
         let Some(wrapped) = &opening.key else {
             if opening.forgotten && !is_forgotten {
-                // The act that said so may be what is missing or damaged: then that comes first.
+                // The action that erased it may be missing or damaged. That error then comes first.
                 self.flaw(LAST, place, "it was destroyed, but no act says so");
             }
             return None;
@@ -254,7 +254,7 @@ impl LogVerifier<'_> {
         for row in rows {
             let place = LogPosition::Content { call: row.call, seq: row.seq };
             match key {
-                // Of a key that is destroyed or damaged was spoken already.
+                // A destroyed or damaged key was already reported.
                 None if opening.key.is_some() || opening.forgotten || row.contents.is_empty() => {}
                 None => self.flaw(row.pos, place, "their key is missing"),
                 Some(_) if row.contents.is_empty() && is_bare(row) => {}
@@ -267,7 +267,8 @@ impl LogVerifier<'_> {
         }
     }
 
-    /// A use of a leave that cannot be found could be had again, and a giving that cannot be found could be renewed.
+    /// Checks the projections of standing approvals. A use that is missing there could be repeated, and a gift that is
+    /// missing could be renewed.
     fn leaves(&mut self, record: &Record, rows: &[EntryRow]) {
         self.tally.take(record, |seq| place_of(rows, seq));
         let Some(heading) = record.heading() else { return };
@@ -312,7 +313,7 @@ impl LogVerifier<'_> {
         Ok(())
     }
 
-    /// Checks the segments: that each is signed, and follows the one before it in the book and in its shard.
+    /// Verifies the segments: each must be signed, and must follow its predecessor in the audit log and in its shard.
     async fn segments(&mut self) -> Result<(), Error> {
         let sql = format!(
             "DECLARE segments NO SCROLL CURSOR FOR SELECT {SEGMENT_COLUMNS} FROM segment ORDER BY number"
@@ -352,7 +353,7 @@ impl LogVerifier<'_> {
         }
     }
 
-    /// Checks the rows of a shard against what was sealed of them, and looks for holes in the rest.
+    /// Compares the rows of a shard with its sealed segments, and looks for gaps in the rest.
     async fn shard(&mut self, shard: i16, end: i64) -> Result<(), Error> {
         let sql = format!(
             "DECLARE rows_{shard} NO SCROLL CURSOR FOR SELECT call, seq, count, head, place, pos FROM line
@@ -369,10 +370,10 @@ impl LogVerifier<'_> {
             let next = query(&sql).bind(shard).bind(number).fetch_optional(&mut *self.connection).await?;
             let Some(segment) = next.as_ref().map(SignedSegment::read).transpose()? else { break };
             number = i64::try_from(segment.number).unwrap_or(i64::MAX);
-            // Of one that cannot be read was spoken already.
+            // A segment that cannot be parsed was already reported.
             let Some(seal) = SegmentBody::parse(&segment.body) else { continue };
             for (at, sealed) in (seal.first..).zip(&seal.rows) {
-                // What stands before this place, or in it twice, is of nobody.
+                // A row before this position, or a second one at it, belongs to no segment.
                 while let Some(row) = found.filter(|row| row.place < at) {
                     self.foreign(row);
                     found = rows.next(self.connection).await?;
@@ -445,7 +446,7 @@ struct ScannedRow {
 struct ShardRows {
     name: String,
     read: std::vec::IntoIter<PgRow>,
-    /// The place in the book of the one that was read last.
+    /// The position in the audit log of the last row that was read.
     last: i64,
 }
 
@@ -462,7 +463,7 @@ impl ShardRows {
     }
 }
 
-/// Whether it has only what an engine writes that holds records and has no key to them: there can be nothing sealed beside it.
+/// Checks whether a row has only entries that an engine without keys writes. Such a row can have no sealed contents.
 fn is_bare(row: &EntryRow) -> bool {
     lines_of(std::slice::from_ref(row)).iter().all(|line| {
         let entry: Option<Entry> = serde_json::from_str(line.body()).ok();

@@ -1,8 +1,8 @@
-//! The writer: one transaction for everything that waits to be written.
+//! Writes everything that waits, in one transaction.
 //!
-//! Work is queued. A task takes all that waits, has it written at once and tells everyone; what comes meanwhile is the next
-//! round. Nothing is reported as written before the commit has returned. If a transaction fails, everything in it is tried
-//! alone, so that what spoilt it spoils only itself: the same may be taken twice.
+//! Operations are queued. A task takes all that wait, writes them at once and reports the outcomes; later ones form the next
+//! round. No operation is reported as written before the commit has returned. If a transaction fails, each of its operations
+//! is retried alone, so that only the cause fails. This is safe because the same append may be accepted twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,14 +16,14 @@ use tokio::sync::{mpsc, oneshot};
 use crate::batch::{self, WriteOp, WriteOutcome};
 use crate::ingest::IngestError;
 
-/// At most so much in one transaction.
+/// The maximum number of operations in one transaction.
 const TOGETHER_MAX: usize = 1_024;
-/// And no more bytes than that, but for one that is larger by itself.
+/// The maximum number of bytes in one transaction, except for a single operation that is larger.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
-/// So much may wait; who comes then waits to be let in.
+/// The maximum length of the queue. Further senders wait.
 const QUEUE_MAX: usize = 4_096;
 
-/// Writes for everyone in this process.
+/// Writes for all callers in this process.
 pub(crate) struct PgWriter {
     jobs: mpsc::Sender<WriteJob>,
     queued: Arc<AtomicU64>,
@@ -35,7 +35,7 @@ struct WriteJob {
 }
 
 impl PgWriter {
-    /// Starts the task. It ends once nobody can give it anything any more, and what it was given is written.
+    /// Starts the task. It ends when no sender is left and all its operations are written.
     pub(crate) fn start(connect: PgConnectOptions) -> Self {
         let (jobs, waiting) = mpsc::channel(QUEUE_MAX);
         let queued = Arc::new(AtomicU64::new(0));
@@ -47,7 +47,7 @@ impl PgWriter {
         Self { jobs, queued }
     }
 
-    /// Has work written, and waits until it is committed.
+    /// Submits an operation and waits until it is committed.
     pub(crate) async fn submit(&self, work: WriteOp) -> WriteOutcome {
         let (reply, answer) = oneshot::channel();
         self.queued.fetch_add(1, Ordering::Relaxed);
@@ -58,7 +58,7 @@ impl PgWriter {
         answer.await.unwrap_or_else(|_| Err(closed().into()))
     }
 
-    /// How much waits.
+    /// Returns the number of operations that wait.
     pub(crate) fn queued(&self) -> u64 {
         self.queued.load(Ordering::Relaxed)
     }
@@ -73,7 +73,7 @@ async fn attend(mut desk: WriterTask, mut waiting: mpsc::Receiver<WriteJob>, que
             let done = desk.write(&works).await;
             queued.fetch_sub(works.len() as u64, Ordering::Relaxed);
             for (reply, done) in replies.into_iter().zip(done) {
-                // Who asked may have gone; what was written stays written.
+                // The sender may be gone. The operation remains written.
                 if reply.send(done).is_err() {
                     tracing::trace!("nobody waits for what was written");
                 }
@@ -82,7 +82,7 @@ async fn attend(mut desk: WriterTask, mut waiting: mpsc::Receiver<WriteJob>, que
     }
 }
 
-/// How many of these go together.
+/// Returns how many of these jobs go into one transaction.
 fn round(jobs: &[WriteJob]) -> usize {
     let mut bytes: usize = 0;
     let fits = |job: &&WriteJob| {
@@ -95,7 +95,7 @@ fn round(jobs: &[WriteJob]) -> usize {
 struct WriterTask {
     connect: PgConnectOptions,
     connection: Option<PgConnection>,
-    /// The last month whose partitions are known to be there.
+    /// The last month whose partitions are known to exist.
     prepared: i32,
 }
 
@@ -123,7 +123,7 @@ impl WriterTask {
     }
 
     async fn transact(&mut self, works: &[WriteOp]) -> Result<Vec<WriteOutcome>, Error> {
-        // Taken out: after a fault nobody knows what state it is in.
+        // Taken out, because after an error the state of the connection is unknown.
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect.connect().await?,

@@ -1,7 +1,7 @@
-//! The ladder: ways to confine a command, the strongest first, and what each is worth.
+//! The backends that confine a command, strongest first, and the guarantees of each.
 //!
-//! A command runs on the highest rung that stands here and gives every guarantee that was asked for and not waived. It must never
-//! run on one that does not; there is no rung below the last.
+//! A command runs on the strongest backend that works here and gives every guarantee that was requested and not waived. It must
+//! never run on a backend that does not. There is no weaker fallback after the last one.
 
 use std::fmt;
 
@@ -10,27 +10,27 @@ use crate::guarantee::{Enforcement, Guarantee};
 use crate::launch::{self, Bwrap, LaunchError, NetworkServeError, RunAs, RunningCommand};
 use crate::plan::CommandSpec;
 
-/// The version of Landlock that keeps signals and abstract sockets within.
+/// The first version of Landlock that confines signals and abstract sockets.
 const SCOPES_SINCE: u32 = 6;
-/// The version of Landlock that knows truncation.
+/// The first version of Landlock that controls truncation.
 const TRUNCATION_SINCE: u32 = 3;
 
 /// A way to confine a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Backend {
-    /// Namespaces and mounts of our own, with Landlock and a system call filter.
+    /// Our own namespaces and mounts, with Landlock and a system call filter.
     Native,
-    /// The same place made by the system's bwrap, where it may and we may not.
+    /// The same environment, created by the system's bwrap. For machines that permit bwrap to do it, but not us.
     Bwrap,
     /// Landlock and the filter alone.
     Landlock,
 }
 
 impl Backend {
-    /// All of them, the strongest first.
+    /// All backends, strongest first.
     pub const ALL: [Self; 3] = [Self::Native, Self::Bwrap, Self::Landlock];
 
-    /// Its name.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
@@ -39,7 +39,7 @@ impl Backend {
         }
     }
 
-    /// How far it gives a guarantee of a confinement, with this version of Landlock.
+    /// Returns how far this backend gives a guarantee of a confinement, with this version of Landlock.
     pub fn given(self, landlock: u32, confinement: &Confinement, guarantee: Guarantee) -> Enforcement {
         match self {
             Self::Native => launch::given(guarantee),
@@ -111,7 +111,7 @@ fn given_by_landlock(landlock: u32, confinement: &Confinement, guarantee: Guaran
                 .into(),
         ),
         Guarantee::TmpLimited => Enforcement::Not("they lie on a disk of this machine".into()),
-        // Sockets and shared memory do not exist; the rest rests on nothing that is missing here.
+        // Sockets and shared memory do not exist here. The other guarantees depend on nothing that is missing.
         Guarantee::SecretsHidden
         | Guarantee::HomeHidden
         | Guarantee::ReadsConfined
@@ -122,7 +122,7 @@ fn given_by_landlock(landlock: u32, confinement: &Confinement, guarantee: Guaran
     }
 }
 
-/// Starts a command on this rung, if it gives all that was asked for.
+/// Starts a command on this backend, if it gives every requested guarantee.
 pub fn start_on(
     rung: Backend,
     confinement: &Confinement,
@@ -132,7 +132,7 @@ pub fn start_on(
     launch::identity(run_as)?;
     let landlock = crate::clone3::landlock_version();
     confinement.held_against(|guarantee| rung.given(landlock, confinement, guarantee))?;
-    // The others have no way to hand them out.
+    // The other backends cannot pass a terminal out.
     if rung != Backend::Native && command.terminal.is_some() {
         return Err(LaunchError::NoTerminal);
     }

@@ -1,8 +1,9 @@
-//! Groups of processes with limits of their own: cgroup v2, where a part of it was delegated to us.
+//! A cgroup v2 with limits for each command, if a part of the tree is delegated to us.
 //!
-//! A command is born in its group, so that there is no moment at which it is outside; when it is over the group is removed. This
-//! moves the calling process into a leaf of what was delegated, because the kernel gives limits to groups only beside processes,
-//! never beneath them. It must never touch a group that somebody else runs: under systemd only what says that it was delegated.
+//! A command is created inside its cgroup, so it is never outside of it. The cgroup is removed when the command has ended. This
+//! module moves the calling process into a leaf of the delegated cgroup. The kernel allows limits only on cgroups beside
+//! processes, not beneath them. It must never touch a cgroup of another manager. Under systemd it uses only a cgroup that is
+//! marked as delegated.
 
 use std::fs;
 use std::io;
@@ -19,66 +20,67 @@ use rustix::io::Errno;
 
 use crate::limits::ResourceLimits;
 
-/// The leaf that processes of ours are in, beside the groups of commands.
+/// The leaf for our own processes, beside the cgroups of commands.
 const LEAF: &str = "byleave-supervisor";
-/// How the name of a command's group begins; then the process that made it, and a number.
+/// The prefix of a command's cgroup name. The id of the creating process and a number follow.
 const RUN: &str = "byleave-run-";
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
-/// How long a group is waited for whose last process has just ended.
+/// How long to wait until a cgroup is empty after its last process has ended.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Why there are no groups of our own.
+/// The reason why we have no cgroups.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CgroupUnavailable {
-    /// There is no cgroup v2 to be seen.
+pub enum CgroupUnavailableError {
+    /// No cgroup v2 is visible.
     #[error("no cgroup v2 is mounted")]
     NotMounted,
-    /// Ours is not ours to divide.
+    /// Our cgroup is not delegated to us.
     #[error("`{}` was not delegated to us; begin with `systemd-run --user --scope -p Delegate=yes`", .0.display())]
     NotDelegated(PathBuf),
-    /// The kernel keeps these limits elsewhere, or they were not passed on to us.
+    /// The kernel has this controller elsewhere, or it was not passed on to us.
     #[error("`{}` has no `{controller}` to limit", path.display())]
     NoController {
-        /// Where.
+        /// The cgroup.
         path: PathBuf,
-        /// What is missing.
+        /// The missing controller.
         controller: &'static str,
     },
-    /// Others are in the same group, which then cannot be divided.
+    /// Other processes are in the same cgroup, so that it cannot be divided.
     #[error("`{}` cannot be divided: {why}", path.display())]
     Undivided {
-        /// Where.
+        /// The cgroup.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The error of the kernel.
         why: String,
     },
 }
 
-/// The part of the tree that was delegated to us.
+/// The part of the tree that is delegated to us.
 #[derive(Debug)]
 pub struct DelegatedCgroup {
     path: PathBuf,
     top: OwnedFd,
 }
 
-/// What was delegated to this process, found once. Moves the process into a leaf of it.
-pub fn here() -> Result<&'static DelegatedCgroup, CgroupUnavailable> {
-    static FOUND: OnceLock<Result<DelegatedCgroup, CgroupUnavailable>> = OnceLock::new();
+/// Returns the cgroup that is delegated to this process. It is determined once, and the process is moved into a leaf of it.
+pub fn here() -> Result<&'static DelegatedCgroup, CgroupUnavailableError> {
+    static FOUND: OnceLock<Result<DelegatedCgroup, CgroupUnavailableError>> = OnceLock::new();
     FOUND.get_or_init(|| DelegatedCgroup::find(&own()?)).as_ref().map_err(Clone::clone)
 }
 
-/// The directory of the group that this process is in.
-fn own() -> Result<PathBuf, CgroupUnavailable> {
-    let read = |path: &str| own::read_text(path).map_err(|_| CgroupUnavailable::NotMounted);
+/// Returns the directory of the cgroup that this process is in.
+fn own() -> Result<PathBuf, CgroupUnavailableError> {
+    let read = |path: &str| own::read_text(path).map_err(|_| CgroupUnavailableError::NotMounted);
     let path = located(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?)
-        .ok_or(CgroupUnavailable::NotMounted)?;
-    // What is told must be what is there: a tree of another namespace would have other processes.
-    let members = own::read_text(path.join("cgroup.procs")).map_err(|_| CgroupUnavailable::NotMounted)?;
+        .ok_or(CgroupUnavailableError::NotMounted)?;
+    // The directory must list this process. A tree of another namespace would have other processes.
+    let members =
+        own::read_text(path.join("cgroup.procs")).map_err(|_| CgroupUnavailableError::NotMounted)?;
     let me = std::process::id().to_string();
-    if members.lines().any(|line| line == me) { Ok(path) } else { Err(CgroupUnavailable::NotMounted) }
+    if members.lines().any(|line| line == me) { Ok(path) } else { Err(CgroupUnavailableError::NotMounted) }
 }
 
-/// Where a process is whose mounts and membership read so.
+/// Finds the cgroup directory of a process from its mounts and its membership.
 fn located(mounts: &str, membership: &str) -> Option<PathBuf> {
     let group = Path::new(membership.lines().find_map(|line| line.strip_prefix("0::"))?);
     mounts.lines().find_map(|line| {
@@ -88,54 +90,57 @@ fn located(mounts: &str, membership: &str) -> Option<PathBuf> {
         }
         let mut fields = before.split(' ').skip(3);
         let (root, place) = (fields.next()?, fields.next()?);
-        // Escaped blanks; nobody mounts it there.
+        // A mount point with escaped blanks is not supported.
         let beneath = group.strip_prefix(root).ok().filter(|_| !place.contains('\\'))?;
         Some(Path::new(place).join(beneath).components().collect())
     })
 }
 
 impl DelegatedCgroup {
-    fn find(own: &Path) -> Result<Self, CgroupUnavailable> {
+    fn find(own: &Path) -> Result<Self, CgroupUnavailableError> {
         if own.file_name().is_some_and(|name| name == LEAF)
             && let Some(above) = own.parent()
         {
             return Self::checked(above);
         }
         if !is_ours(own) {
-            return Err(CgroupUnavailable::NotDelegated(own.to_path_buf()));
+            return Err(CgroupUnavailableError::NotDelegated(own.to_path_buf()));
         }
         let offered = own::read_text(own.join("cgroup.controllers")).unwrap_or_default();
         for controller in CONTROLLERS {
             if !offered.split_whitespace().any(|name| name == controller) {
-                return Err(CgroupUnavailable::NoController { path: own.to_path_buf(), controller });
+                return Err(CgroupUnavailableError::NoController { path: own.to_path_buf(), controller });
             }
         }
-        divide(own).map_err(|error| CgroupUnavailable::Undivided {
+        divide(own).map_err(|error| CgroupUnavailableError::Undivided {
             path: own.to_path_buf(),
             why: error.to_string(),
         })?;
         Self::checked(own)
     }
 
-    /// The groups of dead processes are removed on the way.
-    fn checked(path: &Path) -> Result<Self, CgroupUnavailable> {
+    /// Checks that the controllers are passed on, and removes the cgroups of dead processes.
+    fn checked(path: &Path) -> Result<Self, CgroupUnavailableError> {
         let passed_on = own::read_text(path.join("cgroup.subtree_control")).unwrap_or_default();
         for controller in CONTROLLERS {
             if !passed_on.split_whitespace().any(|name| name == controller) {
-                return Err(CgroupUnavailable::NoController { path: path.to_path_buf(), controller });
+                return Err(CgroupUnavailableError::NoController { path: path.to_path_buf(), controller });
             }
         }
-        let undivided =
-            |error: Errno| CgroupUnavailable::Undivided { path: path.to_path_buf(), why: error.to_string() };
+        let undivided = |error: Errno| CgroupUnavailableError::Undivided {
+            path: path.to_path_buf(),
+            why: error.to_string(),
+        };
         let top =
             rustix::fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(undivided)?;
-        access(path, Access::WRITE_OK).map_err(|_| CgroupUnavailable::NotDelegated(path.to_path_buf()))?;
+        access(path, Access::WRITE_OK)
+            .map_err(|_| CgroupUnavailableError::NotDelegated(path.to_path_buf()))?;
         let found = Self { path: path.to_path_buf(), top };
         found.sweep();
         Ok(found)
     }
 
-    /// Removes what a killed process of ours left behind. One that is in use cannot be removed, so nothing can go wrong.
+    /// Removes cgroups that a killed process of ours left behind. The kernel does not remove one that is in use, so this is safe.
     fn sweep(&self) {
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -147,7 +152,7 @@ impl DelegatedCgroup {
         }
     }
 
-    /// A new group with these limits, for one command.
+    /// Creates a cgroup with these limits for one command.
     pub fn group(&self, limits: &ResourceLimits) -> io::Result<CommandCgroup> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("{RUN}{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -157,35 +162,35 @@ impl DelegatedCgroup {
             unlinkat(&self.top, &name, AtFlags::REMOVEDIR).unwrap_or_default();
         })?;
         let top = self.top.try_clone()?;
-        // From here on it is removed when it is dropped.
+        // From here on, dropping the value removes the cgroup.
         let group = CommandCgroup { top, name, directory, removed: false };
         group.write("memory.max", &limits.memory.to_string())?;
         match group.write("memory.swap.max", "0") {
-            // A kernel that does not count what is swapped; that matters only where there is something to swap to.
+            // The kernel does not account swap. That matters only if swap exists.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !swaps() => {}
             written => written?,
         }
         group.write("memory.oom.group", "1")?;
-        // The first process inside counts as well.
+        // The limit includes the first process inside.
         group.write("pids.max", &u64::from(limits.pids).saturating_add(1).to_string())?;
         Ok(group)
     }
 }
 
-/// Whether the group that we are in was given to us to divide. Under a user's own systemd every group can be written, and yet
-/// only those that it marks are ours.
+/// Checks whether our cgroup is delegated to us. Under a user's systemd every cgroup is writable, but only the marked ones are
+/// ours.
 fn is_ours(own: &Path) -> bool {
     let writable = |path: &Path| access(path, Access::WRITE_OK).is_ok();
     let files = ["", "cgroup.procs", "cgroup.subtree_control"].iter().all(|name| writable(&own.join(name)));
     let mut mark = [0u8; 8];
     let marked =
         matches!(getxattr(own, "user.delegate", &mut mark[..]), Ok(1)) && mark.first() == Some(&b'1');
-    // Where we may not write above, this is where somebody drew the line.
+    // If the parent is not writable, the delegation begins here.
     let line = own.parent().is_none_or(|above| !writable(&above.join("cgroup.procs")));
     files && (marked || line)
 }
 
-/// Moves this process into a leaf, and lets the groups beside it have limits.
+/// Moves this process into a leaf, so that the cgroups beside it can have limits.
 fn divide(own: &Path) -> io::Result<()> {
     let leaf = own.join(LEAF);
     match fs::create_dir(&leaf) {
@@ -195,7 +200,7 @@ fn divide(own: &Path) -> io::Result<()> {
     fs::write(leaf.join("cgroup.procs"), "0")?;
     let divided = fs::write(own.join("cgroup.subtree_control"), "+memory +pids");
     if divided.is_err() {
-        // Back to where we were; what is left otherwise is an empty group.
+        // Moves back. At worst an empty cgroup is left.
         fs::write(own.join("cgroup.procs"), "0").unwrap_or_default();
         fs::remove_dir(&leaf).unwrap_or_default();
     }
@@ -206,7 +211,7 @@ fn swaps() -> bool {
     own::read_text("/proc/swaps").is_ok_and(|swaps| swaps.lines().count() > 1)
 }
 
-/// The group of one command. When it is dropped, what is in it is killed, and it is removed.
+/// The cgroup of one command. Dropping it kills its processes and removes it.
 #[derive(Debug)]
 pub struct CommandCgroup {
     top: OwnedFd,
@@ -215,14 +220,14 @@ pub struct CommandCgroup {
     removed: bool,
 }
 
-/// What a group has to say when it is over.
+/// The usage of a cgroup at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupUsage {
-    /// Its processes were killed because together they had reached the limit on memory.
+    /// Whether processes were killed because together they had reached the memory limit.
     pub memory: bool,
-    /// A process was not started because there were as many as the limit allows.
+    /// Whether a process was not started because of the limit on processes.
     pub pids: bool,
-    /// Time on processors, of all that ever were in it.
+    /// Processor time of all processes that were ever in it.
     pub cpu: Duration,
 }
 
@@ -233,27 +238,27 @@ impl AsFd for CommandCgroup {
 }
 
 impl CommandCgroup {
-    /// Kills everything in it.
+    /// Kills all of its processes.
     pub fn kill(&self) -> io::Result<()> {
         match self.write("cgroup.kill", "1") {
-            // A kernel before 5.14; the namespace of the command's processes is ended by itself.
+            // The kernel is older than 5.14. The command's process namespace ends by itself.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             written => written,
         }
     }
 
-    /// Time on processors so far.
+    /// Returns the processor time so far.
     pub fn cpu(&self) -> io::Result<Duration> {
         Ok(Duration::from_micros(number(&self.read("cpu.stat")?, "usage_usec").unwrap_or_default()))
     }
 
-    /// What it has to say; then it is gone. Everything in it has ended.
+    /// Returns the usage and removes the cgroup. All of its processes must have ended.
     pub fn end(mut self) -> io::Result<CgroupUsage> {
         let memory = self.read("memory.events")?;
         let pids = self.read("pids.events")?;
         let count = |text: &str, key: &str| number(text, key).unwrap_or_default();
         let account = CgroupUsage {
-            // Who was killed for want of memory on the whole machine was not killed by this limit.
+            // A process that was killed because the whole machine ran out of memory was not killed by this limit.
             memory: count(&memory, "oom") > 0 && count(&memory, "oom_kill") > 0,
             pids: count(&pids, "max") > 0,
             cpu: self.cpu()?,
@@ -267,7 +272,7 @@ impl CommandCgroup {
         loop {
             match unlinkat(&self.top, &self.name, AtFlags::REMOVEDIR) {
                 Ok(()) | Err(Errno::NOENT) => break,
-                // The last one has ended for us, and not yet for the kernel, which says when.
+                // The last process has ended for us, but not yet for the kernel, which reports it later.
                 Err(Errno::BUSY) if Instant::now() < until => self.wait_empty()?,
                 Err(errno) => return Err(errno.into()),
             }
@@ -318,14 +323,14 @@ impl CommandCgroup {
 
 impl Drop for CommandCgroup {
     fn drop(&mut self) {
-        // Best effort: what is left is empty, and is swept by whoever comes next.
+        // Best effort: a cgroup that is left is empty, and the next process removes it.
         if !self.removed && self.kill().is_ok() {
             self.remove().unwrap_or_default();
         }
     }
 }
 
-/// The number after a word at the beginning of a line.
+/// Returns the number after a key at the beginning of a line.
 fn number(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }

@@ -1,7 +1,7 @@
-//! The launcher's own dealings with the kernel: a child with namespaces of its own, out of a threaded program.
+//! Starts a child with new namespaces from a threaded program.
 //!
-//! The child shares the memory of the program until it execs, as after `vfork`, so that a large program starts it as quickly as a
-//! small one. It must never allocate, lock or unwind, nor return.
+//! The child shares the memory of the program until it calls exec, as after `vfork`. So a large program starts it as quickly as a
+//! small one. The child must never allocate, lock, unwind or return.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -26,15 +26,16 @@ const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 const STACK_BYTES: usize = 16 << 10;
 
-/// What building the place takes: changing owners and modes past permissions, mounting, the loopback, limits.
+/// The capabilities for building the sandbox: changing owners and modes regardless of permissions, mounting, the loopback,
+/// limits.
 const CAPABILITIES: [usize; 12] = [0, 1, 2, 3, 4, 8, 10, 12, 18, 21, 24, 27];
 
-/// What a child did not manage.
+/// The step at which a child failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SpawnStage {
-    /// Coming into being, with namespaces of its own.
+    /// Creating it with its own namespaces.
     Clone,
-    /// Keeping its powers over the exec.
+    /// Keeping its capabilities over the exec.
     Capabilities,
     /// Putting its descriptors in place, and closing all others.
     Descriptors,
@@ -58,7 +59,7 @@ struct CloneArgs {
     cgroup: u64,
 }
 
-/// What the child is told, and tells.
+/// The input of the child, and its failure report.
 struct ChildArgs<'a> {
     descriptors: &'a [i32],
     program: i32,
@@ -69,8 +70,8 @@ struct ChildArgs<'a> {
     errno: AtomicI32,
 }
 
-/// Starts a program as the first process of new namespaces, with these five descriptors and no others, no arguments and no
-/// environment, born in a cgroup if there is one. The descriptor of the process is returned; nobody is signalled when it ends.
+/// Starts a program as the first process of new namespaces, in a cgroup if there is one. It gets exactly these five descriptors,
+/// no arguments and no environment. Returns the descriptor of the process. No signal is sent when it ends.
 pub(crate) fn spawn(
     program: BorrowedFd<'_>,
     descriptors: [BorrowedFd<'_>; 5],
@@ -82,7 +83,7 @@ pub(crate) fn spawn(
     begin(program, &descriptors, &[c"byleave-init"], namespaces, group)
 }
 
-/// Starts a program where we are, with these descriptors and no others, these arguments, its name first, and no environment.
+/// Starts a program in the current namespaces, with exactly these descriptors and arguments (its name first), and no environment.
 pub(crate) fn spawn_here(
     program: BorrowedFd<'_>,
     descriptors: &[BorrowedFd<'_>],
@@ -128,15 +129,15 @@ fn begin(
         ..CloneArgs::default()
     };
     let before = signals_blocked(u64::MAX).map_err(|Errno(errno)| (SpawnStage::Clone, errno))?;
-    // SAFETY: the stack and what the child is told outlive it, since this thread waits until it has execed or ended; with all
-    // signals blocked no handler runs on our memory in its name, and `enter` neither allocates nor returns.
+    // SAFETY: the stack and the child's input outlive it, because this thread waits until it has execed or ended. All signals are
+    // blocked, so no handler of the child runs on our memory. `enter` neither allocates nor returns.
     let cloned = answer(unsafe {
         let cloned = [(&raw const args) as usize, size_of::<CloneArgs>()];
         clone_and_run(number::CLONE3, cloned, enter, (&raw mut child).cast())
     });
     signals_blocked(before).map_err(|Errno(errno)| (SpawnStage::Clone, errno))?;
     cloned.map_err(|Errno(errno)| (SpawnStage::Clone, errno))?;
-    // SAFETY: the kernel has put a descriptor there that nobody else knows of.
+    // SAFETY: the kernel has put a descriptor there that no other code knows of.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     let stage = match child.failed.load(Ordering::Relaxed) {
         0 => return Ok(pidfd),
@@ -148,9 +149,9 @@ fn begin(
     Err((stage, child.errno.load(Ordering::Relaxed)))
 }
 
-/// In the child, on its own stack and in the memory of its parent.
+/// Runs in the child, on its own stack and in the memory of its parent.
 extern "C" fn enter(child: *mut u8) -> ! {
-    // SAFETY: what `spawn` passed, which waits for this.
+    // SAFETY: the pointer that `spawn` passed; `spawn` waits for the child.
     let child = unsafe { &*child.cast::<ChildArgs<'_>>() };
     let (failed, Errno(errno)) = become_first(child);
     child.errno.store(errno, Ordering::Relaxed);
@@ -158,7 +159,7 @@ extern "C" fn enter(child: *mut u8) -> ! {
     exit(125)
 }
 
-/// Returns what failed; otherwise it does not return.
+/// Returns what failed. On success it does not return.
 fn become_first(child: &ChildArgs<'_>) -> (i32, Errno) {
     if child.keeps_powers
         && let Err(errno) = keep_capabilities_over_exec(&CAPABILITIES)
@@ -174,7 +175,8 @@ fn become_first(child: &ChildArgs<'_>) -> (i32, Errno) {
     (3, unsafe { exec_descriptor(program, child.arguments.as_ptr(), nothing.as_ptr()) })
 }
 
-/// Puts the descriptors where the program looks for them, and above them the program, which goes when it is begun.
+/// Puts the descriptors at the numbers that the program expects, and the program above them. The exec closes the program's own
+/// descriptor.
 fn place_descriptors(child: &ChildArgs<'_>) -> Result<i32, Errno> {
     let mut place = 0i32;
     for from in child.descriptors {
@@ -187,11 +189,11 @@ fn place_descriptors(child: &ChildArgs<'_>) -> Result<i32, Errno> {
     Ok(place)
 }
 
-/// Waits for a process that has ended or is about to, so that nothing is left of it.
+/// Waits for a process that has ended or is about to, and reaps it.
 pub(crate) fn reap(pidfd: &OwnedFd) -> Result<(), i32> {
     const P_PIDFD: usize = 3;
     const WEXITED: usize = 4;
-    // Also children that signal nobody when they end.
+    // Includes children that send no signal when they end.
     const WALL: usize = 0x4000_0000;
     let mut told = [0u64; 16];
     let id = usize::try_from(pidfd.as_raw_fd()).map_err(|_| 9)?;
@@ -206,24 +208,24 @@ pub(crate) fn reap(pidfd: &OwnedFd) -> Result<(), i32> {
     }
 }
 
-/// For a thread whose work nobody waits for. If the kernel does not want that, the work is done all the same.
+/// Lowers the scheduling priority of a thread with background work. If the kernel refuses, the work is done anyway.
 pub(crate) fn be_patient() {
     schedule(SchedPriority::Patient).unwrap_or_default();
 }
 
-/// The version of Landlock; zero without.
+/// Returns the version of Landlock, or zero without Landlock.
 pub(crate) fn landlock_version() -> u32 {
     landlock().unwrap_or(0)
 }
 
-/// The version of Landlock, or why there is none.
+/// Returns the version of Landlock, or the error number if there is none.
 pub(crate) fn landlock() -> Result<u32, i32> {
     const VERSION: usize = 1;
     let version = numbers(number::LANDLOCK_CREATE_RULESET, [0, 0, VERSION, 0, 0, 0]);
     version.map(|version| u32::try_from(version).unwrap_or(0)).map_err(|Errno(errno)| errno)
 }
 
-/// Makes this thread another user for good, the process around it staying what it is. For a thread that ends soon.
+/// Changes the user of this thread for good, but not of the process. Only for a thread that ends soon.
 pub(crate) fn change_thread_user(identity: UserIdentity) -> Result<(), i32> {
     let (uid, gid) = (identity.uid as usize, identity.gid as usize);
     for (call, args) in [

@@ -1,4 +1,4 @@
-//! Confinement: what a command may touch, reach and use up. Data; how it comes about is the backend's business.
+//! The confinement of a command as data: the files, the network and the resources that it may use. The backends enforce it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,96 +9,97 @@ use crate::guarantee::{Enforcement, Guarantee, UnenforceableError};
 use crate::limits::ResourceLimits;
 use crate::workspace_index::PathPolicy;
 
-/// What a command may touch, reach and use up.
+/// The limits of one run: files, network, environment and resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confinement {
-    /// The file system as the command finds it.
+    /// The file system as the command sees it.
     pub files: FileConfinement,
-    /// What it may connect to.
+    /// The hosts that it may connect to.
     pub network: Network,
-    /// The environment it starts with, and nothing else.
+    /// The complete environment of the command.
     pub environment: BTreeMap<String, String>,
-    /// What it may use up.
+    /// The resources that it may use.
     pub limits: ResourceLimits,
-    /// Guarantees that the operator does without, by name. Never chosen by an agent; they stand in the book.
+    /// Guarantees that the operator waived by name. An agent never chooses them. They are recorded in the audit log.
     pub waived: BTreeSet<Guarantee>,
-    /// Guarantees that must be given in full, whatever was waived: a rule requires them.
+    /// Guarantees that a rule requires. They must be given in full, even if they were waived.
     pub required: BTreeSet<Guarantee>,
 }
 
-/// The file system as a command finds it. What is not named can not be written, and nothing is in the home directory but what
-/// is named.
+/// The file system as a command sees it. Paths that are not named cannot be written. The home directory contains only the named
+/// paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileConfinement {
-    /// The directory that it starts in, absolute and resolved.
+    /// The directory that the command starts in, absolute and resolved.
     pub cwd: PathBuf,
     /// The home directory, which is empty inside.
     pub home: Option<PathBuf>,
-    /// Beneath the home directory, or something that is hidden: what can be read all the same (toolchains).
+    /// Paths beneath the home directory, or beneath a hidden path, that can be read anyway (toolchains).
     pub home_readable: Vec<PathBuf>,
-    /// What can be read outside the home directory.
+    /// The paths outside the home directory that can be read.
     pub readable: ReadScope,
-    /// What can be written, with everything beneath it: the workspace first.
+    /// Paths that can be written, with everything beneath them. The workspace is the first.
     pub writable: Vec<PathBuf>,
-    /// Files and directories that are not there at all: secrets, sockets, the state directory.
+    /// Files and directories that do not exist inside: secrets, sockets, the state directory.
     pub hidden: Vec<PathBuf>,
-    /// Beneath something writable: what can be read and neither written, renamed nor replaced.
+    /// Paths beneath a writable path that can be read, but not written, renamed or replaced.
     pub protected: Vec<PathBuf>,
-    /// Who is asked, path by path, what else is to be hidden or protected, before every command.
+    /// The policy that is asked, path by path and before every command, which other paths to hide or protect.
     pub asked: Option<PathPolicyScope>,
-    /// What the command finds a copy of, at the same path. Only for a command that is started by itself on the native rung.
+    /// Paths that the command sees a copy of. Only for a single command (not a session) on the native backend.
     pub copied: Vec<CopiedPath>,
-    /// Where it is noted, while a command runs, what was there before it, so that the next run finds what a killed one left. Nothing
-    /// that a command can see. Without it a run that is killed leaves what it planted.
+    /// The directory for notes about the state before a running command, so that the next run finds the files that a killed run
+    /// left. No command can see it. Without it, files that a killed run planted stay in place.
     pub unfinished: Option<PathBuf>,
 }
 
 impl FileConfinement {
-    /// What the command can write that is not a copy: what it changes there is changed at once.
+    /// Returns the writable paths that are not copies. Changes there take effect at once.
     pub(crate) fn written_for_real(&self) -> Vec<PathBuf> {
         let is_copied = |path: &PathBuf| self.copied.iter().any(|copied| path.starts_with(&copied.root));
         self.writable.iter().filter(|path| !is_copied(path)).cloned().collect()
     }
 }
 
-/// Something that the command finds a copy of: what it changes there, it changes in the copy.
+/// A path that the command sees a copy of. Its changes go to the copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopiedPath {
-    /// What there is a copy of, which is where the copy is found: a writable path, or something beneath one. What is writable
-    /// beneath it is in the copy as well. A directory that is not there is made in the copy that it lies in, where it is left as
-    /// an empty directory.
+    /// The original path, which is also where the copy appears: a writable path, or a path beneath one. Writable paths beneath it
+    /// are in the copy as well. If the directory does not exist, it is created in the copy that contains it, and an empty
+    /// directory stays behind there.
     pub root: PathBuf,
-    /// Where the copy is.
+    /// The location of the copy.
     pub source: CopySource,
 }
 
-/// Where a copy is. Nothing of it can be seen inside but at the place of what it is a copy of, or there is no plan.
+/// The location of a copy. Inside, it can be seen only at the path of the original. Otherwise planning fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopySource {
-    /// The directory itself, which stays as it is, under layers with what has changed. All of them are on file systems of this
-    /// machine, and belong to whom the command runs as.
+    /// The directory itself, which is not changed, beneath layers with the changes. All of them are on local file systems and
+    /// belong to the user that the command runs as.
     ///
-    /// Not everything is as without a copy: a file and its hard links part when one of them is written, a directory that was
-    /// there before cannot be renamed by one system call, and a file of another user or group can be read and removed, but what
-    /// would copy it (a write, a rename) fails with `EOVERFLOW`. Sockets and pipes that are in it lead to nobody outside. The
-    /// kernel may let go of the layers a moment after the command is over; nothing is written to them any more by then.
+    /// Some things differ from a run without a copy. A file and its hard links become separate files when one of them is written.
+    /// A directory that existed before cannot be renamed by one system call. A file of another user or group can be read and
+    /// removed. An operation that would copy it (a write, a rename) fails with `EOVERFLOW`. Sockets and pipes in it do not lead
+    /// to a process outside. The kernel may release the layers a moment after the command has ended, but nothing is written to
+    /// them by then.
     Overlay {
-        /// Layers that lie between, as uppers of earlier commands left them, the topmost first.
+        /// Layers in between, which are the upper layers of earlier commands, topmost first.
         lowers: Vec<PathBuf>,
-        /// Where changes go: a directory that was never used before.
+        /// The directory for changes. It must never have been used before.
         upper: PathBuf,
-        /// Where the kernel prepares them: another one, beside it.
+        /// The working directory of the kernel, another directory beside `upper`.
         work: PathBuf,
     },
-    /// A copy that is there already, whole.
+    /// A complete copy that exists already.
     Tree {
-        /// Where.
+        /// The location.
         at: PathBuf,
     },
 }
 
 impl CopySource {
-    /// Every directory or file that it is made of.
+    /// Returns every directory or file that the copy consists of.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &PathBuf> {
         let (lowers, others) = match self {
             Self::Overlay { lowers, upper, work } => (lowers.as_slice(), vec![upper, work]),
@@ -108,12 +109,12 @@ impl CopySource {
     }
 }
 
-/// Somebody who is asked about everything in some directories, before every command and after it.
+/// A policy that is asked about every path in some directories, before and after every command.
 #[derive(Clone)]
 pub struct PathPolicyScope {
     /// The directories.
     pub roots: Vec<PathBuf>,
-    /// Who.
+    /// The policy.
     pub marker: Arc<dyn PathPolicy + Send + Sync>,
 }
 
@@ -131,31 +132,31 @@ impl PartialEq for PathPolicyScope {
 
 impl Eq for PathPolicyScope {}
 
-/// What a command can read outside the home directory.
+/// The paths outside the home directory that a command can read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ReadScope {
-    /// Everything that this user can, but for what is hidden.
+    /// Everything that this user can read, except for hidden paths.
     #[default]
     Everything,
-    /// The programs and settings of the system, and these, with everything beneath them. Of all else the names can be had,
-    /// and not the contents.
+    /// The programs and settings of the system and these paths, with everything beneath them. Other files can be listed by name,
+    /// but not read.
     Only(Vec<PathBuf>),
 }
 
-/// What a command may connect to.
+/// The hosts that a command may connect to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Network {
-    /// Nothing: there is a loopback of its own, and no way out.
+    /// None. The command has its own loopback and no way out.
     #[default]
     Off,
-    /// Through our proxy alone, which asks for every host by name.
+    /// Through our proxy only, which checks every host by name.
     Proxied,
-    /// The network of this machine. Waives the guarantee about it.
+    /// The network of this machine. This waives the network guarantee.
     Host,
 }
 
 impl Confinement {
-    /// The guarantees that it stands for, those that are required among them.
+    /// Returns the guarantees that this confinement implies, including the required ones.
     pub fn guarantees(&self) -> Vec<Guarantee> {
         let needs = |guarantee: &Guarantee| match guarantee {
             Guarantee::SecretsHidden => !self.files.hidden.is_empty() || self.files.asked.is_some(),
@@ -169,8 +170,8 @@ impl Confinement {
         Guarantee::ALL.into_iter().filter(is_asked).collect()
     }
 
-    /// Whether a backend that gives this much may run it: everything in full, but for what was waived by name and for what is best
-    /// effort. What is required must be given in full.
+    /// Checks whether a backend with this enforcement may run the command. Every guarantee must be given in full, except for
+    /// waived and best-effort ones. Required guarantees must always be given in full.
     pub fn held_against(&self, given: impl Fn(Guarantee) -> Enforcement) -> Result<(), UnenforceableError> {
         let missing = self.guarantees().into_iter().filter_map(|guarantee| {
             let given = given(guarantee);
@@ -218,11 +219,11 @@ mod tests {
         assert_eq!(asked.held_against(given).unwrap_err().missing.len(), 1);
         asked.waived.insert(Guarantee::IpcApart);
         assert_eq!(asked.held_against(given), Ok(()));
-        // A rule that requires it is not waived.
+        // A required guarantee cannot be waived.
         asked.required.insert(Guarantee::IpcApart);
         assert_eq!(asked.held_against(given).unwrap_err().missing.len(), 1);
         asked.required.clear();
-        // What is not asked for need not be given.
+        // A guarantee that was not requested need not be given.
         asked.network = Network::Host;
         assert!(!asked.guarantees().contains(&Guarantee::NetworkConfined));
         assert!(

@@ -1,15 +1,15 @@
-//! From what was granted to what is possible: the effects of a permitted plan, under the rules in force, become a confinement.
+//! Turns the effects of a permitted plan, under the current policy, into a confinement.
 //!
 //! ```text
-//! plan (permitted) ─┐                 ┌─ files: what can be written, read, not seen, not changed
-//! rules in force  ──┼─▶ confinement  ─┼─ network: none, or through the proxy by name
-//! this machine    ──┘                 └─ waived: what the plan says is unconfined
+//! plan (permitted) ─┐                 ┌─ files: writable, readable, hidden, protected
+//! current policy  ──┼─▶ confinement  ─┼─ network: none, or through the proxy by name
+//! this machine    ──┘                 └─ waived: what the plan declares as unconfined
 //! ```
 //!
-//! What a rule denies is impossible, whatever the plan says of itself; what a rule asks about is impossible until that very
-//! effect was granted. A program that may run may work in the workspace, and nowhere else but where it was granted. What lies
-//! in the workspace is looked at when the command starts, and again for every command of a session: the rules go with the
-//! confinement. It changes nothing; what cannot be looked at is an error, because what was not seen cannot be hidden.
+//! An effect that a rule denies is impossible, even if the plan declares it. An effect that a rule asks about is impossible until
+//! that very effect was granted. A permitted program may work in the workspace and in granted places, and nowhere else. The
+//! workspace is scanned when the command starts, and again for every command of a session, because the confinement carries the
+//! rules. This module changes no files. A path that cannot be scanned is an error, because an unseen path cannot be hidden.
 
 mod host_policy;
 mod path_policy;
@@ -33,57 +33,57 @@ use crate::protected_paths::{IndexError, PathPolicy};
 use crate::system_paths;
 use path_policy::RulePathPolicy;
 
-/// What lies beside a file that is written outside the workspace and has to be held, at most.
+/// The maximum number of protected paths beside a file that is written outside the workspace.
 const NEIGHBOURS_MAX: usize = 200;
 
-/// Where a command would run. Paths are absolute and resolved.
+/// The place where a command would run. Paths are absolute and resolved.
 #[derive(Clone, Debug, Default)]
 pub struct RunEnvironment {
     /// The directory it works in, with everything beneath it.
     pub workspace: PathBuf,
-    /// Where it starts; in the workspace.
+    /// The directory that it starts in, inside the workspace.
     pub cwd: PathBuf,
     /// The person's home directory.
     pub home: Option<PathBuf>,
-    /// What is ours: the state directory, sockets of the gate. Not there inside.
+    /// Paths of Byleave itself: the state directory, sockets of the gate. They do not exist inside.
     pub ours: Vec<PathBuf>,
-    /// Where runs that have not ended are noted, in what is ours: see [`FileConfinement::unfinished`].
+    /// The directory for notes about unfinished runs, inside `ours`. See [`FileConfinement::unfinished`].
     pub unfinished: Option<PathBuf>,
-    /// The environment of this process, of which the usual names are passed on.
+    /// The environment of this process. Only the usual variables are passed on.
     pub environment: BTreeMap<String, String>,
-    /// Nothing may be changed: the call was made in the mode `read-only`.
+    /// Whether nothing may be changed, because the call was made in the mode `read-only`.
     pub read_only: bool,
-    /// The command runs on copies, and what it does there is judged before it counts: see [`confinement`].
+    /// Whether the command runs on copies, so that its changes are checked before they are final. See [`confinement`].
     pub rehearsing: bool,
 }
 
-/// Why what was granted cannot be made possible by itself.
+/// The error for granted effects that cannot be made possible on their own.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
-    /// The plan gives something up that has no such name.
+    /// The plan waives a guarantee that does not exist.
     #[error("cannot give up `{0}`: there is no guarantee of that name; `byleave doctor` lists them")]
     NoSuchGuarantee(String),
-    /// Making it writable would make too much writable.
+    /// Making the path writable would make too much writable.
     #[error(
         "cannot let the command write `{path}` alone: {why}; write it in the workspace, or into a directory of its own",
         path = path.display()
     )]
     TooWide {
-        /// What was granted.
+        /// The granted path.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
-    /// What must be hidden could not be looked for.
+    /// The search for hidden paths failed.
     #[error(transparent)]
     Marks(#[from] IndexError),
 }
 
-/// The confinement of what was granted.
+/// Returns the confinement for the granted effects.
 ///
-/// In a rehearsal, what a rule merely asks about can be written: it is a copy that is written, and the rule is asked about what
-/// came of it. What a rule denies stays impossible, and what must not be read stays hidden, as in every run. Whatever the plan
-/// reaches or gives up, the network is [`Network::Proxied`], so that what is wanted is written down; the door to start it through
+/// In a rehearsal, paths that a rule merely asks about can be written, because only a copy is written. The rule then asks about
+/// the result. Denied effects stay impossible, and unreadable files stay hidden, as in every run. In a rehearsal the network is
+/// always [`Network::Proxied`], whatever the plan reaches or waives, so that every attempt is recorded. The egress for such a run
 /// is [`Egress::closed`](crate::net::egress::Egress::closed), which lets nothing out.
 pub fn confinement(
     plan: &Plan,
@@ -133,12 +133,12 @@ pub fn confinement(
     Ok(Confinement { files, network, environment, limits: ResourceLimits::default(), waived, required })
 }
 
-/// Which paths must not be seen or changed by who was granted this, for tools that open files themselves.
+/// Returns the policy for hidden and protected paths under this plan, for tools that open files themselves.
 pub fn marker(plan: &Plan, policy: &Arc<Policy>, workspace: &Path) -> Arc<dyn PathPolicy + Send + Sync> {
     Arc::new(RulePathPolicy::new(Arc::clone(policy), GrantedEffects::of(plan), workspace))
 }
 
-/// The effects of a plan, by what they mean for a confinement.
+/// The effects of a plan, grouped by their meaning for a confinement.
 #[derive(Debug, Default)]
 struct GrantedEffects {
     read: BTreeSet<PathBuf>,
@@ -174,8 +174,8 @@ impl GrantedEffects {
     }
 }
 
-/// What can be read: the system, the workspace, toolchains, what was granted, and what a rule allows by name. Returns the
-/// directories that have to be looked through for what must not be seen or changed.
+/// Sets the readable paths: the system, the workspace, toolchains, granted paths, and paths that a rule allows by name. Returns
+/// the directories that must be scanned for paths to hide or protect.
 fn reading(
     policy: &Policy,
     granted: &GrantedEffects,
@@ -186,18 +186,19 @@ fn reading(
     let more = granted.read.iter().cloned().chain(allowed);
     let more: BTreeSet<PathBuf> = more
         .filter(|path| !path.starts_with(&place.workspace) && !system_paths::is_everywhere(path))
-        // Every command has a temporary directory of its own: that of everyone, put over it, would leave it nowhere to write.
+        // Every command has its own temporary directory. Mounting the shared one over it would leave the command nowhere to
+        // write.
         .filter(|path| !(system_paths::is_scratch(path) && system_paths::holds_scratch(path)))
-        // A directory that holds the workspace would show what lies beside it.
+        // A directory that contains the workspace would show the files beside the workspace.
         .filter(|path| !place.workspace.starts_with(path))
         .filter(|path| place.home.as_ref().is_none_or(|home| !home.starts_with(path)))
         .filter(|path| fs::symlink_metadata(path).is_ok_and(|found| !found.is_symlink()))
         .collect();
-    // What lies in something that is empty inside has to be put there.
+    // Paths inside a directory that is empty inside must be mounted there.
     let beneath_empty = |path: &&PathBuf| {
         system_paths::is_scratch(path) || place.home.as_ref().is_some_and(|home| path.starts_with(home))
     };
-    // The workspace as well, which need not be writable.
+    // This includes the workspace, which need not be writable.
     let shown = std::iter::once(&place.workspace).chain(&more);
     files.home_readable.extend(shown.filter(beneath_empty).cloned());
     let mut readable = vec![place.workspace.clone()];
@@ -207,7 +208,7 @@ fn reading(
     std::iter::once(place.workspace.clone()).chain(directories).collect()
 }
 
-/// Hides every directory in which nothing can be read anyway: a socket in it could be connected to all the same.
+/// Hides every directory in which nothing can be read, because a socket in it could still be connected to.
 fn cover_the_rest(directory: &Path, place: &RunEnvironment, files: &mut FileConfinement) {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     for path in entries
@@ -243,7 +244,7 @@ fn cover_the_rest(directory: &Path, place: &RunEnvironment, files: &mut FileConf
     }
 }
 
-/// What can be written: the workspace, if a program runs and no rule denies it, and what was granted elsewhere.
+/// Sets the writable paths: the workspace, if a program runs and no rule denies it, and granted paths elsewhere.
 fn writing(
     policy: &Policy,
     granted: &GrantedEffects,
@@ -262,7 +263,7 @@ fn writing(
     let mut wide = BTreeSet::new();
     for path in granted.all_changed() {
         let inside = path.starts_with(workspace) && !denied;
-        // The temporary directories are the sandbox's own.
+        // The sandbox provides its own temporary directories.
         if inside || system_paths::is_scratch(path) || system_paths::is_kernel(path) {
             continue;
         }
@@ -272,7 +273,7 @@ fn writing(
             files.writable.push(path.to_path_buf());
             continue;
         }
-        // What is made or removed changes the directory that it lies in.
+        // Creating or removing a file changes its parent directory.
         let too_wide = |why| GrantError::TooWide { path: path.to_path_buf(), why };
         let parent = path.parent().filter(|parent| parent.is_dir());
         let parent = parent.ok_or_else(|| too_wide("its directory is not there"))?;

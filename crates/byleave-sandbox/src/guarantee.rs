@@ -1,47 +1,47 @@
-//! Guarantees: what a confinement means, item by item, by names that a person can waive and the book can keep.
+//! The guarantees of a confinement, one by one, with names for waivers and the audit log.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Something that holds of a confined command.
+/// One limit that holds for a confined command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Guarantee {
     /// Nothing outside the writable paths can be changed.
     WritesConfined,
-    /// What can be written is held by Landlock as well as by mounts, should one of them have a hole.
+    /// Writes are confined by Landlock as well as by mounts, in case one of them has a hole.
     WritesLockedTwice,
-    /// What is hidden cannot be read, by whichever name.
+    /// Hidden files cannot be read by any name.
     SecretsHidden,
-    /// What is protected beneath a writable path cannot be written, renamed or replaced.
+    /// Protected files beneath a writable path cannot be written, renamed or replaced.
     ProtectedKept,
-    /// Of the home directory only what was named can be read.
+    /// Only named paths of the home directory can be read.
     HomeHidden,
-    /// Outside the home directory only the system, and what was named, can be read.
+    /// Outside the home directory, only the system and named paths can be read.
     ReadsConfined,
-    /// No way to any host but through our proxy.
+    /// No host can be reached except through our proxy.
     NetworkConfined,
-    /// No process outside can be seen, signalled or traced.
+    /// Processes outside cannot be seen, signalled or traced.
     ProcessesApart,
-    /// No shared memory, semaphores or message queues with others.
+    /// No shared memory, semaphores or message queues are shared with other processes.
     IpcApart,
-    /// No more privileges than it began with, and no kernel interfaces that it does not need.
+    /// The command gains no privileges and has no kernel interfaces that it does not need.
     PrivilegesDropped,
-    /// The environment is what was given, and no descriptor is inherited.
+    /// The environment is exactly the given one, and no descriptor is inherited.
     EnvironmentClean,
-    /// When the command is over, everything that it started is gone.
+    /// When the command has ended, every process that it started is gone.
     TreeKilled,
-    /// The limit on memory holds for all of its processes together.
+    /// The memory limit holds for all of its processes together.
     MemoryLimited,
     /// The limit on processes holds.
     ProcessesLimited,
-    /// The limit on temporary files holds, by their size and by their number.
+    /// The limits on the size and number of temporary files hold.
     TmpLimited,
 }
 
 impl Guarantee {
-    /// All of them.
+    /// All guarantees.
     pub const ALL: [Self; 15] = [
         Self::WritesConfined,
         Self::WritesLockedTwice,
@@ -60,7 +60,7 @@ impl Guarantee {
         Self::TmpLimited,
     ];
 
-    /// Its name, as it is waived and as it stands in the book.
+    /// Returns the name, as it is used in waivers and in the audit log.
     pub const fn name(self) -> &'static str {
         match self {
             Self::WritesConfined => "writes-confined",
@@ -81,12 +81,13 @@ impl Guarantee {
         }
     }
 
-    /// Whether a command runs all the same where it is given only partly. A limit on each process alone still stands then.
+    /// Returns whether a command runs even if this guarantee is given only partly. The limit on each single process still holds
+    /// then.
     pub const fn is_best_effort(self) -> bool {
         matches!(self, Self::MemoryLimited | Self::ProcessesLimited)
     }
 
-    /// Why a command does not run where this much is given, and nobody requires or waives anything.
+    /// Returns why a command does not run at this level of enforcement, if the guarantee is neither required nor waived.
     pub fn lacks(self, given: &Enforcement) -> Option<&str> {
         match given {
             Enforcement::Fully => None,
@@ -95,7 +96,7 @@ impl Guarantee {
         }
     }
 
-    /// The guarantee of this name.
+    /// Finds a guarantee by its name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|guarantee| guarantee.name() == name)
     }
@@ -112,17 +113,17 @@ impl fmt::Display for Guarantee {
 pub enum Enforcement {
     /// In full.
     Fully,
-    /// Not in full, and how far.
+    /// Not in full, with the extent.
     Partly(String),
-    /// Not at all, and why.
+    /// Not at all, with the reason.
     Not(String),
 }
 
-/// Why a command cannot be confined as it was asked for.
+/// The error for a command that cannot be confined as requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot confine the command: {}", told(missing))]
 pub struct UnenforceableError {
-    /// What cannot be given, and why; never empty.
+    /// The missing guarantees with reasons. Never empty.
     pub missing: Vec<(Guarantee, String)>,
 }
 

@@ -1,16 +1,17 @@
-//! Limits: how much a command may use up. On by default.
+//! Resource limits of a command. They are on by default.
 
 use std::time::Duration;
 
-/// How much a command may use up, with all of its children.
+/// The resources that a command may use, including all of its children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceLimits {
-    /// Time on the clock.
+    /// Elapsed time.
     pub wall: Duration,
-    /// Time on processors, looked at in intervals; without a cgroup a process whose parent does not care how it ended counts only
-    /// while it is there, and is limited by itself.
+    /// Processor time, checked at intervals. Without a cgroup, a process whose parent ignores its exit is included only while it
+    /// runs, and it is also limited by itself.
     pub cpu: Duration,
-    /// Bytes of memory: in a cgroup those that all processes use together, else those that each can write to.
+    /// Bytes of memory. With a cgroup, this is the use of all processes together. Otherwise it is the writable memory of each
+    /// process.
     pub memory: u64,
     /// Processes and threads at a time. Without a cgroup, those of all commands of a session together.
     pub pids: u32,
@@ -18,15 +19,15 @@ pub struct ResourceLimits {
     pub file: u64,
     /// Bytes in its temporary directory.
     pub tmp: u64,
-    /// Bytes by which what it can write may grow. Looked at in intervals, from outside: it ends a command that fills a disk, and is
-    /// no quota.
+    /// Bytes by which the writable paths may grow. They are checked at intervals from outside. The limit ends a command that
+    /// fills a disk, but it is not a quota.
     pub growth: u64,
-    /// Bytes by which copies that it runs on may grow. As with `growth`, no quota.
+    /// Bytes by which the copies that it runs on may grow. Like `growth`, this is not a quota.
     pub copy: u64,
-    /// Bytes that stay free where copies are kept: with less, a command on one is not started, and one that runs is ended. It is
-    /// looked at in intervals as well, and whatever else fills the disk counts.
+    /// Bytes that stay free on the disk of the copies. With less, a command on a copy is not started, and a running one is ended.
+    /// The limit is checked at intervals, and other use of the disk is included.
     pub reserve: u64,
-    /// Bytes that are kept of what it prints; the rest is counted and dropped.
+    /// Bytes of output that are kept. Further output is counted and dropped.
     pub output: u64,
 }
 
@@ -50,20 +51,20 @@ impl Default for ResourceLimits {
 /// A limit, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LimitKind {
-    /// Time on the clock.
+    /// Elapsed time.
     Wall,
-    /// Time on processors.
+    /// Processor time.
     Cpu,
     /// Memory.
     Memory,
     /// Processes and threads at a time.
     Pids,
-    /// Growth of what can be written.
+    /// Growth of the writable paths.
     Growth,
-    /// Growth of copies that it runs on.
+    /// Growth of the copies that it runs on.
     Copy,
-    /// What stays free where copies are kept.
+    /// Free space on the disk of the copies.
     Reserve,
-    /// What is kept of what it prints.
+    /// Output that is kept.
     Output,
 }

@@ -1,14 +1,14 @@
-//! The network of the sandbox: an empty network namespace, whose listening sockets were handed out to us.
+//! The network of the sandbox: an empty network namespace whose listening sockets are passed to the supervisor.
 //!
 //! ```text
-//! inside │ 127.0.0.1:3128 ─┐        policy: judge the name, ask, look up once,
-//!        │ 198.18.x.y:443 ─┼─▶ Door ────▶ check the address, connect to it ─▶ host
-//!        │ 127.0.0.1:53   ─┘        log: what was wanted, what was given
+//! inside │ 127.0.0.1:3128 ─┐          policy: check the name, ask, resolve once,
+//!        │ 198.18.x.y:443 ─┼─▶ Egress ────▶ check the address, connect to it ─▶ host
+//!        │ 127.0.0.1:53   ─┘          log: what was requested, what was allowed
 //! ```
 //!
-//! A socket belongs to the namespace that it was made in, whoever holds it: the supervisor accepts on it from outside, and
-//! there is no other way out. Nothing here ever reaches a host that the [`egress::HostPolicy`] did not grant by its name,
-//! nor an address that is not of the public internet unless the operator opened its net.
+//! A socket belongs to the namespace that it was created in, no matter which process holds it. The supervisor accepts on it from
+//! outside, and there is no other way out. This module never reaches a host that the [`egress::HostPolicy`] did not grant by
+//! name. It never reaches an address outside the public internet unless the operator opened that network.
 
 pub mod address;
 mod buffered_stream;

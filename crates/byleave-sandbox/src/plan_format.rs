@@ -1,214 +1,215 @@
-//! The words in which a plan crosses to the first process inside: one mount operation after the other, and how to read them.
+//! The encoding of a plan for the first process inside: mount operations in order, and their decoding.
 //!
-//! Shared by the launcher, which writes, and by that process, which has no heap and reads in place. Never depends on `std`.
+//! It is shared by the launcher, which encodes, and by that process, which has no heap and decodes in place. It never depends on
+//! `std`.
 
 use core::ffi::CStr;
 
-/// What may be done through a mount.
+/// The access that a mount allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountAccess {
-    /// Read and run.
+    /// Read and execute.
     Read,
-    /// Read, run and write.
+    /// Read, execute and write.
     Write,
     /// Read and write a device.
     Device,
-    /// Nothing that matters: for what covers something else.
+    /// None, for a mount that covers another path.
     Mask,
 }
 
-/// How far down a tree is cloned.
+/// The depth to which a tree is cloned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloneDepth {
-    /// This one mount.
+    /// This mount only.
     One,
     /// With every mount beneath it.
     All,
 }
 
-/// What to do when the place for a mount does not exist.
+/// The action if the mount point does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnMissing {
-    /// Stop.
+    /// Fail.
     Fault,
-    /// Make a directory, and those above it. Only ever used beneath a mount of our own.
+    /// Create a directory and its parents. Used only beneath a mount of our own.
     MakeDirectory,
-    /// Make an empty file, and the directories above it. Only ever used beneath a mount of our own.
+    /// Create an empty file and its parent directories. Used only beneath a mount of our own.
     MakeFile,
 }
 
-/// What kind of socket is handed out.
+/// The kind of a socket that is passed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketKind {
-    /// Connections to 127.0.0.1: the proxy.
+    /// Connections to 127.0.0.1, for the proxy.
     Proxy,
-    /// Messages to 127.0.0.1: lookups of names.
+    /// Datagrams to 127.0.0.1, for lookups of names.
     Lookups,
     /// Connections to every address that leads here.
     Transparent,
 }
 
-/// One step of the mount program. `P` is a path.
+/// One step of the mount program. `P` is a path. A slot holds a mount until it is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountOp<P> {
-    /// Nothing that is mounted from here on is seen outside, and the other way round.
+    /// Makes mounts private: later mounts are not propagated to the outside, nor from there.
     Seclude,
-    /// Takes a clone of a tree in hand.
+    /// Clones a tree into a slot.
     Hold {
-        /// The hand.
+        /// The slot.
         slot: u32,
-        /// The tree; symbolic links on the way are refused.
+        /// The tree. Symbolic links on the way are refused.
         path: P,
-        /// How far down.
+        /// The depth.
         depth: CloneDepth,
-        /// What may be done through the clone.
+        /// The access through the clone.
         access: MountAccess,
     },
-    /// Takes a directory in hand as it is, to be a layer.
+    /// Opens a directory into a slot, as a layer.
     Layer {
-        /// The hand.
+        /// The slot.
         slot: u32,
-        /// The directory; symbolic links on the way are refused.
+        /// The directory. Symbolic links on the way are refused.
         path: P,
     },
-    /// Takes layers that are in hand as one new file system, and lets go of them.
+    /// Combines layers from slots into a new file system, and releases them.
     Overlay {
-        /// The hand.
+        /// The slot.
         slot: u32,
-        /// What it takes the place of; to be told.
+        /// The path that it replaces, for error messages.
         root: P,
-        /// The hand with the layer that is written; in the next one is where that is prepared, then come the others, the topmost
-        /// first.
+        /// The slot with the upper layer. The next slot has its working directory. The lower layers follow, topmost first.
         first: u32,
-        /// How many others.
+        /// The number of lower layers.
         lowers: u32,
     },
-    /// Leaves out the two steps that follow where there is nothing at a path.
+    /// Skips the two following steps if nothing exists at a path.
     IfThere {
         /// The path.
         path: P,
     },
-    /// Everything that is mounted now can be read and not written.
+    /// Makes all current mounts read-only.
     Seal,
-    /// Takes a new, empty file system in memory in hand.
+    /// Creates an empty file system in memory in a slot.
     Scratch {
-        /// The hand.
+        /// The slot.
         slot: u32,
-        /// How much fits in.
+        /// Its size.
         bytes: u64,
-        /// How many files fit in.
+        /// The maximum number of files.
         inodes: u64,
-        /// The mode of its top directory.
+        /// The mode of its root directory.
         mode: u32,
-        /// What may be done through it.
+        /// The access through it.
         access: MountAccess,
     },
-    /// Takes new pseudo-terminals in hand.
+    /// Creates a pseudo-terminal file system in a slot.
     Terminals {
-        /// The hand.
+        /// The slot.
         slot: u32,
     },
-    /// Takes the processes of this namespace, as files, in hand.
+    /// Creates a `/proc` of this namespace in a slot.
     Processes {
-        /// The hand.
+        /// The slot.
         slot: u32,
     },
-    /// Puts what is in hand in its place; symbolic links on the way are refused.
+    /// Attaches the mount in a slot. Symbolic links on the way are refused.
     Attach {
-        /// The hand.
+        /// The slot.
         slot: u32,
-        /// The place.
+        /// The mount point.
         path: P,
-        /// What if there is no such place.
+        /// The action if the mount point does not exist.
         missing: OnMissing,
     },
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     Link {
-        /// Where.
+        /// Its path.
         path: P,
-        /// Where it leads.
+        /// Its target.
         to: P,
     },
     /// Writes to a file of the kernel.
     Write {
-        /// Which.
+        /// Its path.
         path: P,
-        /// What.
+        /// The content.
         text: P,
     },
-    /// Writes a file that is not there yet. Only ever used beneath a mount of our own.
+    /// Writes a file that does not exist yet. Used only beneath a mount of our own.
     File {
-        /// Where.
+        /// Its path.
         path: P,
-        /// What.
+        /// The content.
         text: P,
     },
     /// Starts the loopback interface.
     Loopback,
-    /// Every address of the net that stands for names leads to the loopback.
+    /// Routes every address that stands for a name to the loopback.
     Route,
-    /// Makes a socket of this network, and hands it out over the leash.
+    /// Creates a socket of this network, and passes it out over the control socket.
     Offer {
-        /// What kind.
+        /// The kind.
         socket: SocketKind,
         /// Its port.
         port: u16,
     },
-    /// Waits until the launcher says that what was handed out is served.
+    /// Waits until the launcher reports that the sockets are served.
     Await,
-    /// Names the host.
+    /// Sets the host name.
     Hostname {
         /// The name.
         name: P,
     },
 }
 
-/// How much of a plan is to be done.
+/// The part of a plan that is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum PlanPart {
     /// All of it.
     Whole,
-    /// The place alone: commands are asked for later, over the leash.
+    /// The sandbox alone. Commands are requested later, over the control socket.
     Session,
-    /// A command in a place that stands.
+    /// A command in an existing sandbox.
     Command,
-    /// A command in a place that another program made, which may have left no powers to give up.
+    /// A command in a sandbox that another program built. That program may have left no capabilities to drop.
     Inner,
-    /// A command in no place of its own: the lock on files and the filter are all there is.
+    /// A command without its own namespaces, with only Landlock and the filter.
     Alone,
 }
 
-/// How many descriptors come with the request for a command: what it has as standard streams, its plan, its leash.
+/// The number of descriptors in a request for a command: its standard streams, its plan, its control socket.
 pub const REQUESTED: usize = 5;
 
-/// How many hands there are.
+/// The number of slots.
 pub const SLOTS: usize = 320;
 
-/// How many hands are for layers: what an overlay is written to, where that is prepared, and the rest.
+/// The number of slots for layers: the upper layer of an overlay, its working directory, and the others.
 pub const LAYERS: usize = 62;
 
-/// One message about what happened, from inside: a kind and four numbers.
+/// The size of one report from inside: a kind and four numbers.
 pub const REPORT_BYTES: usize = 24;
 
-/// The first process could not do a step: which, which part of it, and the kernel's answer.
+/// The first process failed at a step: the step, the part of it, and the error number.
 pub const REPORT_FAULT: u32 = 1;
-/// The command could not be started: the kernel's answer.
+/// The command could not be started: the error number.
 pub const REPORT_NOT_STARTED: u32 = 2;
-/// The command is over: how many processes it left running, how often no way led out of its network and one more, or zero; its
-/// status, and the processor time of everything that was waited for.
+/// The command has ended. It has the number of processes left running, the unroutable packets plus one (zero if unknown), the
+/// status, and the processor time of all reaped processes.
 pub const REPORT_ENDED: u32 = 3;
 
-/// The command is about to be started: its mounts come along, for the launcher to let go of when nobody waits.
+/// The command is about to start. The descriptor of its mounts is attached, so that the launcher can release them in the
+/// background.
 pub const REPORT_MOUNTS: u32 = 7;
 
-/// The place of a session stands, or a command in it has been started, in which case its descriptor comes along.
+/// The sandbox of a session is ready, or a command in it has been started. In the latter case its descriptor is attached.
 pub const REPORT_READY: u32 = 4;
 
-/// A socket was made, whose descriptor comes along: which kind, and its port.
+/// A socket was created: its kind and port. Its descriptor is attached.
 pub const REPORT_SOCKET: u32 = 5;
 
-/// A terminal was made; the descriptor of its outer end comes along.
+/// A terminal was created. The descriptor of its outer end is attached.
 pub const REPORT_TERMINAL: u32 = 6;
 
 /// The steps of the first process, as it reports them.
@@ -225,7 +226,7 @@ pub enum InitProcessStep {
     Limits,
     /// Dropping capabilities.
     Capabilities,
-    /// Giving up new privileges.
+    /// Setting `no_new_privs`.
     NoNewPrivileges,
     /// Landlock.
     Landlock,
@@ -233,14 +234,14 @@ pub enum InitProcessStep {
     Filter,
     /// Hiding its own memory.
     Dumpable,
-    /// Making a terminal.
+    /// Creating a terminal.
     Terminal,
     /// Starting the command.
     Start,
 }
 
 impl InitProcessStep {
-    /// All of them, in the order of their numbers, which is the order in which they are done.
+    /// All steps, in the order of their numbers, which is the order of execution.
     pub const ALL: [Self; 11] = [
         Self::Read,
         Self::Identity,
@@ -256,31 +257,31 @@ impl InitProcessStep {
     ];
 }
 
-/// Reads a plan in place. Every answer is `None` once the bytes make no sense.
+/// Decodes a plan in place. Every method returns `None` once the bytes are invalid.
 #[derive(Clone)]
 pub struct PlanReader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> PlanReader<'a> {
-    /// A reader of these bytes.
+    /// Creates a reader of these bytes.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// The next number.
+    /// Reads the next number.
     pub fn number(&mut self) -> Option<u64> {
         let (number, rest) = self.rest.split_first_chunk::<8>()?;
         self.rest = rest;
         Some(u64::from_le_bytes(*number))
     }
 
-    /// The next number, of 32 bits.
+    /// Reads the next number as 32 bits.
     pub fn small(&mut self) -> Option<u32> {
         u32::try_from(self.number()?).ok()
     }
 
-    /// The next bytes.
+    /// Reads the next bytes.
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.number()?).ok()?;
         let (bytes, rest) = self.rest.split_at_checked(length)?;
@@ -288,12 +289,12 @@ impl<'a> PlanReader<'a> {
         Some(bytes)
     }
 
-    /// The next string.
+    /// Reads the next string.
     pub fn text(&mut self) -> Option<&'a CStr> {
         CStr::from_bytes_with_nul(self.bytes()?).ok()
     }
 
-    /// The next step of the mount program.
+    /// Reads the next step of the mount program.
     pub fn op(&mut self) -> Option<MountOp<&'a CStr>> {
         Some(match self.number()? {
             0 => MountOp::Seclude,
@@ -334,7 +335,7 @@ impl<'a> PlanReader<'a> {
         })
     }
 
-    /// How much is to be done.
+    /// Reads the part that is carried out.
     pub fn part(&mut self) -> Option<PlanPart> {
         Some(match self.number()? {
             0 => PlanPart::Whole,

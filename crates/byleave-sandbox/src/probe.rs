@@ -1,7 +1,7 @@
-//! The probe: which rungs of the ladder stand on this machine, found by climbing them, and how to get those that do not.
+//! Finds out which backends work on this machine by running a command on each, and what would help with the others.
 //!
-//! A setting of the kernel says what is configured and not what works: a rung stands when a command has run on it. Settings are
-//! looked at only to say what would help. The command is `true`, in a temporary directory that goes with it.
+//! A kernel setting shows what is configured, not what works. A backend works if a command has run on it. Settings are read only
+//! to give advice. The command is `true`, in a temporary directory that is removed afterwards.
 
 mod host_environment;
 mod overlays;
@@ -28,40 +28,40 @@ use crate::plan_format::{InitProcessStep, MountOp};
 const WALL: Duration = Duration::from_secs(3);
 const PATH: &str = "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin";
 
-/// What was found on this machine.
+/// The result of a probe of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeReport {
-    /// The kernel's release.
+    /// The kernel release.
     pub kernel: String,
-    /// The version of Landlock; zero without.
+    /// The version of Landlock, or zero without Landlock.
     pub landlock: u32,
-    /// What this program runs in, as far as it matters here.
+    /// The environment of this program, as far as it matters here.
     pub surroundings: HostEnvironment,
-    /// Every rung, the strongest first.
+    /// The results of all backends, strongest first.
     pub rungs: Vec<BackendProbe>,
 }
 
-/// What came of climbing a rung.
+/// The result of trying one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendProbe {
-    /// Which.
+    /// The backend.
     pub rung: Backend,
-    /// How long a command took on it, or why none runs.
+    /// The time that a command took, or why none runs.
     pub took: Result<Duration, BackendError>,
-    /// What it gives of a usual confinement, where it stands.
+    /// The guarantees for a usual confinement, if the backend works.
     pub given: Vec<(Guarantee, Enforcement)>,
 }
 
-/// Why a rung does not stand, and how to get it.
+/// The reason why a backend does not work, and what would help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendError {
-    /// What happened.
+    /// The failure.
     pub why: String,
-    /// What would help, most likely first; empty when we know nothing.
+    /// Remedies, most likely first. Empty if none is known.
     pub remedies: Vec<String>,
 }
 
-/// Whether a command can be started by the native launcher at all, found by starting one.
+/// Checks whether the native launcher can start a command at all, by starting one.
 pub fn native(run_as: RunAs) -> Result<(), LaunchError> {
     let outcome = attempt(Backend::Native, run_as)?;
     if outcome.status == CommandStatus::Exited(0) {
@@ -72,7 +72,7 @@ pub fn native(run_as: RunAs) -> Result<(), LaunchError> {
 }
 
 impl ProbeReport {
-    /// Climbs every rung on this machine, as the user whom commands will run as.
+    /// Tries every backend on this machine, as the user that commands will run as.
     pub fn here(run_as: RunAs) -> Self {
         let surroundings = HostEnvironment::here();
         let landlock = clone3::landlock_version();
@@ -81,12 +81,13 @@ impl ProbeReport {
         Self { kernel, landlock, surroundings, rungs }
     }
 
-    /// The rungs that stand, the strongest first.
+    /// Returns the backends that work, strongest first.
     pub fn standing(&self) -> impl Iterator<Item = Backend> {
         self.rungs.iter().filter(|tried| tried.took.is_ok()).map(|tried| tried.rung)
     }
 
-    /// The highest rung that gives all that this confinement asks for. Otherwise what the highest one that stands lacks.
+    /// Returns the strongest backend that gives every guarantee of this confinement. Otherwise returns what the strongest working
+    /// one lacks.
     pub fn choose(&self, confinement: &Confinement) -> Result<Backend, LaunchError> {
         let mut lacking: Option<UnenforceableError> = None;
         for rung in self.standing() {
@@ -98,7 +99,7 @@ impl ProbeReport {
         Err(lacking.map_or_else(|| self.nothing(), LaunchError::Unenforceable))
     }
 
-    /// The same as climbing every rung and choosing, but for climbing those beneath the one that is chosen.
+    /// Does the same as probing and choosing, but does not try backends that are weaker than the chosen one.
     pub fn first(confinement: &Confinement, run_as: RunAs) -> Result<Backend, LaunchError> {
         identity(run_as)?;
         let landlock = clone3::landlock_version();
@@ -122,7 +123,7 @@ impl ProbeReport {
         LaunchError::NoRung { obstacles: obstacles.collect::<Vec<_>>().join("; ") }
     }
 
-    /// Runs a command to its end on the highest rung that gives all that was asked for.
+    /// Runs a command to its end on the strongest backend that gives every requested guarantee.
     pub fn run(
         &self,
         confinement: &Confinement,
@@ -143,7 +144,7 @@ fn climb(rung: Backend, run_as: RunAs, landlock: u32, surroundings: &HostEnviron
             let said = String::from_utf8_lossy(&outcome.stderr.bytes).trim().to_owned();
             Err(obstacle(BackendFailure::Otherwise, format!("`true` ended with {:?} {said}", outcome.status)))
         }
-        // The error sends to the doctor, who is asking.
+        // This error refers to `doctor`, which is the caller here.
         Err(LaunchError::Namespaces(error)) => {
             Err(obstacle(BackendFailure::Namespaces, format!("cannot make namespaces: {error}")))
         }
@@ -159,7 +160,7 @@ fn attempt(rung: Backend, run_as: RunAs) -> Result<CommandOutcome, LaunchError> 
     let identity = identity(run_as)?;
     let folder = CommandTempDir::new(identity)?;
     let mut confinement = usual(&folder.path);
-    // What is missing is told later; here it must not keep us from trying.
+    // Missing guarantees are reported later. They must not prevent the attempt.
     confinement.waived.extend(Guarantee::ALL);
     let making = |error| LaunchError::Ours { doing: "making a workspace to try", error };
     let files = &confinement.files;
@@ -174,7 +175,7 @@ fn attempt(rung: Backend, run_as: RunAs) -> Result<CommandOutcome, LaunchError> 
     backend::start_on(rung, &confinement, &command, run_as)?.finish()
 }
 
-/// What everyday work asks for: a home directory that is hidden, a workspace in it with a secret and something protected.
+/// Returns an everyday confinement: a hidden home directory with a workspace that has a secret and a protected path.
 fn usual(folder: &std::path::Path) -> Confinement {
     let home = folder.join("home");
     let workspace = home.join("workspace");
@@ -202,7 +203,7 @@ fn failed(error: &LaunchError) -> BackendFailure {
         LaunchError::NoLandlock => BackendFailure::Landlock,
         LaunchError::Namespaces(_) => BackendFailure::Namespaces,
         LaunchError::Bwrap { said } if said.contains("there is no bwrap") => BackendFailure::NoBwrap,
-        // By its own words; they only choose the advice.
+        // Matches the text of bwrap, which only selects the advice.
         LaunchError::Bwrap { said } if said.contains("mount proc") => BackendFailure::Processes,
         LaunchError::Bwrap { .. } => BackendFailure::Namespaces,
         LaunchError::Inside { inside, error } => match (inside.step, &inside.mount) {

@@ -1,8 +1,8 @@
-//! What lies in a directory that must not be read, or not be changed: found before a command starts, so that the sandbox can
-//! hide or hold it.
+//! Finds paths in a directory that must not be read or not be changed. It runs before a command starts, so that the sandbox can
+//! hide or protect them.
 //!
-//! Which paths those are is for the policy to say; it comes in as a question. Looks, follows no link, and changes nothing. A
-//! directory that cannot be looked into, or too much to look at, is an error: what was not seen cannot be hidden.
+//! The policy decides which paths those are. The scan follows no symbolic link and changes nothing. A directory that cannot be
+//! read, or too many entries, is an error, because an unseen path cannot be hidden.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::workspace_index::DirectoryIndex;
 pub use crate::workspace_index::{ENTRIES_MAX, IndexError, PathPolicy, ProtectedPaths};
 
-/// Looks through a directory and everything beneath it, once. For more than that there is [`DirectoryIndex`].
+/// Scans a directory and everything beneath it, once. To scan repeatedly, use [`DirectoryIndex`].
 pub fn look(root: &Path, marker: &dyn PathPolicy) -> Result<ProtectedPaths, IndexError> {
     DirectoryIndex::cold(vec![root.to_path_buf()], Some(marker)).marked().map(Arc::unwrap_or_clone)
 }

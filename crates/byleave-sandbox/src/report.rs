@@ -1,7 +1,7 @@
-//! What happened at the boundaries of a run, in words for a model or a person: what was blocked, and what to ask for.
+//! Describes what was blocked in a run and what to request, in words for a model or a person.
 //!
-//! Only what is known for certain is called blocked: by the proxy, by a limit, by the tripwire. Where the kernel said no to a
-//! program, the program alone knows; then the boundaries are told, and nothing is guessed from what it printed.
+//! Only events that are certain are called blocked: by the proxy, by a limit, by the tripwire. If the kernel refused an
+//! operation, only the program knows. Then the report describes the boundaries, and nothing is guessed from the output.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use crate::launch::{CommandOutcome, CommandStatus};
 use crate::limits::{LimitKind, ResourceLimits};
 use crate::tripwire::PlantedFile;
 
-/// Lines of one kind, at most; how many more there were is said.
+/// The maximum number of lines of one kind. The report says how many more there were.
 const LINES_MAX: usize = 20;
 
-/// What is to be said about a run: nothing, if it ended well and met no boundary.
+/// Returns the report of a run. It is empty if the run ended well and met no boundary.
 pub fn told(confinement: &Confinement, outcome: &CommandOutcome) -> Vec<String> {
     let mut lines = Vec::new();
     let refused = outcome.network.decisions.iter().filter(|decision| !decision.given);
@@ -50,7 +50,7 @@ pub fn told(confinement: &Confinement, outcome: &CommandOutcome) -> Vec<String> 
     lines
 }
 
-/// The boundaries of a run, in a line.
+/// Describes the boundaries of a run in one line.
 pub fn boundaries(confinement: &Confinement) -> String {
     let files = &confinement.files;
     let writable: Vec<String> = files.writable.iter().map(|path| format!("`{}`", shown(path))).collect();
@@ -72,7 +72,7 @@ pub fn boundaries(confinement: &Confinement) -> String {
     )
 }
 
-/// What is said of something that was planted.
+/// Describes a planted file.
 pub fn planted(planted: &PlantedFile) -> String {
     let (path, now) = (shown(&planted.path), shown(&planted.quarantined));
     format!(
@@ -80,7 +80,7 @@ pub fn planted(planted: &PlantedFile) -> String {
     )
 }
 
-/// What is said of something that an earlier run had planted.
+/// Describes a file that an earlier run had planted.
 fn left_behind(planted: &PlantedFile) -> String {
     let (path, now) = (shown(&planted.path), shown(&planted.quarantined));
     format!(
@@ -120,7 +120,7 @@ fn push_some(lines: &mut Vec<String>, some: Vec<String>, left_out: u64) {
     }
 }
 
-/// What comes from inside, made visible: it must not pass for words of ours.
+/// Escapes text from inside, so that it cannot pass for our own words.
 fn line(text: &str) -> String {
     visible(text, EscapeLevel::Name)
 }

@@ -1,11 +1,11 @@
-//! What git runs later: by the names of files in a repository, by what its lists say, and which directories are repositories at all.
+//! Recognises which files Git runs later, which lines of its todo lists are commands, and which directories are repositories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-/// Beneath a repository's own directory: what redirects git to other settings, or is run by it.
+/// Paths in a repository's own directory that redirect Git to other settings, or that Git runs.
 const RUN: [&str; 7] = [
     "commondir",
     "config",
@@ -15,30 +15,30 @@ const RUN: [&str; 7] = [
     "modules",
     "worktrees",
 ];
-/// Lists of what is still to be done. A line of one may be a command, which git runs when it goes on.
+/// Todo lists. A line may be a command, which Git runs when it continues.
 const LISTS: [&str; 2] = ["rebase-merge/git-rebase-todo", "sequencer/todo"];
-/// What git obeys in a directory that is a repository by what is in it. In `.git` rules say so.
+/// Paths that Git obeys in a directory that is a repository by its contents. For `.git`, rules name them.
 pub const SETTINGS: [&str; 4] = ["config", "config.worktree", "commondir", "hooks"];
-/// A list of this many bytes is one of more commits than anybody rebases.
+/// The maximum size of a todo list. A list of this size has more commits than a real rebase.
 pub const LIST_BYTES_MAX: u64 = 1 << 20;
 
-/// The commands in lists, by the paths of those; none where a list cannot be read.
+/// The commands in todo lists, by path. `None` for a list that cannot be read.
 pub type TodoCommands = BTreeMap<PathBuf, Option<BTreeSet<String>>>;
 
-/// What something in a repository's own directory is to git, by the path beneath that.
+/// The meaning of a path in a repository's own directory to Git.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GitPathKind {
-    /// Git runs what it says, or runs it.
+    /// Git runs it, or runs commands in it.
     Run,
-    /// A directory with something like that in it.
+    /// A directory that contains such a path.
     Above,
-    /// Git runs the lines of it that are commands.
+    /// Git runs those of its lines that are commands.
     List,
-    /// Everyday work.
+    /// A path of everyday work.
     Other,
 }
 
-/// What a path beneath a repository's own directory is to git.
+/// Classifies a path beneath a repository's own directory.
 pub fn part(beneath: &str) -> GitPathKind {
     let above = |place: &&str| place.strip_prefix(beneath).is_some_and(|rest| rest.starts_with('/'));
     match beneath {
@@ -54,24 +54,24 @@ pub fn part(beneath: &str) -> GitPathKind {
     }
 }
 
-/// Whether a path is that of a list, in whatever repository.
+/// Returns whether a path is a todo list of any repository.
 pub fn is_list(path: &str) -> bool {
     LISTS.iter().any(|list| path.strip_suffix(list).is_some_and(|above| above.ends_with('/')))
 }
 
-/// The lines of a list that are commands.
+/// Returns the lines of a todo list that are commands.
 pub fn commands(list: &str) -> BTreeSet<String> {
     list.lines().filter(|line| is_command(line)).map(str::to_owned).collect()
 }
 
-/// Whether a line of a list is a command, as git reads it: the word or its letter, and a blank or nothing behind it.
+/// Returns whether Git reads a line as a command: the word or its letter, followed by a blank or nothing.
 pub fn is_command(line: &str) -> bool {
     let line = line.trim_start_matches([' ', '\t']);
     let rest = line.strip_prefix("exec").or_else(|| line.strip_prefix('x'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r']))
 }
 
-/// Whether a directory is a repository by what is in it, whatever it is called: git takes it for one when it is run in there.
+/// Detects whether a directory is a repository by its contents, whatever its name. Git treats it as one when it runs in there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RepositoryDetector {
     has_head: bool,
@@ -81,10 +81,10 @@ pub struct RepositoryDetector {
 }
 
 impl RepositoryDetector {
-    /// The names that make one.
+    /// The names that make a directory a repository.
     pub const NAMES: [&'static str; 4] = ["HEAD", "commondir", "objects", "refs"];
 
-    /// Takes in that something of this name is in it.
+    /// Takes note of an entry with this name.
     pub fn look_at(&mut self, name: &OsStr) {
         match name.as_bytes() {
             b"HEAD" => self.has_head = true,
@@ -95,7 +95,7 @@ impl RepositoryDetector {
         }
     }
 
-    /// Whether git would take it for one.
+    /// Returns whether Git would treat it as a repository.
     pub const fn is_repository(self) -> bool {
         self.has_head && (self.has_commondir || self.has_objects && self.has_refs)
     }

@@ -1,7 +1,8 @@
-//! The kernel, called directly: what both the launcher's child and the first process inside need before there is a libc.
+//! Direct system calls, for the launcher's child and the first process inside, which have no libc.
 //!
-//! Written for x86_64 and aarch64; the latter was run on an emulated machine only. Nothing here allocates, locks or unwinds: it
-//! runs in a child that shares the memory of a threaded program, and in a process that has no heap. It must never depend on `std`.
+//! Written for x86_64 and aarch64. The latter was run on an emulated machine only. This module never allocates, locks or unwinds.
+//! It runs in a child that shares the memory of a threaded program, and in a process without a heap. It must never depend on
+//! `std`.
 
 use core::ffi::CStr;
 
@@ -34,7 +35,7 @@ pub(crate) mod number {
     pub(crate) const LANDLOCK_RESTRICT_SELF: usize = 446;
 }
 
-/// What the kernel answered when it refused.
+/// The error number of a failed system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) i32);
 
@@ -50,7 +51,7 @@ pub(crate) const CLOEXEC: usize = 0o2_000_000;
 const PR_CAP_AMBIENT: usize = 47;
 const PR_CAP_AMBIENT_RAISE: usize = 2;
 
-/// The answer of a system call as a result.
+/// Converts the return value of a system call into a result.
 pub(crate) fn answer(returned: isize) -> Result<usize, Errno> {
     match usize::try_from(returned) {
         Ok(value) => Ok(value),
@@ -58,24 +59,24 @@ pub(crate) fn answer(returned: isize) -> Result<usize, Errno> {
     }
 }
 
-/// A system call whose arguments are numbers, so that it can touch no memory of ours.
+/// Makes a system call whose arguments are only numbers, so that it cannot touch our memory.
 pub(crate) fn numbers(nr: usize, args: [usize; 6]) -> Result<usize, Errno> {
     // SAFETY: callers pass numbers and descriptors only; the kernel reads and writes no memory through them.
     answer(unsafe { syscall(nr, args) })
 }
 
-/// A descriptor as an argument: negative ones keep their sign.
+/// Converts a descriptor to an argument. Negative ones keep their sign.
 #[expect(clippy::cast_sign_loss, reason = "the kernel takes the low 32 bits back as a signed number")]
 pub(crate) const fn fd_arg(fd: i32) -> usize {
     fd as isize as usize
 }
 
-/// The address of a string as an argument.
+/// Returns the address of a string as an argument.
 pub(crate) fn text_arg(text: &CStr) -> usize {
     text.as_ptr() as usize
 }
 
-/// A descriptor that the kernel returned.
+/// Converts a return value of the kernel to a descriptor.
 pub(crate) fn fd_of(returned: usize) -> Result<i32, Errno> {
     i32::try_from(returned).map_err(|_| EINVAL)
 }
@@ -98,16 +99,16 @@ pub(crate) fn prctl(operation: usize, args: [usize; 4]) -> Result<usize, Errno> 
     numbers(number::PRCTL, [operation, a, b, c, d, 0])
 }
 
-/// How eagerly a thread is given a processor.
+/// The scheduling priority of a thread.
 #[derive(Clone, Copy)]
 pub(crate) enum SchedPriority {
-    /// As everybody.
+    /// The default.
     Usual = 0,
-    /// Never in the place of who is running: for work that nobody waits for.
+    /// Never preempts a running thread: for background work.
     Patient = 3,
 }
 
-/// Sets it for this thread, and those that it begins.
+/// Sets the priority of this thread and of threads that it starts.
 pub(crate) fn schedule(eagerness: SchedPriority) -> Result<(), Errno> {
     let priority = 0i32;
     let args = [0, eagerness as usize, (&raw const priority) as usize, 0, 0, 0];
@@ -117,12 +118,12 @@ pub(crate) fn schedule(eagerness: SchedPriority) -> Result<(), Errno> {
 
 pub(crate) fn exit(code: usize) -> ! {
     loop {
-        // SAFETY: ends the process; there is nothing that it could leave behind.
+        // SAFETY: ends the process; nothing remains that could be left inconsistent.
         unsafe { syscall(number::EXIT_GROUP, [code, 0, 0, 0, 0, 0]) };
     }
 }
 
-/// Sets which signals are blocked, and returns which were.
+/// Sets the blocked signals, and returns the previous set.
 pub(crate) fn signals_blocked(mask: u64) -> Result<u64, Errno> {
     let mut before = 0u64;
     let args = [SIG_SETMASK, (&raw const mask) as usize, (&raw mut before) as usize, size_of::<u64>(), 0, 0];
@@ -131,7 +132,7 @@ pub(crate) fn signals_blocked(mask: u64) -> Result<u64, Errno> {
     Ok(before)
 }
 
-/// The three sets of a process, 64 bits each, as two halves.
+/// One half of the three capability sets of a process, which have 64 bits each.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct CapabilityHalf {
@@ -155,7 +156,7 @@ fn set_capabilities(sets: &[CapabilityHalf; 2]) -> Result<(), Errno> {
     answer(unsafe { syscall(number::CAPSET, args) }).map(drop)
 }
 
-/// Empties the effective, permitted and inheritable sets.
+/// Clears the effective, permitted and inheritable sets.
 pub(crate) fn drop_capabilities() -> Result<(), Errno> {
     set_capabilities(&[CapabilityHalf::default(); 2])
 }
@@ -178,7 +179,7 @@ pub(crate) fn keep_capabilities_over_exec(wanted: &[usize]) -> Result<(), Errno>
     Ok(())
 }
 
-/// Replaces the program by the one that the descriptor is open on. Returns only when that failed.
+/// Replaces the program by the one that the descriptor refers to. Returns only if that failed.
 ///
 /// # Safety
 /// `argv` and `envp` are arrays of pointers to strings that end with a null pointer.

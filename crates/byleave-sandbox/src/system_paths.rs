@@ -1,12 +1,13 @@
-//! The places that every command knows: what an everyday command needs of a machine, and no more.
+//! The system paths that an everyday command needs, and no more.
 //!
-//! Of the home directory an allow-list, because a list of what to hide always misses something, and sockets hide there as well.
+//! The home directory has an allow-list. A list of paths to hide would always miss some, and the home directory also contains
+//! sockets.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Beneath the home directory: what compilers, interpreters and git read.
+/// Paths beneath the home directory that compilers, interpreters and Git read.
 const TOOLCHAINS: [&str; 14] = [
     ".cargo",
     ".rustup",
@@ -14,7 +15,7 @@ const TOOLCHAINS: [&str; 14] = [
     ".pyenv",
     ".local/bin",
     ".local/lib",
-    // Not `go/src`, where people have their work.
+    // Not `go/src`, because people keep their work there.
     "go/bin",
     "go/pkg",
     ".bun",
@@ -24,12 +25,12 @@ const TOOLCHAINS: [&str; 14] = [
     ".config/git",
     ".sdkman",
 ];
-/// Credentials that toolchains keep among their files.
+/// Files with credentials inside toolchain directories.
 const CREDENTIALS: [&str; 4] =
     [".cargo/credentials", ".cargo/credentials.toml", ".config/git/credentials", ".local/lib/credentials"];
 const VARIABLES: [&str; 9] = ["PATH", "HOME", "LANG", "LANGUAGE", "TERM", "USER", "LOGNAME", "SHELL", "TZ"];
 
-/// What every command may read of the system: programs, libraries, their settings, and what the kernel tells.
+/// System paths that every command may read: programs, libraries, their settings, and information from the kernel.
 const SYSTEM: [&str; 14] = [
     "/usr",
     "/bin",
@@ -46,47 +47,47 @@ const SYSTEM: [&str; 14] = [
     "/sys",
     "/var/lib/dpkg",
 ];
-/// What every command has of its own.
+/// Paths that every command gets a private version of.
 const SCRATCH: [&str; 2] = ["/tmp", "/var/tmp"];
-/// What every command sees of the kernel, made for it alone.
+/// Kernel file systems that are created for each command.
 const KERNEL: [&str; 2] = ["/dev", "/proc"];
 
-/// What every command may read of the system.
+/// Returns the system paths that every command may read.
 pub(crate) fn system<'a>() -> impl Iterator<Item = &'a Path> {
     SYSTEM.iter().map(Path::new)
 }
 
-/// Whether a path is among what every command may read of the system.
+/// Returns whether a path is a system path that every command may read.
 pub(crate) fn is_system(path: &Path) -> bool {
     system().any(|place| path.starts_with(place))
 }
 
-/// Whether a path is in what every command can read or has of its own, so that nobody need grant it.
+/// Returns whether every command can access a path without a grant.
 pub(crate) fn is_everywhere(path: &Path) -> bool {
     is_system(path) || is_kernel(path)
 }
 
-/// Whether a path is the kernel's: made for every command alone.
+/// Returns whether a path is in a kernel file system, which is created for each command.
 pub(crate) fn is_kernel(path: &Path) -> bool {
     KERNEL.iter().any(|place| path.starts_with(place))
 }
 
-/// Whether a path is in what every command has of its own.
+/// Returns whether a path is in a private temporary directory of the command.
 pub(crate) fn is_scratch(path: &Path) -> bool {
     SCRATCH.iter().any(|place| path.starts_with(place))
 }
 
-/// Whether something that every command has of its own lies in a directory.
+/// Returns whether a directory contains a private temporary directory of the command.
 pub(crate) fn holds_scratch(path: &Path) -> bool {
     SCRATCH.iter().any(|place| Path::new(place).starts_with(path))
 }
 
-/// The toolchains that are there, beneath the home directory.
+/// Returns the existing toolchain directories beneath the home directory.
 pub(crate) fn toolchains(home: Option<&Path>) -> Vec<PathBuf> {
     beneath(home, &TOOLCHAINS)
 }
 
-/// The credentials that toolchains keep among their files.
+/// Returns the files with credentials inside toolchain directories.
 pub(crate) fn credentials(home: Option<&Path>) -> Vec<PathBuf> {
     beneath(home, &CREDENTIALS)
 }
@@ -96,19 +97,19 @@ fn beneath(home: Option<&Path>, names: &[&str]) -> Vec<PathBuf> {
     plain(home.flat_map(|home| names.iter().map(|name| home.join(name))))
 }
 
-/// Of this environment, what is passed on.
+/// Returns the variables of this environment that are passed on.
 pub(crate) fn environment(all: impl IntoIterator<Item = (String, String)>) -> BTreeMap<String, String> {
     let allowed = |name: &str| VARIABLES.contains(&name) || name.starts_with("LC_");
     all.into_iter().filter(|(name, _)| allowed(name)).collect()
 }
 
-/// Those that are there and no symbolic links: what a link leads to is named by its own path or not at all.
+/// Keeps paths that exist and are not symbolic links. The target of a link must be named by its own path.
 fn plain(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     let link = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| !found.is_symlink());
     paths.filter(link).collect()
 }
 
-/// The home directories of others.
+/// Returns the home directories of other users.
 pub(crate) fn other_homes(home: Option<&Path>) -> Vec<PathBuf> {
     let homes = fs::read_dir("/home").into_iter().flatten().flatten().map(|entry| entry.path());
     let homes = homes.chain([PathBuf::from("/root")]);

@@ -1,8 +1,8 @@
-//! The tripwire: what a command left in its workspace for somebody else to run later, found and put out of action.
+//! Finds and disables files that a command left in its workspace for others to run later.
 //!
-//! What exists can be protected by a mount; what does not exist yet cannot. So the places where editors, shells and git look for
-//! something to run are listed before a command, and what is new there afterwards gets a name under which nothing runs it. It
-//! follows no symbolic link, and deletes nothing.
+//! An existing file can be protected by a mount, but a file that does not exist yet cannot. So the tripwire lists the places
+//! where editors, shells and Git look for files to run, before a command starts. Afterwards it renames new files there so that
+//! nothing runs them. It follows no symbolic link, and deletes nothing.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,12 +20,12 @@ use crate::unfinished::{AbandonedRun, PreRunState, RunMarkerFile};
 use crate::workspace_index::{DirectoryIndex, DynDirectoryIndex, IndexError, PathPolicy, RunnablePaths};
 
 const QUARANTINED: &str = "quarantined";
-/// How long something that was planted may lie there while its command runs, if looking is quick.
+/// The interval between checks during a command, if checks are quick.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// Of the time, this part may be spent looking: one in so many.
+/// The share of time that may be spent on checks: one part in this many.
 const SHARE: u32 = 10;
 
-/// The list of what was there before a command.
+/// The state before a command.
 #[derive(Debug)]
 pub(crate) struct Tripwire {
     index: Arc<Mutex<DynDirectoryIndex>>,
@@ -34,7 +34,7 @@ pub(crate) struct Tripwire {
     note: Option<RunMarkerFile>,
 }
 
-/// What could be run later, as it is at one moment.
+/// A snapshot of the files that could be run later.
 #[derive(Debug)]
 struct RunnableSnapshot {
     places: Arc<RunnablePaths>,
@@ -52,9 +52,9 @@ impl RunnableSnapshot {
         Ok(Self { places, commands: lists.iter().map(commands).collect(), unseen: index.unseen() })
     }
 
-    /// What is in it and was not before: a new path, a link that leads elsewhere, a list with a command that it did not have.
+    /// Returns new items: a new path, a link with another target, a todo list with a new command.
     fn new_since(&self, before: &Self) -> Vec<PathBuf> {
-        // As long as nothing has changed, it is the same list.
+        // While nothing changes, both refer to the same list.
         let same = Arc::ptr_eq(&self.places, &before.places);
         let places = self.places.iter().filter(|_| !same);
         let places = places.filter(|(path, leads_to)| before.places.get(*path) != Some(leads_to));
@@ -71,53 +71,53 @@ impl RunnableSnapshot {
     }
 }
 
-/// Something that was planted.
+/// A file that a command planted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlantedFile {
-    /// Where it was.
+    /// The original path.
     pub path: PathBuf,
-    /// Where it is now.
+    /// The path after the rename.
     pub quarantined: PathBuf,
 }
 
-/// Why it is not known what was planted, or something that was is still where it was.
+/// An error that leaves planted files unknown or in place.
 #[derive(Debug, thiserror::Error)]
 pub enum TripwireError {
-    /// The workspace cannot be looked through.
+    /// The workspace cannot be scanned.
     #[error("cannot look for what was planted: {0}")]
     Unseen(#[from] IndexError),
-    /// Something cannot be put out of action.
+    /// A planted file cannot be renamed.
     #[error("cannot put `{path}` out of action, which was planted to be run later: {error}; look at it and remove it", path = path.display())]
     InAction {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         error: io::Error,
     },
-    /// It cannot be noted what was there before, or such a note cannot be read.
+    /// The state before the run cannot be noted, or such a note cannot be read.
     #[error("cannot keep a note of what is there before the command in `{directory}`: {error}", directory = directory.display())]
     Note {
-        /// Where notes are kept.
+        /// The directory of the notes.
         directory: PathBuf,
-        /// Why not.
+        /// The cause.
         error: io::Error,
     },
 }
 
 impl Tripwire {
-    /// Lists what an index has.
+    /// Takes a snapshot from an index.
     pub(crate) fn on(index: &Arc<Mutex<DynDirectoryIndex>>) -> Result<Self, TripwireError> {
         let mut looked = index.lock().unwrap_or_else(PoisonError::into_inner);
         let before = RunnableSnapshot::by(&mut looked)?;
         Ok(Self { index: Arc::clone(index), before, earlier: Vec::new(), note: None })
     }
 
-    /// The same, with what runs had planted that were killed before this one.
+    /// Adds files that earlier, killed runs had planted.
     pub(crate) fn after(self, earlier: Vec<PlantedFile>) -> Self {
         Self { earlier, ..self }
     }
 
-    /// Notes the list in a directory, for whoever comes next should we be killed.
+    /// Writes the snapshot to a directory, for the next run in case this process is killed.
     pub(crate) fn noted_in(self, directory: &Path) -> Result<Self, TripwireError> {
         let roots = self.index.lock().unwrap_or_else(PoisonError::into_inner).roots().to_vec();
         let RunnableSnapshot { places, commands, unseen } = &self.before;
@@ -127,7 +127,7 @@ impl Tripwire {
         Ok(Self { note: Some(note), ..self })
     }
 
-    /// Puts what is new out of action, and says what it was. While several commands run, it is not told whose it was.
+    /// Renames new files and returns them. While several commands run, it does not determine which of them planted a file.
     fn spring(&self) -> Result<Vec<PlantedFile>, TripwireError> {
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
         let after = RunnableSnapshot::by(&mut index)?;
@@ -135,8 +135,8 @@ impl Tripwire {
     }
 }
 
-/// Puts out of action what runs left that ended without looking, before anything else runs. What cannot be is an error if it is where
-/// this command works, and stays noted.
+/// Disables files that earlier runs planted if those runs ended without a check, before anything else runs. A failure is an error
+/// if it concerns a directory of this command. The note stays then.
 pub(crate) fn settle(
     directory: &Path,
     roots: &[PathBuf],
@@ -144,7 +144,7 @@ pub(crate) fn settle(
 ) -> Result<Vec<PlantedFile>, TripwireError> {
     let mut planted = Vec::new();
     for (run, before) in AbandonedRun::all(directory).map_err(in_directory(directory))? {
-        // Where nothing is any more, nothing is planted.
+        // A root that no longer exists has no planted files.
         let left: Vec<PathBuf> = before.roots.iter().filter(|root| root.is_dir()).cloned().collect();
         let mut index = DirectoryIndex::cold(left, marker.cloned());
         let PreRunState { roots: theirs, places, commands, unseen } = before;
@@ -176,15 +176,15 @@ fn spring(
     let mut planted: Vec<PlantedFile> = Vec::new();
     let mut in_action = None;
     for path in after.new_since(before).iter().filter(|path| may_be_new(path)) {
-        // What lies in something that was moved went with it.
+        // A file in a directory that was renamed went with it.
         if planted.iter().any(|above| path.starts_with(&above.path)) {
             continue;
         }
         match quarantine(path) {
             Ok(Some(quarantined)) => planted.push(PlantedFile { path: path.clone(), quarantined }),
-            // Another command's tripwire was quicker.
+            // The tripwire of another command was faster.
             Ok(None) => {}
-            // The others are put out of action all the same.
+            // The other files are still renamed.
             Err(error) => {
                 in_action = in_action.or(Some(TripwireError::InAction { path: path.clone(), error }))
             }
@@ -193,8 +193,8 @@ fn spring(
     if let Some(fault) = in_action {
         return Err(fault);
     }
-    // What could be looked into before and cannot any more was made so by a command. One that cannot be entered either is of no
-    // use to anybody, and when it is opened again what is in it is new.
+    // A directory that could be read before and cannot now was changed by a command. If it cannot be entered either, no program
+    // can use it, and its contents are new when it becomes readable again.
     let is_open = |path: &Path| access(path, Access::EXEC_OK) != Err(Errno::ACCESS);
     match after.unseen.iter().find(|path| !before.unseen.contains(*path) && is_open(path)) {
         Some(path) => {
@@ -205,10 +205,10 @@ fn spring(
     }
 }
 
-/// Who is told of what was planted.
+/// A listener for planted files.
 type PlantedFileListener = Box<dyn FnMut(&[PlantedFile]) + Send + Sync>;
 
-/// Looks for what a command plants, again and again while it runs: by its end somebody may long have run that.
+/// Checks repeatedly for planted files while a command runs, because by its end somebody may already have run them.
 pub(crate) struct TripwireGuard {
     tripwire: Tripwire,
     next: Instant,
@@ -223,29 +223,29 @@ impl fmt::Debug for TripwireGuard {
 }
 
 impl TripwireGuard {
-    /// From before a command begins.
+    /// Creates the guard before a command begins.
     pub(crate) fn new(tripwire: Tripwire) -> Self {
         Self { tripwire, next: Instant::now() + INTERVAL, planted: Vec::new(), told: None }
     }
 
-    /// Tells of what is planted when it is found, instead of keeping it for the end.
+    /// Reports planted files as they are found, instead of keeping them for the end.
     pub(crate) fn tell(&mut self, told: PlantedFileListener) {
         self.told = Some(told);
     }
 
-    /// When to look next.
+    /// Returns the time of the next check.
     pub(crate) const fn next(&self) -> Instant {
         self.next
     }
 
-    /// Looks, if it is time.
+    /// Checks, if it is time.
     pub(crate) fn look(&mut self) -> Result<(), TripwireError> {
         let began = Instant::now();
         if began < self.next {
             return Ok(());
         }
         if let Some(note) = &self.tripwire.note {
-            // What is not known to live is looked at with more suspicion, and no worse.
+            // Without this timestamp the next run is only more suspicious, so a failure is harmless.
             note.mark_alive().unwrap_or_default();
         }
         let planted = self.tripwire.spring()?;
@@ -254,7 +254,7 @@ impl TripwireGuard {
         Ok(())
     }
 
-    /// Looks when everything has ended, and says what was planted and not told yet. After an error what was noted stays.
+    /// Checks after everything has ended, and returns planted files that were not reported yet. After an error the note stays.
     pub(crate) fn end(&mut self) -> Result<Vec<PlantedFile>, TripwireError> {
         let planted = self.tripwire.spring()?;
         self.take(planted);
@@ -265,7 +265,7 @@ impl TripwireGuard {
         Ok(std::mem::take(&mut self.planted))
     }
 
-    /// What runs had planted that were killed before this one, once.
+    /// Returns, once, files that earlier killed runs had planted.
     pub(crate) fn earlier(&mut self) -> Vec<PlantedFile> {
         std::mem::take(&mut self.tripwire.earlier)
     }
@@ -278,17 +278,18 @@ impl TripwireGuard {
     }
 }
 
-/// The text of a list; none where it is no file that can be read, or too long.
+/// Returns the text of a todo list. `None` if it is not a readable file, or too long.
 fn read_list(path: &Path) -> Option<String> {
     match byleave_files::read(path, LinkPolicy::Never, LIST_BYTES_MAX) {
-        // Git does not ask whether it is text.
+        // Git does not check whether it is valid text.
         Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
         Err(error) if error.is_missing() => Some(String::new()),
         Err(_) => None,
     }
 }
 
-/// Renames within the directory, which is opened without following any link: another command may be moving things about.
+/// Renames a file within its directory. The directory is opened without following links, because another command may be moving
+/// files.
 fn quarantine(path: &Path) -> io::Result<Option<PathBuf>> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -1,9 +1,8 @@
-//! Runs that have not ended yet, noted where the next run finds them.
+//! Notes about runs that have not ended, for the next run.
 //!
-//! A launcher that is killed cannot look for what its command planted, and the next run would take it for something that was always
-//! there. So a run that writes for real notes what was there before it, and removes the note when it has looked. The note is locked
-//! as long as its launcher lives. A note that nobody has locked is of a run that ended badly: what is new since then is put out of
-//! action before anything else runs.
+//! A launcher that is killed cannot look for planted files, and the next run would treat them as old files. So a run that writes
+//! to real files notes the state before it, and removes the note after its check. The note is locked while its launcher lives. A
+//! note without a lock belongs to a run that ended badly. Its new files are disabled before anything else runs.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
@@ -19,26 +18,26 @@ use serde::{Deserialize, Serialize};
 use crate::repository::TodoCommands;
 use crate::workspace_index::RunnablePaths;
 
-/// What was made this long after a killed run was last seen alive may still be its own: it ended with its launcher, but the launcher
-/// does not say at every moment that it lives. What was made later is somebody else's.
+/// The time after the last sign of life of a killed run in which a new file may still be its own. The run ended with its
+/// launcher, but the launcher updates its note only at intervals. Later files are not from that run.
 const LATE: Duration = Duration::from_secs(60);
-/// How the name of a note ends. One that is still being written has another name.
+/// The extension of a complete note. A note that is still being written has another name.
 const ENDING: &str = "json";
 
-/// What was there before a run.
+/// The state before a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct PreRunState {
-    /// The directories that it can write.
+    /// The directories that the run can write.
     pub(crate) roots: Vec<PathBuf>,
-    /// Where something lay that could be run later, and where links there led.
+    /// The paths of files that could be run later, and the targets of links there.
     pub(crate) places: RunnablePaths,
-    /// The commands in lists that git works off.
+    /// The commands in the todo lists of Git.
     pub(crate) commands: TodoCommands,
-    /// Directories that could not be looked into.
+    /// Directories that could not be read.
     pub(crate) unseen: BTreeSet<PathBuf>,
 }
 
-/// The note of a run that goes on.
+/// The note of a run in progress.
 #[derive(Debug)]
 pub(crate) struct RunMarkerFile {
     file: File,
@@ -46,7 +45,7 @@ pub(crate) struct RunMarkerFile {
 }
 
 impl RunMarkerFile {
-    /// Writes a note. It is whole, locked and on the disk when it has its name.
+    /// Writes a note. It is complete, locked and on disk before it gets its final name.
     #[expect(clippy::disallowed_methods, reason = "in our own state directory, and locked")]
     pub(crate) fn write(directory: &Path, before: &PreRunState) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
@@ -64,30 +63,30 @@ impl RunMarkerFile {
         Ok(Self { file, path })
     }
 
-    /// Says that the launcher lives.
+    /// Marks the launcher as alive.
     pub(crate) fn mark_alive(&self) -> io::Result<()> {
         self.file.set_modified(SystemTime::now())
     }
 
-    /// Where it is kept.
+    /// Returns the directory of the note.
     pub(crate) fn directory(&self) -> PathBuf {
         self.path.parent().unwrap_or(Path::new("/")).to_path_buf()
     }
 
-    /// Removes the note: somebody has looked.
+    /// Removes the note after a check.
     pub(crate) fn remove(self) -> io::Result<()> {
         fs::remove_file(&self.path)
     }
 }
 
-/// A run that ended without anybody looking. Nobody else can have it as long as this lives.
+/// A run that ended without a check. While this value lives, no other process can take the run.
 pub(crate) struct AbandonedRun {
     note: RunMarkerFile,
     last_seen: SystemTime,
 }
 
 impl AbandonedRun {
-    /// Those that are noted in a directory, each with what was there before.
+    /// Returns the abandoned runs in a directory, each with the state before it.
     pub(crate) fn all(directory: &Path) -> io::Result<Vec<(Self, PreRunState)>> {
         let entries = match fs::read_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -114,7 +113,7 @@ impl AbandonedRun {
             locked => locked?,
         }
         let found = file.metadata()?;
-        // Its run ended well while we came by.
+        // The run ended normally in the meantime.
         if found.nlink() == 0 {
             return Ok(None);
         }
@@ -125,13 +124,13 @@ impl AbandonedRun {
         Ok(Some((Self { note: RunMarkerFile { file, path }, last_seen: found.modified()? }, before)))
     }
 
-    /// Whether something may have been made by the run. Where the file system does not say when, it may.
+    /// Returns whether the run may have created a file. If the file system does not record creation times, it may have.
     pub(crate) fn may_have_made(&self, path: &Path) -> bool {
         let made = fs::symlink_metadata(path).and_then(|found| found.created());
         made.map_or(true, |made| made <= self.last_seen + LATE)
     }
 
-    /// Removes the note: what was planted is out of action.
+    /// Removes the note after the planted files are disabled.
     pub(crate) fn settled(self) -> io::Result<()> {
         self.note.remove()
     }
@@ -157,7 +156,7 @@ mod tests {
         assert!(AbandonedRun::all(&folder.path().join("none")).unwrap().is_empty());
         let note = RunMarkerFile::write(folder.path(), &before()).unwrap();
         assert!(AbandonedRun::all(folder.path()).unwrap().is_empty(), "its launcher lives");
-        // Killed.
+        // The launcher was killed.
         drop(note);
         let found = AbandonedRun::all(folder.path()).unwrap();
         assert_eq!(found.len(), 1);

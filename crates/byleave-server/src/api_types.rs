@@ -1,4 +1,4 @@
-//! What goes over the wire. Stable shapes, exact values: a field may be added, none changes its meaning.
+//! The request and response bodies of the API. They are stable: a field may be added, but no field changes its meaning.
 
 mod audit_log;
 mod calls;
@@ -30,7 +30,7 @@ pub(crate) use workers::WorkerList;
 
 use crate::problem::{Problem, ProblemKind};
 
-/// Refuses a text that is shorter or longer than the document says.
+/// Rejects a text that is shorter or longer than the OpenAPI document says.
 pub(crate) fn bounded(what: &str, text: &str, least: usize, most: usize) -> Result<(), Problem> {
     if (least..=most).contains(&text.chars().count()) {
         return Ok(());

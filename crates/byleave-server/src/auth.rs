@@ -1,8 +1,8 @@
-//! The door: every request passes it first. Which host it names, which page it comes from, who makes it, and how often.
+//! Authentication of API requests: checks the host, the origin, the token and the rate of every request.
 //!
-//! It is in front of everything but the pages, also of paths that there are not: who has no token learns nothing. It takes tokens
-//! from the `Authorization` header alone, never from a cookie or an address, so no page can make a browser use one. The pages have
-//! a door of their own (`pages::door`).
+//! It covers everything except the pages, including unknown paths, so that a client without a token learns nothing. It
+//! accepts tokens only from the `Authorization` header, never from a cookie or an address. No web page can therefore make a
+//! browser use one. The pages have their own authentication (`pages::auth`).
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::state::App;
 use crate::tokens::TokenError;
 
-/// What every response says to browsers, whatever it is.
+/// The headers of every response, for browsers.
 const HEADERS: [(HeaderName, &str); 7] = [
     (header::CACHE_CONTROL, "no-store"),
     (
@@ -36,7 +36,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// Lets a request in, or not.
+/// Admits or rejects a request.
 pub(crate) async fn door(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let mut response = match admit(&app, &request) {
         Ok(caller) => {
@@ -64,7 +64,7 @@ fn admit(app: &App, request: &Request) -> Result<Caller, Problem> {
     Ok(principal)
 }
 
-/// Somebody unknown takes a turn; only so many a second from one address.
+/// Takes one request from the rate limit of an unauthenticated address.
 pub(crate) fn stranger(app: &App, request: &Request) -> Result<(), Problem> {
     let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let from: Option<IpAddr> = from.map(|from| from.0.ip());
@@ -72,14 +72,14 @@ pub(crate) fn stranger(app: &App, request: &Request) -> Result<(), Problem> {
     app.strangers().take(from, Instant::now()).map_err(many)
 }
 
-/// Somebody known takes a turn.
+/// Takes one request from the rate limit of an authenticated caller.
 pub(crate) fn paced(app: &App, caller: &Caller) -> Result<(), Problem> {
     let who = (caller.principal.tenant.clone(), caller.principal.name.clone());
     let many = |seconds| Problem::too_many("more requests than are allowed", seconds);
     app.pace().take(who, Instant::now()).map_err(many)
 }
 
-/// The request names this server: a page whose name was made to lead here does not.
+/// Checks that the request names this server as its host. This defeats DNS rebinding by web pages.
 pub(crate) fn named(app: &App, request: &Request) -> Result<(), Problem> {
     let foreign =
         || Problem::new(ProblemKind::ForeignHost, "the request names a host that is not this server");
@@ -94,7 +94,7 @@ pub(crate) fn named(app: &App, request: &Request) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A browser says which page a request comes from; programs say nothing.
+/// Checks the origin of a request, which browsers send and programs do not.
 pub(crate) fn from_no_other_page(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
     let foreign =
         || Problem::new(ProblemKind::ForeignOrigin, "requests from pages of other origins are refused");
@@ -110,13 +110,13 @@ pub(crate) fn from_no_other_page(app: &App, headers: &HeaderMap) -> Result<(), P
     }
 }
 
-/// Whether who came in with a header would still come in with it as the same.
+/// Checks whether an authorization header is still valid for the same caller.
 pub(crate) fn is_still_known(app: &App, shown: Option<&HeaderValue>, caller: &Caller) -> bool {
     let holder = shown.and_then(|shown| shown_by(app, shown.to_str().ok()?));
     holder.is_some_and(|holder| holder.principal == caller.principal)
 }
 
-/// Who shows a token that counts, in a tenancy that there is.
+/// Returns the caller with a valid token, in a tenant that is served.
 fn known(app: &App, headers: &HeaderMap) -> Option<Caller> {
     shown_by(app, only(headers, &header::AUTHORIZATION)?)
 }
@@ -129,7 +129,7 @@ fn shown_by(app: &App, header: &str) -> Option<Caller> {
     holder(app, app.tokens().find(shown.trim(), SystemClock.now()))
 }
 
-/// Who holds a token, as a caller in a tenancy that there is.
+/// Returns the holder of a token as a caller, in a tenant that is served.
 pub(crate) fn holder(app: &App, found: Result<Option<Principal>, TokenError>) -> Option<Caller> {
     let principal = match found {
         Ok(found) => found?,
@@ -142,7 +142,7 @@ pub(crate) fn holder(app: &App, found: Result<Option<Principal>, TokenError>) ->
     Some(Caller { principal: Arc::new(principal), tenancy })
 }
 
-/// A header that is there once. Two of them: somebody on the way put one there, and neither is believed.
+/// Returns a header that occurs once. If there are two, one may have been added on the way, and neither is trusted.
 pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

@@ -1,7 +1,7 @@
-//! Visits: who is signed in with a browser, until when, and what they were shown.
+//! Browser sessions: the signed-in people, when their sessions end, and the questions that they were shown.
 //!
-//! A visit is kept in memory, under the digest of what its cookie says; it holds the digest of the token that it began with, or
-//! what stands for one in the list, so a token that is removed or expires ends its visits at once. When the server ends, so do they.
+//! A session is kept in memory, under the digest of its cookie. It has the digest of its token, or of the sign-in entry in
+//! the token list. If a token is removed or expires, its sessions end immediately. All sessions end with the server.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,52 +14,52 @@ use byleave::core::id::{CallId, QuestionId};
 
 use crate::secure_random;
 
-/// How long a visit lasts.
+/// How long a session lasts.
 pub(crate) const LASTS_MS: Millis = 12 * 3_600 * 1_000;
 const VISITS_MAX: usize = 10_000;
-/// How many questions a visit remembers as shown; who was shown more looks again.
+/// The number of shown questions that a session remembers. A person who was shown more must look again.
 const SHOWN_MAX: usize = 1_000;
 
-/// How long a ticket counts: the time to follow a redirect.
+/// How long a ticket is valid: the time to follow a redirect.
 const TICKET: Duration = Duration::from_secs(60);
 const TICKETS_MAX: usize = 1_000;
 
-/// All visits.
+/// All sessions.
 #[derive(Default)]
 pub(crate) struct BrowserSessions {
     open: Mutex<HashMap<Digest, Arc<BrowserSession>>>,
     tickets: Mutex<HashMap<Digest, SignInTicket>>,
 }
 
-/// Somebody who has signed in under one host and is led to another.
+/// A person who has signed in under one host and is redirected to another.
 pub(crate) struct SignInTicket {
-    /// The digest of the token, or what stands for one in the list.
+    /// The digest of the token, or of the sign-in entry in the token list.
     pub(crate) token: Digest,
-    /// The page that they wanted.
+    /// The page that they requested.
     pub(crate) next: String,
     made: Instant,
 }
 
-/// Somebody with a browser.
+/// The session of a person with a browser.
 pub(crate) struct BrowserSession {
-    /// The digest of the token that it began with, or what stands for one in the list.
+    /// The digest of the token that it began with, or of the sign-in entry in the token list.
     pub(crate) token: Digest,
-    /// What every form of theirs carries: a page of another's does not know it.
+    /// The CSRF token in every form of the session. Pages of others do not know it.
     pub(crate) mark: String,
     until: Millis,
     shown: Mutex<HashMap<QuestionId, (Digest, Instant)>>,
     said: Mutex<Option<PageNotice>>,
 }
 
-/// Something to be told on the next page.
+/// A message for the next page.
 pub(crate) struct PageNotice {
     pub(crate) text: String,
-    /// The call that it is about.
+    /// The call that it refers to.
     pub(crate) call: Option<CallId>,
 }
 
 impl BrowserSessions {
-    /// Begins a visit; what the cookie is to say.
+    /// Begins a session. Returns the value of its cookie.
     pub(crate) fn begin(&self, token: Digest, now: Millis) -> io::Result<String> {
         let (secret, mark) = (secure_random::hex::<32>()?, secure_random::hex::<32>()?);
         let visit = BrowserSession {
@@ -80,18 +80,18 @@ impl BrowserSessions {
         Ok(secret)
     }
 
-    /// The visit of a cookie.
+    /// Returns the session of a cookie.
     pub(crate) fn find(&self, secret: &str, now: Millis) -> Option<Arc<BrowserSession>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.get(&Digest::of(secret.as_bytes())).filter(|visit| now < visit.until).cloned()
     }
 
-    /// Ends a visit.
+    /// Ends a session.
     pub(crate) fn end(&self, secret: &str) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&Digest::of(secret.as_bytes()));
     }
 
-    /// Makes a ticket, which counts once.
+    /// Creates a ticket that is valid once.
     pub(crate) fn ticket(&self, token: Digest, next: String) -> io::Result<String> {
         let secret = secure_random::hex::<32>()?;
         let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +103,7 @@ impl BrowserSessions {
         Ok(secret)
     }
 
-    /// Takes a ticket.
+    /// Redeems a ticket.
     pub(crate) fn take_ticket(&self, secret: &str) -> Option<SignInTicket> {
         let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
         tickets.remove(&Digest::of(secret.as_bytes())).filter(|ticket| ticket.made.elapsed() < TICKET)
@@ -111,7 +111,7 @@ impl BrowserSessions {
 }
 
 impl BrowserSession {
-    /// A question is shown, whole, as it is under this digest.
+    /// Notes that a question was shown completely, in the version of this digest.
     pub(crate) fn show(&self, question: QuestionId, digest: Digest) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if shown.len() >= SHOWN_MAX {
@@ -123,19 +123,19 @@ impl BrowserSession {
         }
     }
 
-    /// How long ago a question was first shown as it is under this digest.
+    /// Returns how long ago a question was first shown in the version of this digest.
     pub(crate) fn seen(&self, question: QuestionId, digest: Digest) -> Option<Duration> {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let (then, at) = shown.get(&question)?;
         (*then == digest).then(|| at.elapsed())
     }
 
-    /// Says something on the next page.
+    /// Sets a message for the next page.
     pub(crate) fn say(&self, notice: PageNotice) {
         *self.said.lock().unwrap_or_else(PoisonError::into_inner) = Some(notice);
     }
 
-    /// What is to be told, once.
+    /// Takes the message, so that it is shown once.
     pub(crate) fn said(&self) -> Option<PageNotice> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -1,4 +1,4 @@
-//! Looks: calls that are followed. Who follows one is woken for that call alone, and its record is looked at once for all who do.
+//! Clients that follow calls. A client is woken only for its own call, and a record is read once for all its followers.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use byleave::core::id::CallId;
 use tokio::sync::watch;
 
-/// What one look at a record tells.
+/// The events of one read of a record.
 #[derive(Default)]
 pub(crate) struct CallEventLog {
-    /// What is to be said of each entry, in order.
+    /// The events of each entry, in order.
     pub(crate) entries: Vec<Vec<SerializedEvent>>,
-    /// Nothing comes any more.
+    /// Whether there will be no more events.
     pub(crate) over: bool,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct SerializedEvent {
 #[derive(Default)]
 pub(crate) struct CallWatchers {
     calls: Mutex<HashMap<CallId, Weak<CallWatcher>>>,
-    /// For who follows all of them.
+    /// For followers of all calls.
     any: watch::Sender<()>,
 }
 
@@ -35,20 +35,20 @@ pub(crate) struct CallWatchers {
 #[derive(Default)]
 pub(crate) struct CallWatcher {
     grown: watch::Sender<()>,
-    /// How many looks were begun.
+    /// The number of reads that were begun.
     begun: AtomicU64,
-    /// The newest, and its number.
+    /// The newest read, and its number.
     newest: tokio::sync::Mutex<(u64, Arc<CallEventLog>)>,
 }
 
 impl CallWatchers {
-    /// A call, for one more who follows it.
+    /// Returns the watcher of a call for one more follower.
     pub(crate) fn of(&self, call: CallId) -> Arc<CallWatcher> {
         let mut looks = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(look) = looks.get(&call).and_then(Weak::upgrade) {
             return look;
         }
-        // Now and then: those that nobody follows any more are forgotten.
+        // Watchers without followers are removed from time to time.
         if looks.len().is_power_of_two() {
             looks.retain(|_, look| look.strong_count() > 0);
         }
@@ -57,12 +57,12 @@ impl CallWatchers {
         look
     }
 
-    /// Woken whenever any record may have grown from now on.
+    /// Returns a receiver that is woken whenever any record may have grown.
     pub(crate) fn any(&self) -> watch::Receiver<()> {
         self.any.subscribe()
     }
 
-    /// Whether nobody follows any call.
+    /// Checks whether no call is followed.
     pub(crate) fn is_idle(&self) -> bool {
         if self.any.receiver_count() > 0 {
             return false;
@@ -71,7 +71,7 @@ impl CallWatchers {
         looks.values().all(|look| look.strong_count() == 0)
     }
 
-    /// Wakes who follows this call: its record may have grown.
+    /// Wakes the followers of this call, because its record may have grown.
     pub(crate) fn stir(&self, call: CallId) {
         self.any.send_replace(());
         let looks = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +80,7 @@ impl CallWatchers {
         }
     }
 
-    /// Wakes all: it is not known whose record has grown.
+    /// Wakes all followers, because it is unknown which record has grown.
     pub(crate) fn stir_all(&self) {
         self.any.send_replace(());
         let looks = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,12 +91,12 @@ impl CallWatchers {
 }
 
 impl CallWatcher {
-    /// Woken whenever the record may have grown from now on.
+    /// Returns a receiver that is woken whenever the record may have grown.
     pub(crate) fn grown(&self) -> watch::Receiver<()> {
         self.grown.subscribe()
     }
 
-    /// What a look tells that is begun from now on. Whoever comes while somebody looks shares the next one with all who wait.
+    /// Returns the result of a read that begins after this call. Callers that arrive during a read share the next one.
     pub(crate) async fn told<F, E>(&self, look: impl FnOnce() -> F) -> Result<Arc<CallEventLog>, E>
     where
         F: Future<Output = Result<CallEventLog, E>>,

@@ -1,4 +1,4 @@
-//! The caller of a request: who they are, what they may do, and the tenancy they are in.
+//! The caller of a request: the principal, its permissions and its tenant.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::state::App;
 use crate::tenant::{SESSIONS, Tenant};
 
-/// Who makes a request. Only the door makes one, for a token that counts.
+/// The caller of a request. Only the authentication creates one, for a valid token.
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(crate) principal: Arc<Principal>,
@@ -21,7 +21,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Refuses who has none of these scopes.
+    /// Rejects a caller that has none of these scopes.
     pub(crate) fn may(&self, scopes: &[AccessScope]) -> Result<(), Problem> {
         if scopes.iter().any(|scope| self.has(*scope)) {
             return Ok(());
@@ -38,28 +38,29 @@ impl Caller {
         self.principal.name.as_str()
     }
 
-    /// The name under which calls are made.
+    /// Returns the agent name for calls.
     pub(crate) fn agent(&self) -> Result<AgentId, Problem> {
         AgentId::new(self.name()).map_err(|bad| Problem::fault("the name cannot be used", &bad))
     }
 
-    /// A session of this caller's own: what was left to one principal in a session is not left to another.
+    /// Returns a session of this caller's own. A standing approval for one principal's session is thus not valid for
+    /// another's.
     pub(crate) fn session(&self, name: &str) -> Result<SessionId, Problem> {
         SessionId::new(format!("{SESSIONS}{}/{name}", self.name()))
             .map_err(|bad| Problem::new(ProblemKind::Unusable, bad.to_string()))
     }
 
-    /// Whether a call is of this tenant and came in here.
+    /// Checks whether a call belongs to this tenant and was accepted here.
     pub(crate) fn is_ours(&self, heading: &CallHeader) -> bool {
         self.tenancy.took_in(&heading.tenant, &heading.session, &heading.cwd)
     }
 
-    /// Whether the call of a question came in here, so that it is for us to drive on.
+    /// Checks whether the call of a question was accepted here, so that this server must continue it.
     pub(crate) fn is_driven_here(&self, sheet: &QuestionView) -> bool {
         self.tenancy.took_in(self.tenancy.id(), &sheet.session, &sheet.cwd)
     }
 
-    /// Whether a call is the caller's own.
+    /// Checks whether the caller made a call.
     pub(crate) fn owns(&self, heading: &CallHeader) -> bool {
         let mine = format!("{SESSIONS}{}/", self.name());
         self.is_ours(heading)
@@ -72,7 +73,7 @@ impl FromRequestParts<App> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _app: &App) -> Result<Self, Problem> {
-        // Without the door there is nobody.
+        // Without the authentication layer there is no caller.
         parts.extensions.get::<Self>().cloned().ok_or_else(Problem::no_token)
     }
 }

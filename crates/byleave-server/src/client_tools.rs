@@ -1,8 +1,9 @@
-//! Own tools: functions in an agent's own process, behind the gate.
+//! Client tools: functions in a client's own process, behind the gate.
 //!
-//! A call of one is judged, asked about and recorded like any other. It begins when its maker takes it, with a claim of the maker's
-//! choosing; whoever shows another claim gets nothing. The maker runs it and reports once. Who takes a call and does not report has
-//! it end as unknown; nothing is handed out twice. What is judged is what the maker says of the function: nothing confines it.
+//! A call of such a tool is evaluated by the policy, asked about and recorded like any other. It begins when its client claims it, with a
+//! claim of the client's choosing; another claim gets nothing. The client runs the call and reports once. If the client
+//! claims a call and does not report, the call ends as unknown. No call is handed out twice. The gate relies on the client's
+//! description of the function; the function is not confined.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -22,14 +23,14 @@ use byleave::tool::{RunContext, Tool};
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
-/// What the names of own tools begin with.
+/// The prefix of the names of client tools.
 const FAMILY: &str = "own.";
-/// The name of the maker's own reviewers in the book.
+/// The name of the client's own reviewers in the audit log.
 const REVIEWER: &str = "maker";
-/// How many own tools a principal may have.
+/// The maximum number of client tools of one principal.
 const EACH_MAX: usize = 256;
 
-/// The own tools of a tenancy, and their calls that are in hand. Cheap to clone; all clones are one.
+/// The client tools of a tenant, and their calls in progress. Clones are cheap and share their state.
 #[derive(Clone, Default)]
 pub struct ClientTools(Arc<Mutex<ClientToolsInner>>);
 
@@ -40,10 +41,10 @@ struct ClientToolsInner {
     hands: HashMap<CallId, ClaimedCall>,
 }
 
-/// What a maker's reviewer said of the arguments.
+/// The opinion of a client's reviewer about the arguments.
 enum ArgumentsReview {
     Said(Opinion<Value>),
-    /// It is on the record. Another draft is a person's, and the maker sees that one when it takes the call.
+    /// It is on the record. Another draft comes from a person, and the client sees it when it claims the call.
     Recorded,
 }
 
@@ -53,24 +54,24 @@ struct ClaimedCall {
     report: Option<oneshot::Sender<ClientToolReport>>,
 }
 
-/// What a maker says came of a call, and what its reviewer says of that.
+/// The client's report of a call, with its reviewer's opinion of the output.
 #[derive(Debug)]
 pub(crate) struct ClientToolReport {
     pub(crate) output: Output,
     pub(crate) said: Opinion<Output>,
 }
 
-/// In whose hands a call is.
+/// The state of the claim on a call.
 pub(crate) enum ClaimState {
-    /// In those of who shows this claim, with these arguments.
+    /// The caller's claim is valid, with these arguments.
     Mine(Arc<Value>),
-    /// In those of another.
+    /// Another claim is valid.
     Others,
-    /// In nobody's, or not yet.
+    /// There is no claim, or none yet.
     Not,
 }
 
-/// Why there is no such own tool.
+/// The reason why there is no such client tool.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientToolError {
     #[error(transparent)]
@@ -79,37 +80,37 @@ pub(crate) enum ClientToolError {
     TooMany,
 }
 
-/// A claim that was laid on a call; let go of where nothing was handed over.
+/// A claim on a call. It is released if the call was not handed over.
 pub(crate) struct ClaimGuard {
     own: ClientTools,
     call: CallId,
     handed: watch::Receiver<Option<Arc<Value>>>,
 }
 
-/// Whether a tool is somebody's own.
+/// Checks whether a tool is a client tool.
 pub(crate) fn is_own(tool: &str) -> bool {
     tool.starts_with(FAMILY)
 }
 
-/// The name of a principal's own tool. A tool's own part has no dot in it, so that no two are spelled alike.
+/// Returns the full name of a principal's client tool. The tool's part has no dot, so that no two names are equal.
 pub(crate) fn name_of(principal: &str, tool: &str) -> String {
     format!("{FAMILY}{principal}.{tool}")
 }
 
-/// Whether a tool may be used by a principal: those that are not own are for the gate to judge.
+/// Checks whether a principal may use a tool. For tools that are not client tools, the gate decides.
 pub(crate) fn may_use(principal: &str, tool: &str) -> bool {
     !is_own(tool) || tool.strip_prefix(&name_of(principal, "")).is_some_and(|rest| !rest.contains('.'))
 }
 
 impl ClientTools {
-    /// The gate that is being built, with what the makers' own reviewers say on its records.
+    /// Adds the clients' own reviewers to a gate builder, so that the record contains their opinions.
     pub fn behind(&self, builder: GateBuilder) -> GateBuilder {
         builder
             .review_input(ReviewScope::Family(FAMILY.into()), self.clone())
             .review_output(ReviewScope::Family(FAMILY.into()), self.clone())
     }
 
-    /// Registers an own tool, or changes what it says of itself: an approval of what it was is none of what it is.
+    /// Registers a client tool or changes its definition. An approval of the old definition is not valid for the new one.
     pub(crate) fn register(
         &self,
         gate: &Gate,
@@ -131,12 +132,12 @@ impl ClientTools {
         Ok(())
     }
 
-    /// Remembers what a maker's reviewer said until it is on the record. What was said first counts.
+    /// Stores the opinion of a client's reviewer until it is on the record. The first opinion is used.
     pub(crate) fn heard(&self, call: CallId, said: Opinion<Value>) {
         self.desk().inputs.entry(call).or_insert(ArgumentsReview::Said(said));
     }
 
-    /// Lets go of what is on the record.
+    /// Drops the opinion that is on the record.
     pub(crate) fn stood(&self, standing: CallStatus) -> CallStatus {
         let call = standing.call();
         let mut desk = self.desk();
@@ -169,7 +170,7 @@ impl ClientTools {
         }
     }
 
-    /// Lays a claim on a call; `None` where another has.
+    /// Claims a call; `None` if there is another claim.
     pub(crate) fn claim(&self, call: CallId, claim: &str) -> Option<ClaimGuard> {
         let mut desk = self.desk();
         let hand = desk.hands.entry(call).or_insert_with(|| ClaimedCall {
@@ -182,7 +183,7 @@ impl ClientTools {
         Some(ClaimGuard { own: self.clone(), call, handed })
     }
 
-    /// Takes a report in from who has the call; `false` where another has.
+    /// Accepts a report under a claim; `false` if another claim is valid.
     pub(crate) fn report(&self, call: CallId, claim: &str, report: ClientToolReport) -> bool {
         let mut desk = self.desk();
         let Entry::Occupied(mut hand) = desk.hands.entry(call) else { return true };
@@ -191,7 +192,7 @@ impl ClientTools {
         }
         if let Some(tell) = hand.get_mut().report.take() {
             hand.remove();
-            // Nobody listens where the call was called off just now, and then that stands on its record.
+            // If the call was just cancelled, the receiver is gone, and the record says so.
             drop(tell.send(report));
         }
         true
@@ -212,7 +213,7 @@ impl ClientTools {
 }
 
 impl ClaimGuard {
-    /// Waits until the call is handed over; `None` where it no longer can be.
+    /// Waits until the call is handed over; `None` if this is no longer possible.
     pub(crate) async fn handed(&mut self) -> Option<Arc<Value>> {
         self.handed.wait_for(Option::is_some).await.ok().and_then(|handed| handed.clone())
     }
@@ -229,7 +230,7 @@ impl Drop for ClaimGuard {
     }
 }
 
-/// A function in the process of its owner.
+/// A function in the process of its client.
 struct ClientTool {
     manifest: Manifest,
     owner: AgentId,
@@ -238,7 +239,7 @@ struct ClientTool {
 
 impl ClientTool {
     async fn run(&self, arguments: Value, run: RunContext) -> Output {
-        // Before anything that can end it: what ends without a word of its maker's reviewer has none to wait for.
+        // Set before anything that can end the call. A call that ends without its reviewer's opinion must not wait for one.
         self.own.desk().outputs.insert(run.call, Opinion::Pass);
         if run.site.agent != self.owner {
             return Output::failure("it did not run: the tool is another principal's own");
@@ -306,7 +307,7 @@ impl OutputReviewer for ClientTools {
     }
 }
 
-/// The process that had heard it is gone.
+/// The process that had the opinion is gone.
 fn lost_review() -> ReviewError {
     ReviewError::Failed("what it said was lost; make the call again".to_owned())
 }

@@ -1,4 +1,4 @@
-//! What requests carry: JSON bodies, queries and ids, read strictly. What is not wanted is refused, never ignored.
+//! Strict parsing of JSON bodies, queries and ids. Unknown parts are rejected, never ignored.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     media.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// A query, of which every part must be known.
+/// A query without unknown parameters.
 pub(crate) struct StrictQuery<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<App> for StrictQuery<T> {
@@ -67,7 +67,7 @@ impl<T: DeserializeOwned> FromRequestParts<App> for StrictQuery<T> {
     }
 }
 
-/// An id in the path. What is no id names nothing.
+/// An id in the path. An invalid id gives "not found".
 pub(crate) struct PathId<T>(pub(crate) T);
 
 macro_rules! ids {
@@ -92,11 +92,11 @@ async fn id(parts: &mut Parts, app: &App, what: &str) -> Result<Uuid, Problem> {
     let missing = || Problem::not_found(what);
     let Path(text) = Path::<String>::from_request_parts(parts, app).await.map_err(|_| missing())?;
     let id: Uuid = text.parse().map_err(|_| missing())?;
-    // One spelling: an id that can be written otherwise is a second name for the same thing.
+    // Only one notation is valid, because another would be a second name for the same object.
     if id.to_string() == text.to_ascii_lowercase() { Ok(id) } else { Err(missing()) }
 }
 
-/// A response of JSON.
+/// A JSON response.
 pub(crate) struct JsonResponse<T>(pub(crate) T);
 
 impl<T: Serialize> IntoResponse for JsonResponse<T> {

@@ -1,37 +1,38 @@
-//! Bounds on what clients can make the server do. The defaults are for one machine.
+//! Limits on the work that clients can cause. The defaults are for one machine.
 
 use std::time::Duration;
 
-/// Bounds on what clients can make the server do.
+/// Limits on the work that clients can cause.
 #[derive(Clone, Debug)]
 pub struct ServerLimits {
-    /// The most that a request may carry.
+    /// The maximum size of a request body.
     pub body_bytes_max: usize,
-    /// How long a client may take for the head of a request; also how long a connection may idle.
+    /// The timeout for the head of a request, and for idle connections.
     pub head: Duration,
-    /// How long a client may take for the body of a request.
+    /// The timeout for the body of a request.
     pub body: Duration,
-    /// How long a client may leave what we send unread.
+    /// How long a client may leave sent data unread.
     pub unread: Duration,
-    /// How many connections there are at once.
+    /// The maximum number of connections.
     pub connections: usize,
-    /// How many requests a second each principal may make, for long.
+    /// The sustained number of requests per second for each principal.
     pub requests_per_second: u32,
-    /// How many it may make at once.
+    /// The number of requests that it may make at once.
     pub burst: u32,
-    /// How many requests without a good token an address may make a second, for long; ten times as many at once.
+    /// The sustained number of requests per second without a valid token for each address. Ten times as many are allowed at
+    /// once.
     pub strangers_per_second: u32,
-    /// How many calls of a tenant are driven at once; those that wait for people do not count.
+    /// The number of calls of a tenant that are driven at once. Calls that wait for people are not included.
     pub calls: usize,
-    /// How many streams of events a tenant may have open.
+    /// The maximum number of open event streams of a tenant.
     pub streams: usize,
-    /// How many of them one principal may have open.
+    /// The maximum number of open event streams of one principal.
     pub streams_each: usize,
-    /// How long a stream lasts; clients come back to where they were.
+    /// How long a stream lasts. Clients reconnect where they left off.
     pub stream: Duration,
-    /// How long a webhook may take to take a message.
+    /// The timeout for one delivery to a webhook.
     pub webhook_attempt: Duration,
-    /// How long we wait before it is tried again, each time; after the last of them a message is given up.
+    /// The pauses between delivery attempts. After the last one a message is dropped.
     pub webhook_pauses: Vec<Duration>,
 }
 

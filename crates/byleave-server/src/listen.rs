@@ -1,4 +1,5 @@
-//! Listening: connections are taken, kept within their limits, and handed to the server. Loopback only, unless there is TLS.
+//! The accept loop: accepts connections within limits and serves them. Only loopback addresses are allowed, unless there is
+//! TLS.
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,37 +29,37 @@ use crate::limits::ServerLimits;
 use crate::server::Server;
 use crate::write_timeout::WriteTimeout;
 
-/// The most bytes that the head of a request may have.
+/// The maximum size of the head of a request.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 const HEADERS_MAX: usize = 64;
-/// How long we rest when the system has no connection to give.
+/// The pause when the system cannot accept a connection.
 const REST: Duration = Duration::from_millis(50);
 
-/// Why nobody is listened to.
+/// The reason why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Others could hear what is said.
+    /// The address is reachable from other machines without TLS.
     #[error("cannot listen on {0} without TLS: only addresses of this machine, such as 127.0.0.1")]
     NotProtected(SocketAddr),
     /// The certificate or its key cannot be used.
     #[error("cannot use the certificate in `{path}`: {why}")]
     Certificate {
-        /// Which file.
+        /// The file.
         path: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The system said no.
+    /// A system call failed.
     #[error("{what}: {why}")]
     System {
-        /// What could not be done.
+        /// The operation that failed.
         what: String,
-        /// What the system said.
+        /// The error of the system.
         why: io::Error,
     },
 }
 
-/// TLS with a certificate and its key, each in a PEM file.
+/// Creates a TLS configuration from a certificate and its key, each in a PEM file.
 pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, ListenError> {
     let bad = |path: &Path, why: &dyn std::fmt::Display| ListenError::Certificate {
         path: path.display().to_string(),
@@ -76,12 +77,12 @@ pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, ListenEr
     Ok(Arc::new(config))
 }
 
-/// Whether an address may be listened on.
+/// Checks whether the server may listen on an address.
 pub fn may_listen(address: SocketAddr, is_protected: bool) -> Result<(), ListenError> {
     if is_protected || address.ip().is_loopback() { Ok(()) } else { Err(ListenError::NotProtected(address)) }
 }
 
-/// Serves until it is told to end; what runs by then is waited for, for a while.
+/// Serves until `end` is cancelled, then waits for running calls for a limited time.
 pub async fn serve(
     server: Server,
     listener: TcpListener,
@@ -97,7 +98,7 @@ pub async fn serve(
         None => ("http", None),
     };
     let mut attending = server.attend(&end);
-    // What is settled to the last is told of, too.
+    // Calls that settle during the shutdown are exported, too.
     let last = CancellationToken::new();
     let telling = server.tell(&last);
     let limits = server.limits().clone();
@@ -113,13 +114,13 @@ pub async fn serve(
         let (stream, from) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of files, or the other end is gone already: neither is a reason to stop.
+                // No file descriptors are left, or the peer is gone already. Neither is a reason to stop.
                 tracing::warn!(%error, "a connection could not be taken");
                 tokio::time::sleep(REST).await;
                 continue;
             }
         };
-        // Who comes when there is no room is turned away at once; to let them wait would be room, too.
+        // Connections beyond the limit are closed immediately, because a queue would also use resources.
         let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
         let (limits, end) = (limits.clone(), end.clone());
         let connection = HttpConnection { router: router.clone(), from, limits, end };
@@ -138,7 +139,7 @@ pub async fn serve(
     if tokio::time::timeout(grace, all).await.is_err() {
         tracing::warn!("not everything ended in time");
     }
-    // What they hold, they let go of.
+    // The tasks release their resources.
     attending.shutdown().await;
     last.cancel();
     if let Err(error) = telling.await {
@@ -151,7 +152,7 @@ struct HttpConnection {
     router: Router,
     from: SocketAddr,
     limits: ServerLimits,
-    /// No request is taken up after that.
+    /// No request is accepted after this is cancelled.
     end: CancellationToken,
 }
 

@@ -1,7 +1,8 @@
-//! Signing in by OpenID Connect: somebody else says who is there; our list says who that is here.
+//! Sign-in with OpenID Connect. The provider identifies the person; the token list maps the identity to a principal.
 //!
-//! The authorization code flow with PKCE, a state and a nonce. What the provider says is asked for anew at every sign-in, so its keys
-//! are never old ones. Nothing is kept of what it sends but who signed in. No redirect of it is followed, and its answers are bounded.
+//! It uses the authorization code flow with PKCE, a state and a nonce. The provider's metadata is requested at every sign-in,
+//! so its keys are never outdated. Of the provider's data only the identity is kept. No redirect is followed, and the size of
+//! responses is limited.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,13 +19,13 @@ use url::Url;
 
 use crate::tokens::OidcIdentity;
 
-/// How long somebody may take at the provider.
+/// How long a person may take at the provider.
 const PENDING: Duration = Duration::from_secs(600);
 const PENDING_MAX: usize = 1_000;
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Somebody who says who is there.
+/// An OpenID Connect provider.
 pub struct OidcProvider {
     issuer: IssuerUrl,
     client: ClientId,
@@ -33,13 +34,13 @@ pub struct OidcProvider {
     pending: Mutex<HashMap<String, PendingSignIn>>,
 }
 
-/// Why nobody can be signed in so.
+/// The reason why a sign-in failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OidcError {
     /// The provider cannot be used.
     #[error("cannot use the issuer `{0}`: {1}")]
     Issuer(String, String),
-    /// What the provider or the browser said does not fit.
+    /// The response of the provider or the browser is invalid.
     #[error("{0}")]
     Refused(String),
 }
@@ -54,20 +55,20 @@ struct PendingSignIn {
     next: String,
 }
 
-/// Where to send somebody, and what must come back.
+/// The address to redirect to, and the state that must come back.
 pub(crate) struct SignInRedirect {
     pub(crate) to: String,
     pub(crate) state: String,
 }
 
-/// Who signed in, by each way in which our list may name them, and where they wanted to go.
+/// A verified identity in each form that the token list may contain, and the requested page.
 pub(crate) struct VerifiedSignIn {
     pub(crate) identities: Vec<OidcIdentity>,
     pub(crate) next: String,
 }
 
 impl OidcProvider {
-    /// A provider, by its issuer's address, which is https or of this machine.
+    /// Creates a provider by its issuer address, which must be https or on this machine.
     pub fn new(issuer: &str, client: String, secret: Option<&Secret>) -> Result<Self, OidcError> {
         let bad = |why: String| OidcError::Issuer(issuer.to_owned(), why);
         let address = Url::parse(issuer).map_err(|error| bad(error.to_string()))?;
@@ -79,7 +80,7 @@ impl OidcProvider {
             text.map(ClientSecret::new).map_err(|_| bad("the client's secret is no text".to_owned()))
         });
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // Whoever was first to install one has; it is the same.
+            // Another caller may have installed the same provider already.
             drop(rustls::crypto::ring::default_provider().install_default());
         }
         let http = reqwest::Client::builder()
@@ -97,7 +98,7 @@ impl OidcProvider {
         })
     }
 
-    /// Begins a sign-in that is to come back to this address.
+    /// Begins a sign-in that redirects back to this address.
     pub(crate) async fn begin(&self, back: String, next: String) -> Result<SignInRedirect, OidcError> {
         let bad = |why: String| OidcError::Issuer(self.issuer.to_string(), why);
         let http = |request| ask(self.http.clone(), request);
@@ -133,7 +134,7 @@ impl OidcProvider {
         Ok(SignInRedirect { to: to.to_string(), state })
     }
 
-    /// Ends a sign-in, once: with the code that the provider gave, who is it?
+    /// Completes a sign-in, once. Exchanges the provider's code for the identity.
     pub(crate) async fn end(&self, state: &str, code: String) -> Result<VerifiedSignIn, OidcError> {
         let refused = |why: String| OidcError::Refused(why);
         let begun = self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(state);
@@ -161,14 +162,14 @@ impl OidcProvider {
     }
 }
 
-/// Whether something may be asked there: others must not be able to listen.
+/// Checks whether requests may be sent to an address. Others must not be able to listen.
 fn may_ask(address: &Url) -> bool {
     let host = address.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     address.scheme() == "https" || (address.scheme() == "http" && local)
 }
 
-/// Why the provider did not answer.
+/// The reason why the provider did not answer.
 #[derive(Debug, thiserror::Error)]
 enum OidcHttpError {
     #[error("it would be asked over a connection that is not protected")]

@@ -1,9 +1,9 @@
-//! Traces and metrics over OTLP (A2): on where the environment names a collector, as OpenTelemetry has it.
+//! Exports traces and metrics over OTLP (A2), if the OpenTelemetry environment variables name a collector.
 //!
-//! A trace is made when a call is settled, from the entries of its record with their own times (`spans`): so it is one trace,
-//! however long a person took and however often the server was started anew. A client that sends a `traceparent` has it in its own
-//! trace (`parents`). Nothing of arguments or results is in it. What is told is queued, and what does not fit is
-//! dropped: a collector that is slow or gone never holds a call up.
+//! A trace is created when a call is settled, from the entries of its record with their own times (`spans`). It is therefore
+//! one trace, however long a person took and however often the server restarted. If a client sends a `traceparent`, the call
+//! is part of its trace (`trace_parents`). Traces contain no arguments or results. Exports are queued, and dropped if the
+//! queue is full. A slow or missing collector never delays a call.
 
 mod spans;
 
@@ -33,41 +33,41 @@ use tokio_util::sync::CancellationToken;
 use crate::tenant::Tenant;
 use crate::trace_parents::TraceParent;
 
-/// What names a collector for everything, for traces and for metrics.
+/// The variables that name a collector for everything, for traces and for metrics.
 const ANY: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TRACES: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 const METRICS: &str = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
 const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
 const NAME: &str = "OTEL_SERVICE_NAME";
-/// How long a collector may take for one request.
+/// The timeout of one request to a collector.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the last of it may take when the server ends.
+/// The timeout of the last export when the server ends.
 const LAST: Duration = Duration::from_secs(3);
-/// As the conventions have it, in seconds.
+/// The buckets of the conventions, in seconds.
 const SECONDS: [f64; 14] =
     [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 
-/// People take longer.
+/// The buckets for people, who take longer.
 const PATIENCE: [f64; 12] =
     [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0, 604_800.0];
 
-/// Why nothing is told.
+/// The reason why nothing is exported.
 #[derive(Debug, thiserror::Error)]
 pub enum OtlpError {
-    /// What the environment says cannot be used.
+    /// The environment variables are invalid.
     #[error("cannot tell a collector anything: {0}")]
     Exporter(#[from] ExporterBuildError),
-    /// Another way of speaking than we have.
+    /// The protocol is not supported.
     #[error(
         "cannot tell a collector by `{0}`: only `http/protobuf` is spoken; set {PROTOCOL} to that, or to nothing"
     )]
     Protocol(String),
-    /// There is no client.
+    /// The HTTP client could not be created.
     #[error("cannot make requests to a collector: {0}")]
     Client(#[from] reqwest::Error),
 }
 
-/// A collector, and what it is told.
+/// A collector and its exporters.
 pub struct OtlpExporter {
     traces: Option<OtlpTraces>,
     metrics: Option<OtlpMetrics>,
@@ -85,9 +85,9 @@ struct OtlpMetrics {
 }
 
 impl OtlpExporter {
-    /// The collector that the environment names; `None` where it names none. Wants a runtime.
+    /// Creates the exporter for the collector in the environment; `None` if there is none. Requires a runtime.
     ///
-    /// Where it names one for traces alone, nobody is told metrics, and the other way round.
+    /// If the environment names a collector for traces only, no metrics are exported, and vice versa.
     pub fn from_env() -> Result<Option<Self>, OtlpError> {
         let off = std::env::var("OTEL_SDK_DISABLED").is_ok_and(|word| word.eq_ignore_ascii_case("true"));
         let (traces, metrics) = (said(ANY).or(said(TRACES)), said(ANY).or(said(METRICS)));
@@ -104,19 +104,19 @@ impl OtlpExporter {
         Ok(Some(Self { traces, metrics }))
     }
 
-    /// Where it is, as the environment says.
+    /// Returns the address of the collector in the environment.
     pub fn place() -> String {
         let places = [ANY, TRACES, METRICS].into_iter().filter_map(said);
         places.collect::<Vec<_>>().join(", ")
     }
 
-    /// Tells of every call of a tenancy that is settled here, until there are no more.
+    /// Exports every call of a tenant that is settled here, until there are no more.
     pub(crate) fn hear(
         self: &Arc<Self>,
         tenancy: Arc<Tenant>,
         end: CancellationToken,
     ) -> impl Future<Output = ()> + Send + 'static {
-        // Now, not when it is first polled: no call is missed.
+        // Subscribed now and not at the first poll, so that no call is missed.
         let events = tenancy.gate.subscribe();
         let otlp = Arc::clone(self);
         async move { otlp.tell_of(events, &tenancy, &end).await }
@@ -157,7 +157,7 @@ impl OtlpExporter {
         }
     }
 
-    /// Sends what is left, for a while.
+    /// Sends the remaining data, for a limited time.
     pub(crate) async fn end(self: Arc<Self>) {
         let ends: [fn(&Self) -> bool; 2] = [
             |otlp| otlp.traces.as_ref().is_none_or(|one| one.spans.shutdown_with_timeout(LAST).is_ok()),
@@ -165,9 +165,10 @@ impl OtlpExporter {
         ];
         let ended = ends.map(|end| {
             let ((tell, told), otlp) = (oneshot::channel(), Arc::clone(&self));
-            // It blocks, and what it waits for runs on this runtime; which does not wait for a thread of its own.
+            // This blocks, and waits for requests on this runtime. It therefore runs in a thread that the runtime does not
+            // wait for.
             std::thread::spawn(move || {
-                // Who waited may have given up.
+                // The receiver may have given up.
                 tell.send(end(&otlp)).unwrap_or_default();
             });
             told
@@ -227,7 +228,7 @@ fn said(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Who tells. What the environment says of it counts for more than what we do.
+/// Returns the resource attributes. Those in the environment take precedence over ours.
 fn resource() -> Resource {
     let ours = Resource::builder_empty()
         .with_service_name("byleave")
@@ -242,20 +243,20 @@ fn resource() -> Resource {
     .build()
 }
 
-/// Sends from threads that are not ours: requests run on the server's runtime.
+/// Sends requests from the exporter's threads, on the server's runtime.
 #[derive(Clone, Debug)]
 struct OtlpHttpClient {
     inner: reqwest::Client,
     runtime: Handle,
-    /// The last request failed, and that was said.
+    /// Whether the last request failed and this was logged.
     fails: Arc<AtomicBool>,
 }
 
 impl OtlpHttpClient {
     fn new() -> Result<Self, reqwest::Error> {
-        // Somebody else may have been first; then theirs counts.
+        // Another caller may have installed a provider first. That one is used.
         drop(rustls::crypto::ring::default_provider().install_default());
-        // What goes along may be a key: it goes where the environment says, and nowhere else.
+        // The headers may contain a key. They are sent only to the address in the environment.
         let inner =
             reqwest::Client::builder().timeout(TIMEOUT).redirect(Policy::none()).no_proxy().build()?;
         Ok(Self { inner, runtime: Handle::current(), fails: Arc::default() })
@@ -272,7 +273,7 @@ impl HttpClient for OtlpHttpClient {
             Ok(response) => Some(format!("it says {}", response.status())),
             Err(error) => Some(error.to_string()),
         };
-        // Once for as long as it lasts.
+        // Logged once for each change.
         if self.fails.swap(trouble.is_some(), Ordering::Relaxed) != trouble.is_some() {
             match trouble {
                 Some(why) => tracing::warn!(why, "the collector does not take what it is told"),

@@ -1,8 +1,8 @@
-//! The pages: the inbox, the book, leaves and numbers for people with a browser.
+//! The web pages: inbox, audit log, standing approvals and statistics, for people with a browser.
 //!
-//! Rendered here, whole; a little script only makes them live and quick to use with the keyboard. Every page passes [`door`] first:
-//! who is not signed in sees the page for signing in and nothing else. What is written on a page comes through [`maud`], which
-//! escapes it; what a person must see of a question comes from the one renderer.
+//! They are rendered completely on the server. A small script only adds live updates and keyboard shortcuts. Every page
+//! passes [`auth::door`] first: without a sign-in, only the sign-in page is visible. All texts go through [`maud`], which
+//! escapes them. The required parts of a question come from the one renderer.
 
 mod answer;
 mod assets;
@@ -31,7 +31,7 @@ use axum::routing::{get, post};
 
 use crate::state::App;
 
-/// All pages, behind their door.
+/// Returns the routes of all pages, behind their authentication.
 pub(crate) fn all(app: &App) -> Router<App> {
     Router::new()
         .route("/", get(inbox::show))

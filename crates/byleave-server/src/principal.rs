@@ -1,4 +1,4 @@
-//! Principals: who is there, and what they may do.
+//! Principals and their permissions.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,40 +7,41 @@ use std::str::FromStr;
 use byleave::core::id::TenantId;
 use serde::{Deserialize, Serialize};
 
-/// The longest name of a principal or a tenant.
+/// The maximum length of a principal's or tenant's name.
 pub const NAME_CHARS_MAX: usize = 64;
 
-/// What kind of principal it is.
+/// The kind of a principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PrincipalKind {
-    /// A program that makes calls. Where it may answer, it answers as a program.
+    /// A program that makes calls. If it may answer, it answers as a program.
     Agent,
     /// A person.
     Person,
 }
 
-/// What a principal may do.
+/// A permission of a principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessScope {
-    /// Make calls, and see what came of its own.
+    /// Make calls, and see the results of its own.
     Submit,
     /// See open questions in full, and answer those of others.
     Answer,
-    /// Read the book: all calls of the tenant, its leaves, its questions in a line each.
+    /// Read the audit log: all calls of the tenant, its standing approvals, and its questions in short form.
     Read,
-    /// Halt and lift, revoke leaves, cancel anyone's call.
+    /// Halt and lift, revoke standing approvals, and cancel any call.
     Administer,
-    /// Drive the calls of the tenant, as a worker. It goes with nothing else: who drives calls is not who makes or answers them.
+    /// Execute the calls of the tenant, as a worker. It excludes all other scopes, because a worker must not make or answer
+    /// calls.
     Work,
 }
 
 impl AccessScope {
-    /// Every scope there is.
+    /// All scopes.
     pub const ALL: [Self; 5] = [Self::Submit, Self::Answer, Self::Read, Self::Administer, Self::Work];
 
-    /// The scope in a word.
+    /// Returns the name of the scope.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Submit => "submit",
@@ -53,7 +54,7 @@ impl AccessScope {
 }
 
 impl PrincipalKind {
-    /// The kind in a word.
+    /// Returns the name of the kind.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Agent => "agent",
@@ -62,12 +63,12 @@ impl PrincipalKind {
     }
 }
 
-/// A name that cannot be taken for another: 1 to 64 small letters, digits, `.`, `-` and `_`, a letter or digit first.
+/// An unambiguous name: 1 to 64 lower-case letters, digits, `.`, `-` and `_`, beginning with a letter or digit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Slug(String);
 
-/// A text that is no name.
+/// The error for a text that is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no name: it has 1 to 64 small letters, digits, `.`, `-` and `_`, and begins with a letter or digit"
@@ -75,7 +76,7 @@ pub struct Slug(String);
 pub struct SlugError(String);
 
 impl Slug {
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -112,16 +113,16 @@ impl fmt::Display for Slug {
     }
 }
 
-/// Who is there, and what they may do.
+/// A principal and its permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
-    /// Whose book: everything that the principal sees and does is of this tenant.
+    /// The tenant. The principal sees and does only things of this tenant.
     pub tenant: TenantId,
-    /// Its name. Calls stand under it, and so do answers: nobody answers what stands under their own name.
+    /// Its name, under which its calls and answers are recorded. Nobody answers questions under their own name.
     pub name: Slug,
-    /// What kind it is.
+    /// Its kind.
     pub kind: PrincipalKind,
-    /// What it may do.
+    /// Its permissions.
     pub scopes: BTreeSet<AccessScope>,
 }
 

@@ -1,6 +1,6 @@
-//! A JSON file that is for its owner only: read as a whole, and changed as a whole by one at a time.
+//! A JSON file for its owner only. It is read and changed as a whole, by one process at a time.
 //!
-//! A file that others could have read or written, or that is not a plain file, is not read at all.
+//! A file that others could have read or written, or that is not a regular file, is not read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -13,31 +13,31 @@ use serde::de::DeserializeOwned;
 
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// Why such a file cannot be used.
+/// The reason why such a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivateFileError {
-    /// Others may have read it, or it is not a plain file of ours.
+    /// Others may have read it, or it is not a regular file of this user.
     #[error("cannot use `{0}`: it must be a plain file that only its owner can read")]
     Exposed(String),
-    /// It does not hold what it should.
+    /// Its content is invalid.
     #[error("cannot use `{path}`: {why}")]
     Unreadable {
-        /// Which file.
+        /// The file.
         path: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The system said no.
+    /// A system call failed.
     #[error("cannot use `{path}`: {why}")]
     System {
-        /// Which file.
+        /// The file.
         path: String,
-        /// What it said.
+        /// The error of the system.
         why: io::Error,
     },
 }
 
-/// Which version of a file was read.
+/// Identifies the version of a file that was read.
 pub(crate) type FileVersion = (u64, i64, i64, u64);
 
 /// A file for its owner only.
@@ -47,12 +47,12 @@ pub(crate) struct PrivateJsonFile {
 }
 
 impl PrivateJsonFile {
-    /// The file at this path, which need not be there yet.
+    /// Returns the file at this path, which need not exist yet.
     pub(crate) const fn at(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// Which version is there; none where there is no file.
+    /// Returns the current version; `None` if there is no file.
     pub(crate) fn stamp(&self) -> Result<Option<FileVersion>, PrivateFileError> {
         match fs::symlink_metadata(&self.path) {
             Ok(found) => self.checked(&found).map(Some),
@@ -61,7 +61,7 @@ impl PrivateJsonFile {
         }
     }
 
-    /// What it holds; none where there is no file.
+    /// Returns the content; `None` if there is no file.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<Option<(FileVersion, T)>, PrivateFileError> {
         let Some((stamp, file)) = self.open()? else { return Ok(None) };
         let mut text = String::new();
@@ -73,7 +73,7 @@ impl PrivateJsonFile {
         Ok(Some((stamp, kept)))
     }
 
-    /// The file itself, to be read; none where there is none.
+    /// Opens the file for reading; `None` if there is no file.
     pub(crate) fn open(&self) -> Result<Option<(FileVersion, File)>, PrivateFileError> {
         let file = OpenOptions::new().read(true).custom_flags(nofollow()).open(&self.path);
         let file = match file {
@@ -85,7 +85,7 @@ impl PrivateJsonFile {
         Ok(Some((stamp, file)))
     }
 
-    /// Changes the file as a whole; two who do so at once take turns.
+    /// Changes the file as a whole. Concurrent changes take turns.
     pub(crate) fn change<T, E>(&self, change: impl FnOnce(&mut T) -> Result<(), E>) -> Result<(), E>
     where
         T: Default + Serialize + DeserializeOwned,
@@ -124,7 +124,7 @@ impl PrivateJsonFile {
     }
 }
 
-/// A file for its owner only, to be written; made where there is none.
+/// Opens a file for its owner only for writing. Creates it if it is missing.
 pub(crate) fn private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600).custom_flags(nofollow()).open(path)

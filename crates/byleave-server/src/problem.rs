@@ -1,7 +1,7 @@
-//! Problems: what went wrong with a request, as `application/problem+json` (RFC 9457), with a code and its page.
+//! Problems with a request, as `application/problem+json` (RFC 9457), with a code and its page.
 //!
-//! What came of a call is never a problem, also where it was refused: that is a result. A problem says nothing of what the
-//! caller may not know.
+//! The outcome of a call is never a problem, even if the call was refused; it is a result. A problem must not reveal anything
+//! that the caller may not know.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -13,37 +13,37 @@ use utoipa::ToSchema;
 
 use crate::tenant::VerificationError;
 
-/// Where the pages of codes are.
+/// The address of the pages of codes.
 const REFUSALS: &str = "https://github.com/byleave/byleave/blob/main/docs/refusals";
 const GUIDE: &str = "https://github.com/byleave/byleave/blob/main/docs/guide/server.md#problems";
 
 /// The media type of a problem.
 pub(crate) const MEDIA: &str = "application/problem+json";
 
-/// The page of a refusal's code.
+/// Returns the page of a refusal's code.
 pub(crate) fn page(code: Code) -> String {
     format!("{REFUSALS}/{code}.md")
 }
 
 macro_rules! troubles {
     ($($(#[doc = $doc:literal])+ $variant:ident = $text:literal, $status:ident;)*) => {
-        /// What can be wrong with a request, beside what a gate refuses.
+        /// The kinds of problems with a request, apart from refusals of a gate.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum ProblemKind {
             $($(#[doc = $doc])+ $variant,)*
         }
         impl ProblemKind {
-            /// Every trouble there is.
+            /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
-            /// The code as it is written.
+            /// Returns the code as text.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),* }
             }
-            /// One line on what it means.
+            /// Returns the meaning in one line.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($doc),+)),* }
             }
-            /// The status of the response.
+            /// Returns the status of the response.
             pub const fn status(self) -> StatusCode {
                 match self { $(Self::$variant => StatusCode::$status),* }
             }
@@ -122,7 +122,7 @@ impl Problem {
         Self { retry_after_s: Some(retry_after_s), ..Self::new(ProblemKind::TooMany, detail) }
     }
 
-    /// A request that a gate refused before there was a call.
+    /// Creates the problem for a request that a gate refused before there was a call.
     pub(crate) fn refused(status: StatusCode, refusal: &Refusal) -> Self {
         Self {
             kind: page(refusal.code),
@@ -134,7 +134,7 @@ impl Problem {
         }
     }
 
-    /// A request that nobody known makes.
+    /// Creates the problem for a request without a valid token.
     pub(crate) fn no_token() -> Self {
         let what = "a token that counts is needed: none was sent, or it is wrong, too old or removed";
         Self::new(ProblemKind::Unauthenticated, what)
@@ -144,23 +144,23 @@ impl Problem {
         Self::new(ProblemKind::NotFound, format!("there is no such {what}"))
     }
 
-    /// The status of the response.
+    /// Returns the status of the response.
     pub(crate) fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// What the code means.
+    /// Returns the meaning of the code.
     pub(crate) fn title(&self) -> &str {
         &self.title
     }
 
-    /// What happened to what.
+    /// Returns the details of this occurrence.
     pub(crate) fn detail(&self) -> &str {
         &self.detail
     }
 
     pub(crate) fn fault(what: &str, why: &dyn std::fmt::Display) -> Self {
-        // What broke is for the operator; the caller learns that it did.
+        // The cause is logged for the operator. The caller learns only that something failed.
         tracing::error!(what, %why, "a request could not be served");
         Self::new(ProblemKind::Fault, what)
     }

@@ -1,4 +1,4 @@
-//! Where people reach the pages: what links to questions begin with.
+//! The public address of the pages, which begins the links to questions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,18 +7,18 @@ use byleave::core::id::QuestionId;
 use byleave::endpoint::Endpoint;
 use url::Url;
 
-/// Why links cannot begin so.
+/// The reason why an address cannot be used for links.
 #[derive(Debug, thiserror::Error)]
 pub enum PublicUrlError {
     /// It is not the address of a server.
     #[error("`{0}` cannot be what links begin with: {1}")]
     Address(String, String),
-    /// It says more than where the server is.
+    /// It contains more than the address of a server.
     #[error("`{0}` says more than where the server is; leave out everything after the host and port")]
     More(String),
 }
 
-/// Where people reach the pages: https and a host, or http and this machine.
+/// The public address of the pages: https and a host, or http on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicUrl {
     origin: String,
@@ -26,12 +26,12 @@ pub struct PublicUrl {
 }
 
 impl PublicUrl {
-    /// The page with everything that is open.
+    /// Returns the address of the inbox.
     pub(crate) fn inbox(&self) -> String {
         format!("{}/", self.origin)
     }
 
-    /// The page of a question.
+    /// Returns the address of a question's page.
     pub fn question(&self, question: QuestionId) -> String {
         format!("{}/questions/{question}", self.origin)
     }
@@ -40,12 +40,12 @@ impl PublicUrl {
         &self.host
     }
 
-    /// Whether others cannot hear what is said there.
+    /// Checks whether the address is https, so that others cannot listen.
     pub fn is_protected(&self) -> bool {
         self.origin.starts_with("https://")
     }
 
-    /// Whether a page that a browser names is one of these.
+    /// Checks whether an origin from a browser is this address.
     pub(crate) fn is_origin(&self, origin: &str) -> bool {
         self.origin == origin
     }

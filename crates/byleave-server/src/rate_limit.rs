@@ -1,14 +1,14 @@
-//! Pace: how many requests somebody may make. A bucket each, which fills at a steady rate.
+//! Rate limits for requests: one token bucket for each client, which fills at a steady rate.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// How many buckets are kept; beyond that, those that are full again are thrown away.
+/// The maximum number of buckets. Beyond it, full buckets are dropped.
 const BUCKETS_MAX: usize = 10_000;
 
-/// How many requests somebody may make.
+/// The rate limits of all clients.
 pub(crate) struct RateLimiter<K> {
     per_second: f64,
     burst: f64,
@@ -26,7 +26,7 @@ impl<K: Eq + Hash> RateLimiter<K> {
         Self { per_second, burst, buckets: Mutex::default() }
     }
 
-    /// Takes one; or says in how many seconds there is one.
+    /// Takes one token, or returns the number of seconds until there is one.
     pub(crate) fn take(&self, who: K, now: Instant) -> Result<(), u64> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= BUCKETS_MAX && !buckets.contains_key(&who) {
@@ -43,7 +43,7 @@ impl<K: Eq + Hash> RateLimiter<K> {
             bucket.left -= 1.0;
             return Ok(());
         }
-        // The rate is at least one a second, so one is there within a second.
+        // The rate is at least one per second, so there is a token within a second.
         Err(1)
     }
 }

@@ -1,4 +1,4 @@
-//! Other rules, tried on past calls: read with their contents, one trial of a tenant at a time.
+//! Replays past calls under other rules. They are read with their contents, one replay of a tenant at a time.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::problem::{Problem, ProblemKind};
 use crate::record_access;
 use crate::tenant::Tenant;
 
-/// What these rules would have made of so many of the newest calls, and whether there are older ones.
+/// Returns the decisions of these rules on the newest calls, and whether there are older ones.
 pub(crate) async fn replay(
     tenancy: Arc<Tenant>,
     rules: String,
     limit: usize,
 ) -> Result<(PolicyReplay, bool), Problem> {
     let tried = tenancy.tried.clone().ok_or_else(|| Problem::not_found("way to try rules"))?;
-    // As costly as checking the book, so in the same turn.
+    // As expensive as verification, so it uses the same semaphore.
     let busy = |_| Problem::too_many("the book is being read for somebody else", 5);
     let turn = Arc::clone(&tenancy.reading_all).try_acquire_owned().map_err(busy)?;
-    // On its own: a client that goes away and comes back does not have it done twice at once.
-    // And aside, because a book that is near answers without ever giving way to others.
+    // In a task of its own, so that a client that disconnects and retries does not start a second one. It may block, because
+    // a local audit log answers without ever yielding.
     let replayed = tokio::task::spawn_blocking(move || {
         let policy = tried(&rules).map_err(|fault| Problem::new(ProblemKind::Unusable, fault.to_string()))?;
         let replayed = Handle::current().block_on(try_on(&tenancy, &policy, limit));

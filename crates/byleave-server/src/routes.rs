@@ -1,4 +1,4 @@
-//! The routes, each with what it says of itself: the OpenAPI document is made from the same list.
+//! The routes with their descriptions. The OpenAPI document is generated from the same list.
 
 mod audit_log;
 mod calls;
@@ -21,7 +21,7 @@ use crate::api_types::{AnswerChoice, InputReview, OutputReview};
 use crate::problem::{MEDIA, Problem, ProblemKind};
 use crate::state::App;
 
-/// What the document says beside its routes.
+/// The parts of the OpenAPI document apart from its routes.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -48,7 +48,7 @@ impl Modify for BearerAuthModifier {
     }
 }
 
-/// What may go wrong with any request, whatever it is.
+/// The problems that any request may have.
 const ANY: [ProblemKind; 6] = [
     ProblemKind::Malformed,
     ProblemKind::Unauthenticated,
@@ -58,7 +58,7 @@ const ANY: [ProblemKind; 6] = [
     ProblemKind::Fault,
 ];
 
-/// All routes.
+/// Returns all routes.
 pub(crate) fn all() -> OpenApiRouter<App> {
     let mut router = OpenApiRouter::with_openapi(ApiDocument::openapi())
         .routes(routes!(calls::submit))
@@ -103,7 +103,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
     router
 }
 
-/// Says of answers and reviews what is so: they have no other fields than these. The macro says it of structs only.
+/// Notes in the document that answers and reviews have no other fields. The macro does this only for structs.
 fn close_answers(document: &mut utoipa::openapi::OpenApi) {
     let Some(components) = &mut document.components else { return };
     for name in [AnswerChoice::name(), InputReview::name(), OutputReview::name()] {

@@ -1,4 +1,4 @@
-//! The server: tenancies by name, tokens, limits, and the routes that lead to them.
+//! The server: its tenants, tokens, limits and routes.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -30,10 +30,10 @@ use crate::tenant::Tenant;
 use crate::tokens::TokenStore;
 use crate::webhooks::{self, WebhookStore};
 
-/// How long the end waits for what is to be told.
+/// How long the shutdown waits for the last exports.
 const HEARD: Duration = Duration::from_secs(2);
 
-/// Gates, reached over HTTP. Cheap to clone; all clones are one server.
+/// Gates that are served over HTTP. Clones are cheap and share their state.
 #[derive(Clone)]
 pub struct Server(Arc<ServerInner>);
 
@@ -53,35 +53,35 @@ pub struct ServerBuilder {
 }
 
 impl ServerBuilder {
-    /// A tenant that is served; the last of one name counts.
+    /// Adds a tenant. The last one with the same name is used.
     #[must_use]
     pub fn tenancy(mut self, tenancy: Tenant) -> Self {
         self.tenancies.insert(tenancy.id().clone(), tenancy);
         self
     }
 
-    /// Other bounds than the usual ones.
+    /// Sets other limits than the default ones.
     #[must_use]
     pub fn limits(mut self, limits: ServerLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// A name by which clients reach the server, beside those of this machine itself.
+    /// Adds a host name of the server, in addition to those of this machine itself.
     #[must_use]
     pub fn host(mut self, name: &str) -> Self {
         self.hosts.push(name.to_ascii_lowercase());
         self
     }
 
-    /// Who says who people are, for those who sign in there.
+    /// Sets the OpenID Connect provider for sign-in.
     #[must_use]
     pub fn oidc(mut self, provider: OidcProvider) -> Self {
         self.oidc = Some(provider);
         self
     }
 
-    /// Where people reach the pages, and what links to them begin with.
+    /// Sets the public address of the pages, which begins the links to them.
     #[must_use]
     pub fn public_url(mut self, url: PublicUrl) -> Self {
         self.hosts.push(url.host().to_ascii_lowercase());
@@ -89,39 +89,39 @@ impl ServerBuilder {
         self
     }
 
-    /// The host under which people are signed in where there is no TLS: [`fresh_pages_host`](crate::fresh_pages_host) makes one.
+    /// Sets the host for signed-in people without TLS. Create one with [`fresh_pages_host`](crate::fresh_pages_host).
     ///
-    /// Whoever signs in under another name is led there. Only who shows a person's token learns it.
+    /// A person who signs in under another host is redirected there. Only a person with a valid token learns this host.
     #[must_use]
     pub fn pages_host(mut self, host: &str) -> Self {
         self.pages_host = Some(host.to_ascii_lowercase());
         self
     }
 
-    /// Who is told of questions, and the file that says that this server runs; nothing without [`Self::public_url`].
+    /// Sets the webhooks, and the lock file of the running server. It has no effect without [`Self::public_url`].
     ///
-    /// Of several servers with the same file, one tells.
+    /// If several servers have the same file, only one of them sends notifications.
     #[must_use]
     pub fn notices(mut self, serving: PathBuf, webhooks: WebhookStore) -> Self {
         self.notices = Some((serving, webhooks));
         self
     }
 
-    /// What is told to whoever scrapes. It is about all tenants, so only administrators of the operator's see it.
+    /// Sets the metrics endpoint. Metrics cover all tenants, so only administrators of the operator's tenant see them.
     #[must_use]
     pub fn metrics(mut self, render: MetricsRenderer) -> Self {
         self.metrics = Some(render);
         self
     }
 
-    /// A collector that is told of every call.
+    /// Sets the collector to which every call is exported.
     #[must_use]
     pub fn collector(mut self, collector: OtlpExporter) -> Self {
         self.collector = Some(Arc::new(collector));
         self
     }
 
-    /// The server.
+    /// Builds the server.
     pub fn build(self) -> Server {
         let limits = self.limits;
         let opened = |(id, tenancy): (TenantId, Tenant)| (id, Arc::new(tenancy.within(&limits)));
@@ -148,7 +148,7 @@ impl ServerBuilder {
 }
 
 impl Server {
-    /// Begins to build a server. The operator is the tenant whose administrators look after the whole.
+    /// Begins to build a server. The operator is the tenant whose administrators manage the whole server.
     pub fn builder(operator: TenantId, tokens: TokenStore) -> ServerBuilder {
         ServerBuilder {
             tenancies: HashMap::new(),
@@ -169,12 +169,12 @@ impl Server {
         &self.0.limits
     }
 
-    /// Everything that is served, for a listener at this port.
+    /// Returns the router of everything that is served, for a listener at this port.
     pub(crate) fn router(self, scheme: &'static str, port: u16, end: &CancellationToken) -> Router {
         let (router, document) = routes::all().split_for_parts();
         let app = App { parts: self.0, document: Arc::new(document), scheme, port, end: end.clone() };
         router
-            // No operation of the document: it is spoken by workers of the same version alone.
+            // Not an operation of the document, because only workers of the same version use it.
             .route("/v1/workers/wire", get(routes::workers::come_in))
             .fallback(|| async { Problem::not_found("path") })
             .method_not_allowed_fallback(|| async {
@@ -185,7 +185,7 @@ impl Server {
             .with_state(app)
     }
 
-    /// Looks after the calls of all tenants until it is told to end.
+    /// Maintains the calls of all tenants until `end` is cancelled.
     pub(crate) fn attend(&self, end: &CancellationToken) -> JoinSet<()> {
         let mut attending = JoinSet::new();
         for tenancy in self.0.tenancies.values() {
@@ -194,7 +194,7 @@ impl Server {
         if let (Some(url), Some((file, webhooks))) = (self.0.public.clone(), self.0.notices.clone()) {
             let (tenancies, limits) = (self.0.tenancies.clone(), self.0.limits.clone());
             let telling = async move {
-                // Kept until the end: who holds it tells, and no other.
+                // Held until the end: only the server that holds the lock sends notifications.
                 let _serving = ServerLock::begin(&file, &url).await;
                 webhooks::attend(webhooks, tenancies, url, limits).await;
             };
@@ -206,7 +206,7 @@ impl Server {
         attending
     }
 
-    /// Tells the collector, where there is one, of every call that is settled here; until the end, and then what is left.
+    /// Exports every call that is settled here to the collector, if there is one. Sends the remaining data after the end.
     pub(crate) fn tell(&self, end: &CancellationToken) -> JoinHandle<()> {
         let told = self.0.collector.as_ref().map(|collector| {
             let all = self.0.tenancies.values().cloned();
@@ -215,7 +215,7 @@ impl Server {
         });
         tokio::spawn(async move {
             if let Some((collector, hearing)) = told {
-                // What is still to be heard after that is too much to be told.
+                // Events that arrive later than this are not exported.
                 if tokio::time::timeout(HEARD, hearing.join_all()).await.is_err() {
                     tracing::warn!("some calls are not told of");
                 }
@@ -224,7 +224,7 @@ impl Server {
         })
     }
 
-    /// Waits until nothing is driven here any more.
+    /// Waits until no call is driven here any more.
     pub(crate) async fn until_idle(&self) {
         for tenancy in self.0.tenancies.values() {
             tenancy.until_idle().await;
@@ -232,7 +232,7 @@ impl Server {
     }
 }
 
-/// The OpenAPI document: made from the very routes that are served.
+/// Returns the OpenAPI document, which is generated from the routes that are served.
 pub fn openapi() -> OpenApi {
     routes::all().split_for_parts().1
 }

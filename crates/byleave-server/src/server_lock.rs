@@ -1,7 +1,7 @@
-//! Which server looks after a state directory, and where people reach it: a file that says so while it runs.
+//! The lock file of the server that serves a state directory, with its public address.
 //!
-//! Whoever holds the lock on the file is the one that is told of, and the one that tells others. The kernel drops the lock at
-//! death, so a file that a dead process left is known. Nothing secret is in it.
+//! The server that holds the lock is the one that clients find, and the one that sends notifications. The kernel releases the
+//! lock when a process dies, so an outdated file is detected. The file contains no secrets.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 use crate::private_json_file::{PrivateJsonFile, private};
 use crate::public_url::PublicUrl;
 
-/// How often it is looked whether another server has ended.
+/// How often to check whether another server has ended.
 const AGAIN: Duration = Duration::from_millis(500);
 const FILE_BYTES_MAX: u64 = 4_096;
-/// How long a server may take to show that it is there.
+/// The timeout for a server to answer.
 const THERE: Duration = Duration::from_secs(2);
-/// A path that is served to everyone, and never anything secret.
+/// A path that is served to everyone and contains no secrets.
 const SERVED: &str = "/assets/";
 
 #[derive(Serialize, Deserialize)]
@@ -29,16 +29,16 @@ struct ServerLockContent {
     url: String,
 }
 
-/// Being the server of a state directory, until this is dropped.
+/// Marks this process as the server of a state directory, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ServerLock {
     path: PathBuf,
-    /// Locked.
+    /// The lock.
     _file: File,
 }
 
 impl ServerLock {
-    /// Becomes the server of the directory that the file is in, once no other is.
+    /// Waits until no other server holds the file, then takes it.
     pub(crate) async fn begin(path: &Path, url: &PublicUrl) -> Self {
         let mut said = false;
         loop {
@@ -62,7 +62,7 @@ impl ServerLock {
             Err(fs::TryLockError::WouldBlock) => return Ok(None),
             Err(fs::TryLockError::Error(error)) => return Err(error),
         }
-        // Who held it until now may have removed what we hold.
+        // The previous holder may have removed the file that was locked here.
         let (ours, there) = (file.metadata()?, fs::symlink_metadata(path));
         if !there.is_ok_and(|there| there.ino() == ours.ino() && there.dev() == ours.dev()) {
             return Ok(None);
@@ -82,7 +82,7 @@ impl Drop for ServerLock {
     }
 }
 
-/// Where people reach the server of a state directory, if one runs and answers there.
+/// Returns the public address of the server of a state directory, if one runs and answers there.
 pub async fn find(path: &Path) -> Option<PublicUrl> {
     let url = held(path)?;
     let looked = Endpoint::new(&url.to_string()).ok()?.look(SERVED, THERE).await;
@@ -99,7 +99,7 @@ pub async fn find(path: &Path) -> Option<PublicUrl> {
     }
 }
 
-/// What a server that runs says of where it is.
+/// Returns the address in the file, if a server holds its lock.
 fn held(path: &Path) -> Option<PublicUrl> {
     let (_, file) = PrivateJsonFile::at(path.to_owned()).open().ok()??;
     if !matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)) {
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(held(&path), Some(here.clone()));
         drop(serving);
         assert!(!path.exists());
-        // Left by one that was killed: the words are there, and nobody holds them.
+        // A file of a killed process: it has content, but no lock.
         fs::write(&path, r#"{"url":"http://127.0.0.1:1"}"#).unwrap();
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         assert_eq!(held(&path), None);

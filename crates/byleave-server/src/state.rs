@@ -1,4 +1,4 @@
-//! What the routes stand on: the parts of a server, and where it listens.
+//! The state behind the routes: the parts of a server, and its listener.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,10 +21,10 @@ use crate::tenant::Tenant;
 use crate::tokens::TokenStore;
 use crate::webhooks::WebhookStore;
 
-/// Names by which this machine calls itself.
+/// The names of this machine.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// What one server is made of.
+/// The parts of a server.
 pub(crate) struct ServerInner {
     pub(crate) tenancies: HashMap<TenantId, Arc<Tenant>>,
     pub(crate) operator: TenantId,
@@ -32,9 +32,9 @@ pub(crate) struct ServerInner {
     pub(crate) limits: ServerLimits,
     pub(crate) hosts: Vec<String>,
     pub(crate) public: Option<PublicUrl>,
-    /// The host under which people are signed in without TLS.
+    /// The host for signed-in people without TLS.
     pub(crate) pages_host: Option<String>,
-    /// Where it is said that this server runs, and who it tells of questions.
+    /// The lock file of the running server, and the webhooks for questions.
     pub(crate) notices: Option<(PathBuf, WebhookStore)>,
     pub(crate) metrics: Option<MetricsRenderer>,
     pub(crate) collector: Option<Arc<OtlpExporter>>,
@@ -44,11 +44,11 @@ pub(crate) struct ServerInner {
     pub(crate) oidc: Option<OidcProvider>,
 }
 
-/// What the routes stand on: the server, and where it listens.
+/// The state behind the routes: the server, and its listener.
 #[derive(Clone)]
 pub(crate) struct App {
     pub(crate) parts: Arc<ServerInner>,
-    /// What is served, described.
+    /// The OpenAPI document.
     pub(crate) document: Arc<OpenApi>,
     pub(crate) scheme: &'static str,
     pub(crate) port: u16,
@@ -84,18 +84,18 @@ impl App {
         &self.parts.visits
     }
 
-    /// Whether people reach us over connections that others cannot hear: ours, or those of who stands in front of us.
+    /// Checks whether people reach the server over TLS, either its own or that of a proxy in front of it.
     pub(crate) fn is_protected(&self) -> bool {
         self.scheme == "https" || self.parts.public.as_ref().is_some_and(PublicUrl::is_protected)
     }
 
-    /// The host under which people are signed in, where that is one of its own. Browsers send a cookie to every port of a host, so one
-    /// that is set under `127.0.0.1` reaches every other server of this machine that the person looks at.
+    /// Returns the separate host for signed-in people, if there is one. Browsers send a cookie to every port of a host. A
+    /// cookie under `127.0.0.1` would thus reach every other server on this machine that the person visits.
     pub(crate) fn pages_host(&self) -> Option<&str> {
         self.parts.pages_host.as_deref().filter(|_| !self.is_protected())
     }
 
-    /// What the addresses of pages begin with, for who has reached us by this name.
+    /// Returns the beginning of page addresses, for a client that used this host name.
     pub(crate) fn origin(&self, host: &str) -> String {
         match &self.parts.public {
             Some(public) if public.is_protected() => public.to_string(),
@@ -103,13 +103,13 @@ impl App {
         }
     }
 
-    /// The metrics of this process, for administrators of the operator's.
+    /// Returns the metrics of this process, for administrators of the operator's tenant.
     pub(crate) fn metrics(&self, tenant: &TenantId) -> Option<String> {
         let parts = &self.parts;
         parts.metrics.as_ref().filter(|_| *tenant == parts.operator).map(|render| render())
     }
 
-    /// Whether this is one of our names.
+    /// Checks whether this is a host name of the server.
     pub(crate) fn is_host(&self, name: &str) -> bool {
         let name = name.to_ascii_lowercase();
         LOOPBACK.contains(&name.as_str())
@@ -117,7 +117,7 @@ impl App {
             || self.pages_host() == Some(name.as_str())
     }
 
-    /// Whether this is a page of ours.
+    /// Checks whether this is an origin of the server.
     pub(crate) fn is_origin(&self, origin: &str) -> bool {
         if self.parts.public.as_ref().is_some_and(|public| public.is_origin(origin)) {
             return true;

@@ -1,16 +1,16 @@
-//! Seats: how many streams are open, in all and for each. Who leaves gives the seat back, however they leave.
+//! Limits on open streams, in total and for each client. A permit is returned on every path.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many streams are open.
+/// Counts open streams.
 pub(crate) struct StreamLimiter {
     all: usize,
     each: usize,
     taken: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-/// One of them; given back when dropped.
+/// A permit for one stream. It is returned when dropped.
 pub(crate) struct StreamPermit {
     who: String,
     taken: Arc<Mutex<HashMap<String, usize>>>,
@@ -21,7 +21,7 @@ impl StreamLimiter {
         Self { all, each, taken: Arc::default() }
     }
 
-    /// A seat, if there is one left.
+    /// Takes a permit, if there is one left.
     pub(crate) fn take(&self, who: &str) -> Option<StreamPermit> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let mine = taken.get(who).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Answering: what is said to a question, held against who says it and what was shown. The API and the pages both come here.
+//! Accepts an answer after checking its author and what was shown. The API and the pages both use it.
 
 use byleave::approver::Reply;
 use byleave::clock::{Clock as _, SystemClock, fresh_id};
@@ -17,7 +17,7 @@ use crate::caller::Caller;
 use crate::principal::{AccessScope, PrincipalKind};
 use crate::problem::{Problem, ProblemKind};
 
-/// What is typed to pass a checkpoint.
+/// The word to type for a checkpoint.
 const RELEASE: &str = "release";
 const LASTS_S_MAX: u32 = 31_622_400;
 const PATHS_MAX: usize = 10_000;
@@ -25,11 +25,11 @@ const PATHS_MAX: usize = 10_000;
 /// An answer that is on the record.
 pub(crate) struct AcceptedAnswer {
     pub(crate) call: CallId,
-    /// The call came in here, and is driven on.
+    /// Whether the call was accepted here, and is continued.
     pub(crate) driven_here: bool,
 }
 
-/// Gives an answer to a question as it was shown: its digest says as what.
+/// Gives an answer to a question in the version that was shown, identified by its digest.
 pub(crate) async fn give(
     caller: &Caller,
     question: QuestionId,
@@ -57,13 +57,13 @@ pub(crate) async fn give(
     let call = caller.tenancy.gate.answer(given).await?;
     let driven_here = caller.is_driven_here(&sheet);
     if driven_here {
-        // It is on the record, so it counts whether or not there is room to go on at once.
+        // The answer is on the record, so it is valid even if there is no room to continue immediately.
         drop(caller.tenancy.go_on(call));
     }
     Ok(AcceptedAnswer { call, driven_here })
 }
 
-/// The sheet of an open question of this tenant.
+/// Returns the question view of an open question of this tenant.
 pub(crate) async fn sheet(caller: &Caller, question: QuestionId) -> Result<QuestionView, Problem> {
     let call =
         caller.tenancy.ledger.call_of(question).await?.ok_or_else(|| Problem::not_found("question"))?;
@@ -117,7 +117,7 @@ fn reply(caller: &Caller, answer: AnswerChoice, sheet: &QuestionView) -> Result<
     })
 }
 
-/// The paths that are kept. One at which nothing was changed keeps nothing, which nobody means.
+/// Returns the paths to keep. A path without a change is an error, because it would keep nothing.
 fn parts(paths: &[String], sheet: &QuestionView) -> Result<Vec<String>, Problem> {
     let part = |path: &String| {
         let what = || Problem::new(ProblemKind::Unusable, format!("nothing was changed at `{path}`"));

@@ -1,9 +1,9 @@
-//! A tenancy: one tenant's gate and book, and the calls of it that are driven here.
+//! The gate and audit log of one tenant, and its calls that are driven here.
 //!
-//! A call that came in is driven by a task of ours, not by the request that brought it: a client that goes away stops nothing.
-//! A call that waits for a person has no task. What was answered, has expired or was left by a process that died is found again
-//! by looking at the book. Where there is a crew, our tasks only have calls driven by workers. Only calls that came in here are
-//! driven: a book may also have calls that are for others to begin.
+//! A task drives an accepted call, not the request that brought it, so a client that disconnects stops nothing. A call that
+//! waits for a person has no task. Calls that were answered, have expired or were left by a dead process are found in the
+//! audit log. If there are workers, the tasks only have them drive the calls. Only calls that were accepted here are driven,
+//! because an audit log may also contain calls for other processes.
 
 mod client_tool_calls;
 mod driver;
@@ -40,22 +40,23 @@ pub(crate) use client_tool_calls::ClaimResult;
 pub(crate) use driver::{ClientCallStatus, StartError};
 pub(crate) use verification::{VerificationError, VerificationResult};
 
-/// What the sessions of calls begin with that came in over HTTP.
+/// The prefix of the sessions of calls that came over HTTP.
 pub(crate) const SESSIONS: &str = "api/";
 
-/// How many wires workers may have open, and how many of them with one token: one, and some that are about to break.
+/// The maximum number of worker connections, in total and with one token: one, and some that are about to break.
 const WIRES_MAX: usize = 1_024;
 const WIRES_EACH_MAX: usize = 4;
 
-/// Whether a call that came in over HTTP is for workers, where there are any: all are but those of agents' own tools.
+/// Checks whether workers, if there are any, execute a call that came over HTTP. They execute all calls except those of
+/// client tools.
 pub fn is_for_workers(heading: &CallHeader) -> bool {
     heading.session.as_str().starts_with(SESSIONS) && !is_own(&heading.tool)
 }
 
-/// The policy of a tenant with these rules in the place of the person's own, for trying out.
+/// Builds the policy of a tenant with these rules in place of the person's own, for a replay.
 pub type TrialPolicyBuilder = Arc<dyn Fn(&str) -> Result<Policy, PolicyLoadError> + Send + Sync>;
 
-/// One tenant's gate and book.
+/// The gate and audit log of one tenant.
 pub struct Tenant {
     id: TenantId,
     pub(crate) gate: Gate,
@@ -64,24 +65,24 @@ pub struct Tenant {
     pub(crate) cwd: String,
     pub(crate) mode: Mode,
     pub(crate) seats: StreamLimiter,
-    /// The wires of workers.
+    /// The connections of workers.
     pub(crate) wires: StreamLimiter,
-    /// What runs in agents' own processes, where the gate was built for it.
+    /// The client tools, if the gate was built for them.
     pub(crate) own: Option<ClientTools>,
-    /// Who drives calls, where it is not us.
+    /// The workers, if they execute the calls.
     pub(crate) crew: Option<WorkerRegistry>,
-    /// How other rules are tried on past calls, where they can be.
+    /// Builds policies for replays, if they are supported.
     pub(crate) tried: Option<TrialPolicyBuilder>,
-    /// Reading a whole book, to check it, to count it or to try rules on it, is costly: one at a time.
+    /// Allows one full read of the audit log at a time. Verification, statistics and replays are expensive.
     pub(crate) reading_all: Arc<Semaphore>,
     checked: Mutex<Option<VerificationResult>>,
     driven: Mutex<HashMap<CallId, DrivenCall>>,
     room: Arc<Semaphore>,
-    /// The calls that are followed: told of each whose record has grown, in this process or another.
+    /// The followed calls. They are notified when a record grows, in this process or another.
     pub(crate) looks: CallWatchers,
-    /// What the calls are beneath in their clients' traces.
+    /// The parent spans of calls in their clients' traces.
     pub(crate) parents: TraceParents,
-    /// Wakes who looks for calls that can be driven on.
+    /// Wakes the task that looks for calls to continue.
     wake: Notify,
     tasks: TaskTracker,
 }
@@ -89,15 +90,15 @@ pub struct Tenant {
 /// A call that is driven here.
 struct DrivenCall {
     task: Uuid,
-    /// What came in, where this process took it in, and from whom; the same id with another body is another call.
+    /// The digest of the request and its agent, if this process accepted it. The same id with another body is another call.
     came: Option<(Digest, AgentId)>,
     stood: watch::Receiver<Option<CallStatus>>,
 }
 
 impl Tenant {
-    /// A tenant's gate, with the ledger that it stands on and the same as a book.
+    /// Creates a tenant from its gate, with the gate's ledger, and the same store as an audit log.
     ///
-    /// Each tenancy has a ledger of its own. Calls work in `cwd`, and never in a looser mode than `mode`.
+    /// Each tenant has a ledger of its own. Calls work in `cwd`, and never in a looser mode than `mode`.
     pub fn new(
         id: TenantId,
         gate: Gate,
@@ -129,52 +130,53 @@ impl Tenant {
         }
     }
 
-    /// The same with tools that run in agents' own processes. The gate must have been built with [`ClientTools::behind`].
+    /// Adds client tools. The gate must have been built with [`ClientTools::behind`].
     #[must_use]
     pub fn own_tools(self, own: ClientTools) -> Self {
         Self { own: Some(own), ..self }
     }
 
-    /// The same with calls driven by workers: here they only come in, are answered and are looked at. The gate must have been built
-    /// to leave them, by [`is_for_workers`].
+    /// Lets workers drive the calls. This server then only accepts, answers and shows them. The gate must have been built to
+    /// leave such calls to workers, by [`is_for_workers`].
     #[must_use]
     pub fn crewed(self, crew: WorkerRegistry) -> Self {
         Self { crew: Some(crew), ..self }
     }
 
-    /// The same with other rules that can be tried on past calls.
+    /// Adds replays of past calls under other rules.
     #[must_use]
     pub fn trying(self, tried: TrialPolicyBuilder) -> Self {
         Self { tried: Some(tried), ..self }
     }
 
-    /// The same within these limits.
+    /// Applies these limits.
     pub(crate) fn within(self, limits: &ServerLimits) -> Self {
         let seats = StreamLimiter::new(limits.streams, limits.streams_each);
         Self { seats, room: Arc::new(Semaphore::new(limits.calls)), ..self }
     }
 
-    /// Whose it is.
+    /// Returns the id of the tenant.
     pub const fn id(&self) -> &TenantId {
         &self.id
     }
 
-    /// Whether a call came in here, or in a server like this one: others of the same book are for others to drive.
+    /// Checks whether a call was accepted here, or by a server like this one. Other processes drive the other calls of the
+    /// same audit log.
     pub(crate) fn took_in(&self, tenant: &TenantId, session: &SessionId, cwd: &str) -> bool {
         *tenant == self.id && session.as_str().starts_with(SESSIONS) && cwd == self.cwd
     }
 
-    /// What lists the open questions of the tenant.
+    /// Returns the filter for the open questions of the tenant.
     pub(crate) fn open_questions(&self) -> QuestionFilter {
         QuestionFilter { tenant: Some(self.id.clone()), ..QuestionFilter::default() }
     }
 
-    /// The record of a call; `None` where there is none.
+    /// Returns the record of a call; `None` if there is none.
     pub(crate) async fn record(&self, call: CallId) -> Result<Option<Record>, LedgerError> {
         Ok(self.ledger.load(call).await?.map(|loaded| loaded.record))
     }
 
-    /// Waits until nothing is driven here any more.
+    /// Waits until no call is driven here any more.
     pub(crate) async fn until_idle(&self) {
         self.tasks.close();
         self.tasks.wait().await;

@@ -1,7 +1,7 @@
-//! Tokens: what principals show. A file has only their digests; the text of one is said once, when it is made.
+//! Tokens of principals. The file contains only their digests; the text of a token is returned once, when it is created.
 //!
-//! The file is for its owner only. It is read again whenever it has changed, so that a token that was removed is refused at
-//! once. A file that cannot be read, or that others could have read, lets nobody in.
+//! The file is for its owner only. It is read again whenever it has changed, so that a removed token is rejected immediately.
+//! If the file cannot be read, or others could have read it, every token is rejected.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -18,41 +18,41 @@ use crate::principal::{AccessScope, Principal, PrincipalKind, Slug};
 use crate::private_json_file::{FileVersion, PrivateFileError, PrivateJsonFile};
 use crate::secure_random;
 
-/// The longest that a token may last.
+/// The maximum lifetime of a token.
 pub const LASTS_MS_MAX: Millis = 366 * 24 * 3_600 * 1_000;
-/// How many tokens a file holds at most.
+/// The maximum number of tokens in a file.
 pub const TOKENS_MAX: usize = 10_000;
 
-/// What every token begins with, so that scanners for lost secrets find it.
+/// The prefix of every token, for secret scanners.
 const PREFIX: &str = "byl_";
 const SECRET_BYTES: usize = 32;
 
-/// A token as it is kept.
+/// A token as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoredToken {
-    /// What it is called in lists.
+    /// Its id in lists.
     pub id: String,
-    /// Whose book.
+    /// The tenant.
     pub tenant: Slug,
-    /// Who shows it.
+    /// The name of the principal.
     pub name: Slug,
-    /// What kind they are.
+    /// The kind of the principal.
     pub kind: PrincipalKind,
-    /// What they may do with it.
+    /// Its permissions with this token.
     pub scopes: BTreeSet<AccessScope>,
-    /// When it was made.
+    /// The time of creation.
     pub made_at: Millis,
-    /// It counts no longer from then on.
+    /// The time from which it is invalid.
     pub expires_at: Millis,
-    /// Who they are elsewhere, where they sign in there and show no token.
+    /// The identity at a provider, for principals that sign in there without a token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signs_in: Option<OidcIdentity>,
-    /// The digest of its text, or of who they are elsewhere.
+    /// The digest of its text, or of the identity.
     digest: Digest,
 }
 
-/// Who somebody is elsewhere, by the word of an OpenID Connect provider.
+/// An identity at an OpenID Connect provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OidcIdentity {
@@ -63,65 +63,65 @@ pub struct OidcIdentity {
 }
 
 impl OidcIdentity {
-    /// What stands in the place of a token's digest. No text of a token can have it.
+    /// Returns the digest in place of a token's. No token text can have it.
     fn digest(&self) -> Digest {
         Digest::of_parts("byleave.server.identity", &[self.issuer.as_bytes(), self.who.as_bytes()])
     }
 }
 
-/// A token that is wanted.
+/// The parameters of a new token.
 #[derive(Clone, Debug)]
 pub struct NewToken {
-    /// Whose book.
+    /// The tenant.
     pub tenant: Slug,
-    /// Who shows it.
+    /// The name of the principal.
     pub name: Slug,
-    /// What kind they are.
+    /// The kind of the principal.
     pub kind: PrincipalKind,
-    /// What they may do with it.
+    /// Its permissions with this token.
     pub scopes: BTreeSet<AccessScope>,
-    /// How long it lasts.
+    /// Its lifetime.
     pub lasts_ms: Millis,
 }
 
-/// Why there is no token.
+/// The reason why a token was not created or read.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be used.
     #[error(transparent)]
     File(#[from] PrivateFileError),
-    /// It would count for too long, or not at all.
+    /// The lifetime is too long, or zero.
     #[error("a token lasts at least a second and at most 366 days")]
     Lasting,
-    /// It could do nothing.
+    /// It has no scope.
     #[error("a token needs at least one scope")]
     Scopeless,
-    /// Agents do not administer.
+    /// Agents must not administer.
     #[error("an agent cannot administer: that is for people")]
     AgentAdministers,
-    /// Who drives calls does nothing else.
+    /// The scope of workers excludes all others.
     #[error(
         "`work` goes with no other scope and is not for people: who drives calls is not who makes or answers them"
     )]
     WorkAlone,
-    /// Agents do not sign in.
+    /// Agents cannot sign in.
     #[error("an agent shows a token: only people sign in")]
     AgentSignsIn,
-    /// It is not said who signs in.
+    /// The identity is missing.
     #[error("who signs in is `sub:` and a subject, or `email:` and an address")]
     Nobody,
-    /// They can sign in already.
+    /// The identity can sign in already.
     #[error("they can sign in already")]
     Known,
-    /// There is somebody of that name already, and they are something else.
+    /// The name is already used by another kind of principal.
     #[error("`{name}` is {was} already; one name is one principal")]
     OtherKind {
         /// The name.
         name: Slug,
-        /// What they are.
+        /// The existing kind.
         was: &'static str,
     },
-    /// There are too many.
+    /// There are too many tokens.
     #[error("there are {TOKENS_MAX} tokens already; remove some")]
     TooMany,
 }
@@ -141,12 +141,12 @@ pub struct TokenStore {
 }
 
 impl TokenStore {
-    /// The tokens in a file, which need not be there yet.
+    /// Returns the tokens in a file, which need not exist yet.
     pub const fn at(path: PathBuf) -> Self {
         Self { file: PrivateJsonFile::at(path), known: Mutex::new(None) }
     }
 
-    /// Who shows this text, if it is the text of a token that counts.
+    /// Returns the principal of a token text, if the token is valid.
     pub fn find(&self, shown: &str, now: Millis) -> Result<Option<Principal>, TokenError> {
         if !shown.starts_with(PREFIX) {
             return Ok(None);
@@ -154,9 +154,9 @@ impl TokenStore {
         self.holder(&Digest::of(shown.as_bytes()), now)
     }
 
-    /// Who holds the token with this digest, if it still counts.
+    /// Returns the holder of the token with this digest, if it is still valid.
     pub(crate) fn holder(&self, digest: &Digest, now: Millis) -> Result<Option<Principal>, TokenError> {
-        // Found by a digest that nobody can steer, so that the time it takes says nothing about the text.
+        // The lookup uses a digest that a client cannot control. Its timing therefore reveals nothing about the text.
         let Some(token) = self.all()?.get(digest).cloned() else { return Ok(None) };
         if now >= token.expires_at || now < token.made_at.saturating_sub(LASTS_MS_MAX) {
             return Ok(None);
@@ -165,7 +165,7 @@ impl TokenStore {
         Ok(Some(Principal { tenant, name: token.name, kind: token.kind, scopes: token.scopes }))
     }
 
-    /// Who is here under this identity, with what their visit holds; if they still are.
+    /// Returns the principal with this identity and the digest for its session, if the entry is still valid.
     pub(crate) fn signed_in(
         &self,
         identity: &OidcIdentity,
@@ -175,19 +175,19 @@ impl TokenStore {
         Ok(self.holder(&digest, now)?.map(|principal| (digest, principal)))
     }
 
-    /// All tokens, the oldest first.
+    /// Returns all tokens, oldest first.
     pub fn list(&self) -> Result<Vec<StoredToken>, TokenError> {
         Ok(self.file.read::<TokenFile>()?.map(|(_, kept)| kept.tokens).unwrap_or_default())
     }
 
-    /// Makes a token. Its text is in what is returned, and nowhere else.
+    /// Creates a token. Its text is only in the returned value.
     pub fn add(&self, wanted: NewToken, now: Millis) -> Result<(StoredToken, Secret), TokenError> {
         let (id, text) = fresh().map_err(|why| self.file.fault(why))?;
         let token = self.keep(wanted, id, Digest::of(text.as_bytes()), None, now)?;
         Ok((token, Secret::new(text)))
     }
 
-    /// Lets somebody sign in elsewhere. There is no token to show; the entry can be listed and removed like one.
+    /// Lets an identity sign in at a provider. There is no token text; the entry can be listed and removed like a token.
     pub fn admit(
         &self,
         wanted: NewToken,
@@ -261,7 +261,7 @@ impl TokenStore {
         Ok(token)
     }
 
-    /// Removes a token by its id; whether there was one.
+    /// Removes a token by its id, and returns it if there was one.
     pub fn remove(&self, id: &str) -> Result<Option<StoredToken>, TokenError> {
         let mut removed = None;
         self.file.change(|TokenFile { tokens }: &mut TokenFile| {
@@ -279,7 +279,7 @@ impl TokenStore {
         {
             return Ok(Arc::clone(tokens));
         }
-        // What was known counts no longer, whatever comes next.
+        // The cache is invalid, whatever follows.
         *known = None;
         let Some((stamp, kept)) = self.file.read::<TokenFile>()? else { return Ok(Arc::default()) };
         let tokens: HashMap<Digest, StoredToken> =
@@ -290,7 +290,7 @@ impl TokenStore {
     }
 }
 
-/// An id and a text that nobody can guess.
+/// Returns an id and an unguessable text.
 fn fresh() -> io::Result<(String, String)> {
     let id = secure_random::hex::<4>()?;
     let text = format!("{PREFIX}{id}_{}", secure_random::hex::<SECRET_BYTES>()?);
@@ -380,7 +380,7 @@ mod tests {
         );
         tokens.add(wanted("bot", PrincipalKind::Agent, &[AccessScope::Submit]), 0).unwrap();
         tokens.add(wanted("bot", PrincipalKind::Agent, &[AccessScope::Read]), 0).unwrap();
-        // A person of the same name could answer what the agent asks, if names were not checked too.
+        // Without a check of names, a person of the same name could answer the agent's questions.
         assert!(
             refused(wanted("bot", PrincipalKind::Person, &[AccessScope::Answer]))
                 .contains("an agent already")

@@ -1,7 +1,7 @@
-//! The traces that clients brought: what their calls are beneath.
+//! The traces that clients brought: the parent spans of their calls.
 //!
-//! Kept in memory until the call is told of: a retry comes with another span of the client's, so it is no part of the call, and the
-//! record has no room for it. A call that outlives the server, or that ten thousand others wait behind, has a trace of its own.
+//! They are kept in memory until the call is exported. They are not recorded, because a retry comes with another span and is
+//! not part of the call. A call that outlives the server, or that ten thousand others follow, has a trace of its own.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,7 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 
 const KEPT_MAX: usize = 10_000;
 
-/// A span of a client's that a call is beneath.
+/// A client's span that contains a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TraceParent {
     pub(crate) trace: TraceId,
@@ -29,12 +29,12 @@ pub(crate) struct TraceParents(Mutex<TraceParentMap>);
 #[derive(Debug, Default)]
 struct TraceParentMap {
     of: HashMap<CallId, TraceParent>,
-    /// The oldest first. Those that were taken may still stand here, for a while.
+    /// Oldest first. It may still contain calls that were taken, for a while.
     order: VecDeque<CallId>,
 }
 
 impl TraceParents {
-    /// Keeps what a request says that it is part of; nothing else that it says of its trace. The first that brought a call counts.
+    /// Stores the parent span of a request, and nothing else of its trace. The first request of a call is used.
     pub(crate) fn keep(&self, call: CallId, headers: &HeaderMap) {
         let said = TraceContextPropagator::new().extract(&HeaderExtractor(headers));
         let span = said.span();
@@ -48,7 +48,7 @@ impl TraceParents {
         if of.contains_key(&call) {
             return;
         }
-        // Those that are told of make room first: a call that waits is not pushed out by those that do not.
+        // Exported calls are removed first, so that they do not displace a call that waits.
         if order.len() >= 2 * KEPT_MAX {
             order.retain(|call| of.contains_key(call));
         }
@@ -94,7 +94,7 @@ mod tests {
         calls.iter().for_each(keep);
         assert_eq!(parents.0.lock().unwrap().of.len(), KEPT_MAX);
         assert!(parents.take(calls[KEPT_MAX]).is_some() && parents.take(calls[0]).is_none());
-        // Those that come and go push out nobody who stays.
+        // Calls that come and go displace no call that stays.
         for _ in 0..3 * KEPT_MAX {
             let passing = CallId::new(fresh_id());
             keep(&passing);

@@ -1,7 +1,8 @@
-//! Webhooks: who is told that a question was asked.
+//! Webhooks that are notified of new questions.
 //!
-//! The file has what each is signed with, and the address of a Slack webhook is itself a secret; so it is for its owner only, and
-//! nothing but the host of an address is ever shown or logged. What is told is what a list of questions shows: never true contents.
+//! The file contains the signing secrets, and the address of a Slack webhook is itself a secret. The file is therefore for
+//! its owner only, and only the host of an address is ever shown or logged. A message contains what a list of questions
+//! shows, and never contents.
 
 mod deliver;
 mod dispatcher;
@@ -26,25 +27,25 @@ use crate::principal::Slug;
 use crate::private_json_file::{PrivateFileError, PrivateJsonFile};
 use crate::secure_random;
 
-/// How many webhooks a file holds at most.
+/// The maximum number of webhooks in a file.
 pub const WEBHOOKS_MAX: usize = 100;
 
-/// What secrets begin with, by the Standard Webhooks.
+/// The prefix of secrets in Standard Webhooks.
 const PREFIX: &str = "whsec_";
 const SECRET_BYTES: usize = 32;
 
-/// What is said to a webhook.
+/// The format of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WebhookFormat {
-    /// What happened, as JSON.
+    /// The event as JSON.
     Generic,
-    /// A text, as the incoming webhooks of Slack take it.
+    /// A text for the incoming webhooks of Slack.
     Slack,
 }
 
 impl WebhookFormat {
-    /// In a word.
+    /// Returns the name of the format.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Generic => "generic",
@@ -53,24 +54,24 @@ impl WebhookFormat {
     }
 }
 
-/// A webhook as it is kept.
+/// A webhook as it is stored.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoredWebhook {
-    /// What it is called in lists.
+    /// Its id in lists.
     pub id: String,
-    /// Whose questions it is told of.
+    /// The tenant of the questions.
     pub tenant: Slug,
-    /// What is said to it.
+    /// The format of its messages.
     pub form: WebhookFormat,
-    /// When it was made.
+    /// The time of creation.
     pub made_at: Millis,
     url: String,
     secret: String,
 }
 
 impl StoredWebhook {
-    /// Where it is, with nothing that may be secret.
+    /// Returns its address without possible secrets.
     pub fn place(&self) -> String {
         Url::parse(&self.url)
             .map_or_else(|_| "…".to_owned(), |url| format!("{}/…", url.origin().ascii_serialization()))
@@ -80,7 +81,7 @@ impl StoredWebhook {
         Endpoint::new(&self.url)
     }
 
-    /// What it is signed with; none where that is not what we made.
+    /// Returns its signing key; `None` if the stored secret is invalid.
     fn key(&self) -> Option<Secret> {
         let bytes = BASE64_STANDARD.decode(self.secret.strip_prefix(PREFIX)?).ok()?;
         (bytes.len() == SECRET_BYTES).then(|| Secret::new(bytes))
@@ -99,32 +100,32 @@ impl fmt::Debug for StoredWebhook {
     }
 }
 
-/// How it went with a webhook so far.
+/// The delivery statistics of a webhook.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeliveryStatus {
-    /// How many messages it took.
+    /// The number of delivered messages.
     pub told: u64,
-    /// How many attempts failed.
+    /// The number of failed attempts.
     pub failed: u64,
-    /// How many messages were given up.
+    /// The number of dropped messages.
     pub given_up: u64,
-    /// When it last took one.
+    /// The time of the last delivery.
     pub told_at: Option<Millis>,
-    /// When an attempt last failed.
+    /// The time of the last failed attempt.
     pub failed_at: Option<Millis>,
-    /// Why.
+    /// The reason of the last failure.
     pub why: Option<String>,
 }
 
 impl DeliveryStatus {
-    /// Whether the last attempt was a good one, or there was none.
+    /// Checks whether the last attempt succeeded, or there was none.
     pub fn is_well(&self) -> bool {
         self.failed_at <= self.told_at
     }
 }
 
-/// Why there is no webhook.
+/// The reason why a webhook was not created or read.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
     /// The file cannot be used.
@@ -133,7 +134,7 @@ pub enum WebhookError {
     /// The address cannot be used.
     #[error("the address of the webhook cannot be used: {0}")]
     Endpoint(#[from] InvalidEndpointError),
-    /// There are too many.
+    /// There are too many webhooks.
     #[error("there are {WEBHOOKS_MAX} webhooks already; remove some")]
     TooMany,
 }
@@ -144,32 +145,32 @@ struct WebhookFile {
     webhooks: Vec<StoredWebhook>,
 }
 
-/// The webhooks in a file. Cheap to clone.
+/// The webhooks in a file. Clones are cheap.
 #[derive(Clone, Debug)]
 pub struct WebhookStore {
     file: PrivateJsonFile,
-    /// How it went, beside it: written by the server, and no secret in it.
+    /// The delivery statistics in a file beside it. The server writes them, and they contain no secrets.
     standing: PrivateJsonFile,
 }
 
 impl WebhookStore {
-    /// The webhooks in a file, which need not be there yet.
+    /// Returns the webhooks in a file, which need not exist yet.
     pub fn at(path: PathBuf) -> Self {
         let standing = PrivateJsonFile::at(path.with_extension("standing.json"));
         Self { file: PrivateJsonFile::at(path), standing }
     }
 
-    /// All webhooks, the oldest first.
+    /// Returns all webhooks, oldest first.
     pub fn list(&self) -> Result<Vec<StoredWebhook>, WebhookError> {
         Ok(self.file.read::<WebhookFile>()?.map(|(_, kept)| kept.webhooks).unwrap_or_default())
     }
 
-    /// How it went with each so far, by its id.
+    /// Returns the delivery statistics of each webhook, by id.
     pub fn standing(&self) -> Result<BTreeMap<String, DeliveryStatus>, WebhookError> {
         Ok(self.standing.read()?.map(|(_, kept)| kept).unwrap_or_default())
     }
 
-    /// Makes a webhook. What its messages are signed with is returned, to be told to whoever checks them.
+    /// Creates a webhook. Returns the signing secret, for the receiver that verifies the messages.
     pub fn add(
         &self,
         tenant: Slug,
@@ -195,7 +196,7 @@ impl WebhookStore {
         Ok((webhook, Secret::new(secret)))
     }
 
-    /// Removes a webhook by its id; which, if there was one.
+    /// Removes a webhook by its id, and returns it if there was one.
     pub fn remove(&self, id: &str) -> Result<Option<StoredWebhook>, WebhookError> {
         let mut removed = None;
         self.file.change(|WebhookFile { webhooks }: &mut WebhookFile| {
@@ -206,7 +207,7 @@ impl WebhookStore {
         Ok(removed)
     }
 
-    /// Writes down how it went with one.
+    /// Updates the delivery statistics of a webhook.
     fn note(&self, id: &str, change: impl FnOnce(&mut DeliveryStatus)) -> Result<(), WebhookError> {
         let known: Vec<String> = self.list()?.into_iter().map(|webhook| webhook.id).collect();
         self.standing.change(|all: &mut BTreeMap<String, DeliveryStatus>| {

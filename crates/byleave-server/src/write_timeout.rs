@@ -1,4 +1,4 @@
-//! Readers that do not read: a connection whose other end leaves what we send unread is given up.
+//! Closes connections whose peer leaves sent data unread.
 
 use std::future::Future as _;
 use std::io;
@@ -9,13 +9,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A connection that breaks when nothing can be written for too long.
+/// A connection that fails if nothing can be written for too long.
 pub(crate) struct WriteTimeout<S> {
     stream: S,
     limit: Duration,
-    /// Something is to be written, and cannot be yet.
+    /// Whether a write is pending.
     waiting: bool,
-    /// Until when we wait, where we do.
+    /// The deadline of the pending write.
     alarm: Pin<Box<Sleep>>,
 }
 

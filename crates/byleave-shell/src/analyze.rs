@@ -1,4 +1,4 @@
-//! From text to account: what is read is told by the manuals, and what they find inside is read again.
+//! Entry point of the analysis: parses a text, applies the manuals, and parses the scripts that they find inside.
 
 use crate::commands::{ParsedCommands, WorkingDir};
 use crate::display_tree::{CommandTree, TreeBuilder};
@@ -6,12 +6,12 @@ use crate::effects::{CommandEffects, Script, unwrap_all, unwrap_watched};
 use crate::interpreter::read;
 use crate::shell_env::ShellEnv;
 
-/// Everything that a command would do, with everything inside it.
+/// Returns all effects of a command, including those of nested commands.
 pub fn tell(text: &str, scene: &dyn ShellEnv) -> CommandEffects {
     unwrap_all(&read(text, scene), scene, &|script| read_inside(script, scene))
 }
 
-/// The same, and how it was read: what stands in what.
+/// Returns the effects, and the tree that shows how the command was read.
 pub fn tell_in_full(text: &str, scene: &dyn ShellEnv) -> (CommandEffects, CommandTree) {
     let mut grower = TreeBuilder::new(text);
     let account =
@@ -19,13 +19,13 @@ pub fn tell_in_full(text: &str, scene: &dyn ShellEnv) -> (CommandEffects, Comman
     (account, grower.tree())
 }
 
-/// Reads a script where it would run.
+/// Parses a nested script in its working directory.
 fn read_inside(script: &Script, scene: &dyn ShellEnv) -> ParsedCommands {
     match &script.place {
         WorkingDir::At(cwd) => read(&script.text, &WithCwd { scene, cwd }),
         WorkingDir::Unknown(why) => {
             let mut reading = read(&script.text, scene);
-            // Nobody knows where it begins, so nobody knows where any of it runs.
+            // The starting directory is unknown, so the directory of each command is unknown too.
             for command in &mut reading.commands {
                 command.place = WorkingDir::Unknown(why.clone());
             }
@@ -34,7 +34,7 @@ fn read_inside(script: &Script, scene: &dyn ShellEnv) -> ParsedCommands {
     }
 }
 
-/// The same world from another directory.
+/// The same environment with another working directory.
 struct WithCwd<'a> {
     scene: &'a dyn ShellEnv,
     cwd: &'a str,

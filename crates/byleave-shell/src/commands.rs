@@ -1,28 +1,28 @@
-//! A reading: every simple command that a text would run, with its words, where it would run, and what could not be told.
+//! The simple commands that a text would run: their words, their working directory, and what stayed unresolved.
 //!
-//! The seam between the reader, which knows the grammar, and the manuals, which know the programs.
+//! This is the interface between the interpreter, which knows the grammar, and the manuals, which know the programs.
 
 use std::ops::Range;
 
 use crate::source_outline::Outline;
 use crate::word::Word;
 
-/// What a text would run.
+/// The commands that a text would run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParsedCommands {
-    /// Every simple command in it, wherever it stands: also those that may not come to run.
+    /// Every simple command at any depth, including commands that may not run.
     pub commands: Vec<SimpleCommand>,
-    /// What could not be told. Not empty means that it may do more than the commands say.
+    /// The unresolved parts. If there are any, the text may do more than the commands say.
     pub riddles: Vec<Unresolved>,
-    /// What some of the commands would be if what was last known still held: the file that a glob matches now, the value that
-    /// a variable had before a loop. They prove nothing. Something that may be denied must not hide behind a doubt, though.
+    /// The commands as they would be if the last known facts still held: the file that a glob matches now, the value that a variable
+    /// had before a loop. They prove nothing. But a doubt must not hide a command that a rule may deny.
     pub guesses: Vec<SimpleCommand>,
-    /// What stands in what, to be shown.
+    /// The nesting of the text, for display.
     pub outline: Outline,
 }
 
 impl ParsedCommands {
-    /// Whether everything in it is known.
+    /// Checks whether everything in it is known.
     pub fn is_certain(&self) -> bool {
         self.riddles.is_empty() && self.commands.iter().all(SimpleCommand::is_certain)
     }
@@ -37,7 +37,7 @@ impl SimpleCommand {
             && self.input.as_ref().is_none_or(|input| input.text().is_some())
     }
 
-    /// Whether another does what this one does, wherever they stand.
+    /// Checks whether another command does the same, regardless of position.
     pub(crate) fn does_the_same(&self, other: &Self) -> bool {
         self.words == other.words
             && self.assignments == other.assignments
@@ -49,48 +49,48 @@ impl SimpleCommand {
     }
 }
 
-/// One simple command, with its redirections. Without words it is only assignments or redirections.
+/// One simple command with its redirections. Without words it has only assignments or redirections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimpleCommand {
-    /// The words after expansion, the name of the program first.
+    /// The words after expansion. The first is the name of the program.
     pub words: Vec<Word>,
-    /// `NAME=value` in front of it.
+    /// The `NAME=value` assignments in front of it.
     pub assignments: Vec<(String, Word)>,
-    /// Where its input and output go. Those of a group or a loop stand on a command without words.
+    /// The redirections of its input and output. Those of a group or a loop are on a command without words.
     pub redirections: Vec<Redirection>,
-    /// What it reads from a here-document or here-string, where that is known.
+    /// Its input from a here-document, a here-string or a pipe, if that is known.
     pub input: Option<Word>,
-    /// Where it runs.
+    /// The working directory.
     pub place: WorkingDir,
-    /// Where it stands in the text, in bytes.
+    /// The position in the text, in bytes.
     pub span: Range<usize>,
-    /// What it stands in, from the outside in: "subshell", "if", "substitution" …
+    /// The enclosing constructs from the outside in: "subshell", "if", "substitution" …
     pub within: Vec<&'static str>,
-    /// A function of this text has this name: that is run, not a program.
+    /// Whether a function of this text has this name. Then the function runs, and not a program.
     pub is_function: bool,
-    /// Its paths stand for what another program finds beneath them: `find PATH -exec`.
+    /// Whether its paths represent the files that another program finds below them: `find PATH -exec`.
     pub is_filled: bool,
 }
 
 /// The directory that a command runs in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkingDir {
-    /// This one, absolute.
+    /// A known absolute path.
     At(String),
-    /// Not known, and why.
+    /// An unknown directory, with the reason.
     Unknown(String),
 }
 
-/// A redirection to or from a file. Those between descriptors are none.
+/// A redirection to or from a file. Redirections between descriptors are not included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirection {
-    /// What is done to the file.
+    /// The access to the file.
     pub access: RedirectionAccess,
-    /// The file; `/dev/tcp/HOST/PORT` is a connection.
+    /// The file. `/dev/tcp/HOST/PORT` is a connection.
     pub target: Word,
 }
 
-/// What a redirection does to its file.
+/// The access of a redirection to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RedirectionAccess {
     /// Reads it.
@@ -101,11 +101,11 @@ pub enum RedirectionAccess {
     ReadWrite,
 }
 
-/// Something that could not be told.
+/// A part of the text that could not be resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unresolved {
-    /// Why, in words for a person.
+    /// The reason, as text for a person.
     pub why: String,
-    /// Where it stands in the text, in bytes.
+    /// The position in the text, in bytes.
     pub span: Range<usize>,
 }

@@ -1,4 +1,4 @@
-//! Dangers: what is never silently allowed, because it cannot be taken back or reaches too far. Data, each with its reason.
+//! Commands that are never allowed silently, because they are irreversible or too far-reaching. They are data, each with a reason.
 
 use std::sync::LazyLock;
 
@@ -8,15 +8,15 @@ use serde::Deserialize;
 use crate::commands::ParsedCommands;
 use crate::word::Word;
 
-/// Something dangerous or irreversible.
+/// A rule for dangerous or irreversible commands.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DangerRule {
-    /// Its stable name.
+    /// The stable name of the rule.
     pub id: String,
-    /// Why, in words for a person.
+    /// The reason, as text for a person.
     pub why: String,
-    /// How much is at stake.
+    /// The severity.
     #[serde(default)]
     pub grade: DangerSeverity,
     #[serde(default)]
@@ -33,18 +33,18 @@ pub struct DangerRule {
     writes: Vec<String>,
 }
 
-/// How much is at stake.
+/// The severity of a danger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DangerSeverity {
-    /// A person is asked, every time.
+    /// A person is asked every time.
     #[default]
     Ask,
-    /// Denied, unless a person's own rules say otherwise.
+    /// Denied, unless the person's own rules say otherwise.
     Deny,
 }
 
-/// What is known of a command, for dangers to be recognised.
+/// The facts about a command by which dangers are recognized.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CommandFacts {
     pub(crate) program: String,
@@ -52,28 +52,28 @@ pub(crate) struct CommandFacts {
     /// The options, each under all its names.
     pub(crate) options: Vec<String>,
     pub(crate) operands: Vec<String>,
-    /// The paths that it names, resolved.
+    /// The resolved paths that it names.
     pub(crate) targets: Vec<String>,
     pub(crate) home: Option<String>,
     pub(crate) cwd: String,
 }
 
-/// Every danger there is.
+/// Returns all danger rules.
 pub fn all() -> &'static [DangerRule] {
     DANGERS.as_deref().unwrap_or_default()
 }
 
-/// What is wrong with the embedded list. `None`, or nothing may be taken for harmless.
+/// Returns the error of the embedded list. Unless this is `None`, no command may be considered harmless.
 pub(crate) fn fault() -> Option<&'static str> {
     DANGERS.as_ref().err().map(String::as_str)
 }
 
-/// The dangers of one command.
+/// Returns the dangers of one command.
 pub(crate) fn of(facts: &CommandFacts, effects: &[Effect]) -> Vec<&'static DangerRule> {
     all().iter().filter(|danger| danger.fits(facts, effects)).collect()
 }
 
-/// The dangers that only show in the whole: a function that starts itself more than once.
+/// Returns the dangers that show only in the whole text: a function that starts itself more than once.
 pub(crate) fn of_reading(reading: &ParsedCommands) -> Vec<&'static DangerRule> {
     let within = |name: &str| {
         let calls = reading.commands.iter().filter(|command| {
@@ -123,7 +123,7 @@ impl DangerRule {
 }
 
 impl CommandFacts {
-    /// Takes words whose options are not known one by one: each letter of a cluster, each long name.
+    /// Adds words whose options are not known one by one: each letter of a cluster and each long name.
     pub(crate) fn scan(&mut self, words: &[Word]) {
         for text in words.iter().filter_map(Word::text) {
             if let Some(long) = text.strip_prefix("--") {
@@ -154,7 +154,7 @@ impl CommandFacts {
     }
 }
 
-/// A text, or the beginning of one where it ends in `*`.
+/// Checks whether a text matches: exactly, or by prefix if `own` ends in `*`.
 fn stem_fits(own: &str, text: &str) -> bool {
     match own.strip_suffix('*') {
         Some(stem) => text.starts_with(stem),

@@ -1,7 +1,7 @@
-//! The tree of a command: how it was read, to be shown to a person. For showing, never for judging.
+//! The tree of a command, which shows a person how it was read. It is for display and never for decisions.
 //!
-//! It grows from the very reading that the effects come from: every command in it is one that was told, in the order of the
-//! text, with what was found inside it.
+//! It is built by the same analysis that produces the effects. So each command in it was analyzed. The commands are in the order of
+//! the text, with their nested commands.
 
 use std::collections::HashMap;
 
@@ -12,45 +12,45 @@ use crate::danger::DangerRule;
 use crate::effects::{AnalysisObserver, CommandEffects, CommandOrigin, Script};
 use crate::source_outline::{ListOperator, Outline};
 
-/// How a command was read.
+/// The tree of a command text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CommandTree {
-    /// The commands of the text, one after another, with what is inside them.
+    /// The commands of the text in order, with their nested commands.
     pub branches: Vec<CommandBranch>,
-    /// What could not be told of the text as a whole.
+    /// The unresolved parts of the text as a whole.
     pub unread: Vec<String>,
-    /// There is more than is shown; all of it was judged.
+    /// Whether there is more than is shown. All of it was analyzed.
     pub cut: bool,
 }
 
 /// One part of a command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CommandBranch {
-    /// What it is.
+    /// The kind of the part.
     pub kind: BranchKind,
-    /// What it is called, where that says more.
+    /// A label, if it adds information.
     pub label: Option<String>,
-    /// How it hangs together with what stands before it.
+    /// The list operator between this part and the previous one.
     pub joint: ListOperator,
-    /// `!` stands before it: success and failure are swapped.
+    /// Whether `!` precedes it, which swaps success and failure.
     pub negated: bool,
-    /// The command that it is, or that carries its redirections.
+    /// The command itself, or the command that carries the redirections of this part.
     pub command: Option<SimpleCommand>,
-    /// What it is in the text, as it was written, where it is more than its words.
+    /// The source text, if it is more than the words.
     pub written: Option<String>,
-    /// What the manual of its program says of it, in a line; none where there is no manual.
+    /// The one-line description in the manual of the program, if there is a manual.
     pub about: Option<&'static str>,
-    /// What it does itself.
+    /// The effects of this part itself.
     pub effects: Vec<Effect>,
-    /// What about it is dangerous.
+    /// The dangers of this part.
     pub dangers: Vec<&'static DangerRule>,
-    /// What could not be told of it, and why.
+    /// The unresolved parts, with their reasons.
     pub unread: Vec<String>,
-    /// What is inside it.
+    /// The nested parts.
     pub inside: Vec<CommandBranch>,
 }
 
-/// What a part of a command is.
+/// The kind of a part of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BranchKind {
     /// A program with its words, or only assignments or redirections.
@@ -58,41 +58,41 @@ pub enum BranchKind {
     Command,
     /// A command that another one runs.
     Wrapped,
-    /// Text that another command has a shell read; its label is the text.
+    /// Text that another command passes to a shell. Its label is the text.
     Text,
-    /// Something that looks like a command in text that could not be read.
+    /// Something that looks like a command in text that could not be parsed.
     Possible,
-    /// What it may come to, if what is known now still holds then.
+    /// A command that results if the facts that are known now still hold when it runs.
     Guess,
-    /// A part of the grammar, in a word: "pipeline", "substitution", "if", "then" …
+    /// A grammar construct, by its name: "pipeline", "substitution", "if", "then" …
     Part(&'static str),
 }
 
-/// Grows the tree while the commands are told.
+/// Builds the tree while the commands are analyzed.
 pub(crate) struct TreeBuilder {
     texts: Vec<AnalyzedText>,
     commands: Vec<AnalyzedCommand>,
 }
 
-/// A text that was read, or not.
+/// A text that was parsed or skipped.
 #[derive(Default)]
 struct AnalyzedText {
     text: String,
     outline: Outline,
-    /// How many commands are certain to be in it; those that come after are guesses.
+    /// The number of certain commands. The commands after them are guesses.
     certain: usize,
-    /// The commands that were told, by their place in the reading.
+    /// The analyzed commands, by their index in the parsed text.
     told: HashMap<usize, usize>,
 }
 
-/// A command that was told.
+/// An analyzed command.
 #[derive(Default)]
 struct AnalyzedCommand {
     branch: CommandBranch,
     inner: Vec<NestedSource>,
 }
 
-/// What was found in a command, by its number.
+/// A text or command that was found inside a command, by its number.
 enum NestedSource {
     Text(usize),
     Command(usize),
@@ -103,7 +103,7 @@ impl AnalysisObserver for TreeBuilder {
         let number = self.texts.len();
         let text = script.map(|script| script.text.clone()).unwrap_or_default();
         let outline = reading.outline.clone();
-        // The first is the whole, whose text is known beforehand.
+        // The first text is the whole, which is known beforehand.
         match self.texts.first_mut().filter(|_| from.is_none()) {
             Some(whole) => {
                 whole.outline = outline;
@@ -161,13 +161,13 @@ impl AnalysisObserver for TreeBuilder {
 }
 
 impl TreeBuilder {
-    /// For a command with this text.
+    /// Creates a builder for a command text.
     pub(crate) fn new(text: &str) -> Self {
         let whole = AnalyzedText { text: text.to_owned(), ..AnalyzedText::default() };
         Self { texts: vec![whole], commands: Vec::new() }
     }
 
-    /// The tree, once everything was told.
+    /// Returns the tree after everything was analyzed.
     pub(crate) fn tree(mut self) -> CommandTree {
         self.grown(0)
     }
@@ -202,7 +202,7 @@ impl TreeBuilder {
             }
             grown.push(branch);
         }
-        // A part stands behind the one that it is in, so from the end each is whole when it is put into that.
+        // A part comes after its parent. So, from the end, each part is complete when it is moved into its parent.
         let mut branches = Vec::new();
         while let Some(mut branch) = grown.pop() {
             let parent = parts.get(grown.len()).and_then(|part| part.parent);
@@ -217,7 +217,7 @@ impl TreeBuilder {
             }
         }
         branches.reverse();
-        // Guesses, and what was read when the outline was full.
+        // Guesses, and commands that were found after the outline was full.
         let mut rest: Vec<(usize, usize)> = told.into_iter().collect();
         rest.sort_unstable();
         for (place, number) in rest {
@@ -229,7 +229,7 @@ impl TreeBuilder {
         CommandTree { branches, unread, cut }
     }
 
-    /// Puts what was told of a command into its branch.
+    /// Moves the analysis of a command into its branch.
     fn put(&mut self, branch: &mut CommandBranch, number: usize) {
         let AnalyzedCommand { branch: told, inner } =
             self.commands.get_mut(number).map(std::mem::take).unwrap_or_default();
@@ -267,15 +267,15 @@ impl TreeBuilder {
     }
 }
 
-/// Whether it was found by a manual, and not by the grammar.
+/// Checks whether a manual found it, and not the grammar.
 const fn is_told(branch: &CommandBranch) -> bool {
     matches!(branch.kind, BranchKind::Wrapped | BranchKind::Text)
 }
 
-/// The command as it stands in its text; none where it stands in a text within the text.
+/// Returns the source text of a command, or `None` if it is in a nested text.
 fn written(text: &str, command: &SimpleCommand) -> Option<String> {
     let again = |kind: &&str| matches!(*kind, "eval" | "source" | "trap" | "callback" | "alias" | "unread");
-    // Backquotes are read as a text of their own, which stands for the whole.
+    // Backquotes are parsed as a text of their own, so the span covers the whole.
     let whole = command.span == (0..text.len()) && !command.within.is_empty();
     if whole || command.within.iter().any(again) {
         return None;

@@ -1,7 +1,7 @@
-//! The account of a command: its effects, what is inside it to be read again, and what about it is dangerous.
+//! The effects of a command, its nested commands that must be analyzed in turn, and its dangers.
 //!
-//! Deny must see everything, so whatever a command could be is in the account. Allow needs a proof, so what could not be told is
-//! in it as well, as an unknown. Nothing is ever left out because it is too deep, too long or too many.
+//! A deny must see everything, so every possible effect is included. An allow needs a proof, so unresolved parts are included as
+//! unknown effects. Nothing is left out because it is too deep, too long or too numerous.
 
 use byleave_core::effect::Effect;
 
@@ -20,42 +20,42 @@ use self::command_analyzer::CommandAnalyzer;
 pub use self::nested_commands::unwrap_all;
 pub(crate) use self::nested_commands::{AnalysisObserver, CommandOrigin, unwrap_watched};
 
-/// What one command would do.
+/// The predicted effects of one command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CommandEffects {
-    /// What it does itself.
+    /// The effects of the command itself.
     pub effects: Vec<Effect>,
-    /// The effects that stand for something beneath their path, and not for all of it: which files is not in its words.
+    /// The effects on some files below their path, but not on all of them. The words do not say which files.
     pub beneath: Vec<Effect>,
-    /// What it has a shell read, or runs in its turn.
+    /// The scripts that it passes to a shell, and the commands that it runs.
     pub inner: Vec<NestedCommand>,
-    /// What about it is dangerous or cannot be taken back.
+    /// The dangerous or irreversible aspects.
     pub dangers: Vec<&'static DangerRule>,
     /// The files whose content decides what it does: scripts, and programs that were named by their path.
     pub rests_on: Vec<String>,
-    /// What its manual says of it, in a line; none where there is no manual.
+    /// The one-line description in its manual, if there is a manual.
     pub about: Option<&'static str>,
 }
 
-/// Something within a command that must be read again.
+/// A nested command that must be analyzed in turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NestedCommand {
-    /// Text that a shell reads.
+    /// Text that a shell parses.
     Text(Script),
     /// A command that it runs.
     Words(SimpleCommand),
 }
 
-/// Text that a shell reads. What its `$0`, `$1` and so on are is not followed: they are not known in it.
+/// Text that a shell parses. Its `$0`, `$1` and so on are not tracked: they are unknown in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     /// The text.
     pub text: String,
-    /// Where it would run.
+    /// The working directory.
     pub place: WorkingDir,
 }
 
-/// What one command would do by itself; what is inside it is left to be read.
+/// Returns the effects of one command itself. Nested commands are returned for later analysis.
 pub fn effects(command: &SimpleCommand, scene: &dyn ShellEnv) -> CommandEffects {
     CommandAnalyzer::new(command, scene).tell()
 }

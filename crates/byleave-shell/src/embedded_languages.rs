@@ -1,7 +1,7 @@
-//! Small languages that programs take on the command line: sed, awk, jq, and what `env -S` and xargs make of text.
+//! Small languages that programs take on the command line: sed, awk, jq, and the word splitting of `env -S` and xargs.
 //!
-//! Scanners written by hand, and on purpose not parsers: the only question is whether such a text reads, writes or runs anything.
-//! Each knows the part of its language that can answer no for certain; whatever else it meets is unknown.
+//! The scanners are hand-written and deliberately not parsers. The only question is whether a text reads, writes or runs anything.
+//! Each scanner knows the part of its language that certainly does not. Anything else is unknown.
 
 mod awk;
 mod jq;
@@ -11,20 +11,20 @@ pub(crate) use self::awk::awk;
 pub(crate) use self::jq::jq;
 pub(crate) use self::sed::sed;
 
-/// Something that a text does.
+/// An effect of a program text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptEffect {
     /// Reads a file.
     Read(String),
     /// Writes a file.
     Write(String),
-    /// Has a shell read this.
+    /// Passes this text to a shell.
     Shell(String),
-    /// Not known.
+    /// An unknown effect, with the reason.
     Unknown(String),
 }
 
-/// Takes text apart at white space, with quotes and backslashes as in a shell; `None` where there is more to it than that.
+/// Splits text at white space, with quotes and backslashes as in a shell. Returns `None` if the text contains more than that.
 pub(crate) fn split(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,10 +1,10 @@
-//! Variables: which assignments are harmless, which change what runs. A list, so that what is not in it is not taken for either.
+//! Variables that are harmless to set, and variables that change what runs. A variable that is not listed is neither.
 
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-/// What setting a variable means.
+/// The consequence of setting a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EnvVarRisk {
     /// Nothing that rules are about.
@@ -15,7 +15,7 @@ pub(crate) enum EnvVarRisk {
     Unlisted,
 }
 
-/// What setting this variable means.
+/// Returns the consequence of setting this variable.
 pub(crate) fn bearing(name: &str) -> EnvVarRisk {
     let fits = |entry: &EnvVarEntry| {
         entry.names.iter().any(|own| match own.strip_suffix('*') {
@@ -43,7 +43,7 @@ struct EnvVarEntry {
     why: String,
 }
 
-// Should it not parse, no variable is harmless.
+// If the table does not parse, no variable is harmless.
 static TABLE: LazyLock<EnvVarTable> =
     LazyLock::new(|| toml::from_str(include_str!("../manuals/environment.toml")).unwrap_or_default());
 

@@ -1,17 +1,17 @@
-//! Hosts: from URLs and the other ways in which programs name them, to punycode in lower case.
+//! Extracts hosts from URLs and other arguments, normalized to lower-case punycode.
 
 use url::{Host, Url};
 
-/// What a word that names something in the network leads to.
+/// The target of a word that names something on the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NetworkTarget {
-    /// This host and port.
+    /// A host and a port.
     Reach(String, u16),
-    /// A file of this machine.
+    /// A local file.
     File(String),
 }
 
-/// Where a URL leads; without a scheme it is taken for `http`, as curl and wget do.
+/// Returns the target of a URL. Without a scheme it is treated as `http`, as curl and wget do.
 pub(crate) fn of_url(text: &str) -> Option<NetworkTarget> {
     let text = text.trim();
     let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
@@ -20,11 +20,11 @@ pub(crate) fn of_url(text: &str) -> Option<NetworkTarget> {
         return Some(NetworkTarget::File(url.path().to_owned()));
     }
     let port = url.port().or_else(|| port_of(url.scheme()))?;
-    // The parser knows the spellings of addresses only under the schemes of the web.
+    // The URL parser normalizes addresses only for web schemes.
     of_name(url.host_str()?).map(|host| NetworkTarget::Reach(host, port))
 }
 
-/// Where `host`, `host:port`, `[address]:port` or `user@host` leads.
+/// Returns the target of `host`, `host:port`, `[address]:port` or `user@host`.
 pub(crate) fn of_host(text: &str, port: u16) -> Option<NetworkTarget> {
     let text = text.rsplit('@').next().unwrap_or(text);
     let (name, port) = match text.rsplit_once(':') {

@@ -1,8 +1,23 @@
-//! Reading shell: what would a command do?
+//! Analysis of shell commands: predicts the effects of a command text without running it.
 //!
-//! Command text goes in, effects come out. Pure: nothing here runs, opens or looks up anything; what must be known of the
-//! world is asked of a [`shell_env::ShellEnv`]. Deny must see everything that a command could be, and allow needs a proof, so what
-//! cannot be told is said to be unknown, with a reason. It is never left out.
+//! The crate is pure: it never runs, opens or looks up anything. It asks a [`shell_env::ShellEnv`] for facts about the machine. A
+//! deny must see everything that a command could do, and an allow needs a proof. So anything that cannot be determined is reported
+//! as unknown, with a reason. It is never left out.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `syntax` | parses text into a tree by the grammar of bash 5.2, line by line |
+//! | [`interpreter`] | follows every branch of the tree; tracks variables, the directory and functions; expands words |
+//! | [`commands`], [`word`] | the simple commands that a text would run, with what stayed unresolved; words and how certain they are |
+//! | [`shell_env`] | the trait that answers questions about the machine |
+//! | [`manual`] | the manuals in `manuals/*.toml`: options, operands and roles of programs |
+//! | [`effects`] | turns commands into effects, including commands inside commands |
+//! | `embedded_languages` | scans sed, awk and jq programs for reads, writes and commands |
+//! | `analyze` | the entry point: text in, effects out |
+//! | [`danger`] | commands that are never allowed silently (`manuals/dangers.toml`) |
+//! | `env_var_rules` | variables that are harmless to set, and variables that change what runs (`manuals/environment.toml`) |
+//! | `host` | the host and port in a URL or a similar argument |
+//! | [`display_tree`], [`source_outline`] | how a command was read, for people; nothing is judged by them |
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

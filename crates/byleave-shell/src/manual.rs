@@ -1,4 +1,4 @@
-//! Manuals: what is known of programs. Data, one file in `manuals/` for a program or a family, embedded at build.
+//! Manuals: descriptions of programs. They are data: one file in `manuals/` for a program or a family, embedded at build time.
 //!
 //! A manual is an allow-list: an option that is not in it is unknown. It never says that something is harmless without a reason.
 
@@ -14,7 +14,7 @@ mod embedded;
 mod options;
 mod role;
 
-/// What is known of one program, or of one sub-command.
+/// The description of one program or sub-command.
 #[derive(Debug)]
 pub(crate) struct Manual {
     pub(crate) names: Vec<String>,
@@ -23,33 +23,33 @@ pub(crate) struct Manual {
     pub(crate) style: OptionStyle,
     pub(crate) abbreviations: bool,
     pub(crate) free: bool,
-    /// Usually a file of the project itself.
+    /// Whether it is usually a file of the project itself.
     pub(crate) local: bool,
-    /// A directory that it names is changed itself; what it changes beneath is told by name, or is all of it.
+    /// Whether it changes a named directory itself. Its changes below are named, or affect all of it.
     pub(crate) itself: bool,
     pub(crate) operands: OperandRoles,
     pub(crate) here: Option<WordRole>,
     pub(crate) does: Vec<FixedEffect>,
     pub(crate) special: Option<String>,
-    /// The reader that tells what the table of options cannot say.
+    /// The additional reader, for rules that do not fit the table of options.
     pub(crate) also: Option<String>,
-    /// `@file` stands for the words in that file.
+    /// Whether `@file` means the words in that file.
     pub(crate) responses: bool,
     pub(crate) subs: Vec<Manual>,
 }
 
-/// How options are written.
+/// The syntax of options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OptionStyle {
-    /// Clusters of short ones, long ones with `--`, also after operands.
+    /// Clusters of short options, long options with `--`, also after operands.
     #[default]
     Gnu,
-    /// The same, but none after the first operand.
+    /// The same, but no options after the first operand.
     Posix,
-    /// Long ones with one dash, no clusters.
+    /// Long options with one dash, no clusters.
     Single,
-    /// None: every word is an operand.
+    /// No options: every word is an operand.
     None,
 }
 
@@ -61,25 +61,25 @@ pub(crate) struct OperandRoles {
     pub(crate) back: Vec<WordRole>,
 }
 
-/// What a program does whatever its words are.
+/// An effect that a program has regardless of its words.
 #[derive(Debug)]
 pub(crate) struct FixedEffect {
     pub(crate) role: WordRole,
     pub(crate) target: String,
 }
 
-/// The manual for a program of this name.
+/// Returns the manual for a program of this name.
 pub(crate) fn of(name: &str) -> Option<&'static Manual> {
     let shelf = &*SHELF;
     shelf.index.get(name).and_then(|at| shelf.manuals.get(*at))
 }
 
-/// What is wrong with the embedded manuals. Empty, or nothing may be taken for understood.
+/// Returns the errors of the embedded manuals. Unless this is empty, no command may be considered understood.
 pub(crate) fn faults() -> &'static [String] {
     &SHELF.faults
 }
 
-/// The names of all programs that have a manual, in order.
+/// Returns the sorted names of all programs that have a manual.
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = SHELF.index.keys().map(String::as_str).collect();
     names.sort_unstable();
@@ -198,20 +198,20 @@ impl RawManual {
 }
 
 impl Manual {
-    /// The sub-command of this name.
+    /// Returns the sub-command of this name.
     pub(crate) fn sub(&self, name: &str) -> Option<&Self> {
         self.subs.iter().find(|sub| sub.names.iter().any(|own| own == name))
     }
 }
 
 impl OperandRoles {
-    /// Whether the program runs what its operands say.
+    /// Checks whether the program runs a command from its operands.
     pub(crate) fn runs(&self) -> bool {
         let mut all = self.front.iter().chain(&self.between).chain(&self.back);
         all.any(|role| matches!(role, WordRole::Argv | WordRole::Shell))
     }
 
-    /// The role of each of so many operands; `None` where the manual knows none. `skipped` of the front are given otherwise.
+    /// Returns the role of each operand, `None` if the manual has none. `skipped` of the front operands are given by options.
     pub(crate) fn roles(&self, count: usize, skipped: usize) -> Vec<Option<WordRole>> {
         let front: Vec<WordRole> = self.front.iter().skip(skipped).copied().collect();
         let back_from = count.saturating_sub(self.back.len()).max(front.len());

@@ -1,34 +1,34 @@
-//! The scene: what must be known of the world to read a command. Asked, never looked up here.
+//! The facts about the machine that the analysis of a command needs. This crate only asks for them and never looks them up.
 
-/// The world as a command would find it.
+/// The environment in which a command would run.
 pub trait ShellEnv {
-    /// The shell that would run it, by its name. Only bash is read; what another would make of the text is not known.
+    /// Returns the name of the shell that would run it. Only bash is supported: the meaning of the text in other shells is unknown.
     fn shell(&self) -> &str {
         "bash"
     }
 
-    /// The directory it would start in, absolute and resolved.
+    /// Returns the starting directory, absolute and resolved.
     fn cwd(&self) -> &str;
 
-    /// The home directory, where it is known.
+    /// Returns the home directory, if it is known.
     fn home(&self) -> Option<&str>;
 
-    /// The value of an environment variable that is certain to be set so when the command runs.
+    /// Returns the value of an environment variable, if it is certain to have that value when the command runs.
     fn variable(&self, name: &str) -> Option<String>;
 
-    /// The file that a program's name leads to, symlinks followed; `None` where it is not found.
+    /// Returns the file of a program, with symlinks followed, or `None` if it is not found.
     fn program(&self, name: &str) -> Option<String>;
 
-    /// A path, absolute or beneath `cwd`, with everything resolved: `.`, `..`, symlinks. What does not exist is resolved as
-    /// far as it does. `None` where that cannot be told.
+    /// Resolves a path, absolute or relative to `cwd`: `.`, `..` and symlinks. A path that does not exist is resolved as far as it
+    /// exists. Returns `None` if that cannot be determined.
     fn resolve(&self, cwd: &str, path: &str) -> Option<String>;
 
-    /// The names in a directory, hidden ones too, in order; `None` where that cannot be told, or there are too many.
+    /// Returns the sorted names in a directory, with hidden ones, or `None` if they are unknown or too many.
     fn list(&self, directory: &str) -> Option<Vec<String>>;
 
-    /// Whether a path is a directory.
+    /// Checks whether a path is a directory.
     fn is_directory(&self, path: &str) -> bool;
 
-    /// The text of a small file that the command would run (`source`, a script); `None` where it cannot be told.
+    /// Returns the text of a small file that the command would run (`source`, a script), or `None` if it is unknown.
     fn text(&self, path: &str) -> Option<String>;
 }

@@ -1,43 +1,43 @@
-//! The outline of a reading: what stands in what, as the reader walked it. For showing, never for judging.
+//! The outline of a text: its nesting as the interpreter followed it. It is for display and never for decisions.
 
-/// What stands in what, in one text.
+/// The nesting of one text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outline {
-    /// Every part that the reader went through; a part stands behind the one that it is in.
+    /// Every part that the interpreter visited. A part comes after its parent.
     pub parts: Vec<OutlinePart>,
-    /// What could not be told of the text as a whole.
+    /// The unresolved parts of the text as a whole.
     pub unread: Vec<String>,
-    /// There is more than is listed.
+    /// Whether there is more than is listed.
     pub cut: bool,
 }
 
 /// One part of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutlinePart {
-    /// The part that it is in; none at the top.
+    /// The parent, or `None` at the top.
     pub parent: Option<usize>,
-    /// What it is, in a word: "command", "pipeline", "substitution", "if", "then" …
+    /// The kind in one word: "command", "pipeline", "substitution", "if", "then" …
     pub kind: &'static str,
-    /// What it is called, where that says more: the name of a function, the round of a loop.
+    /// A label, if it adds information: the name of a function, the iteration of a loop.
     pub label: Option<String>,
-    /// How it hangs together with what stands before it.
+    /// The list operator between this part and the previous one.
     pub joint: ListOperator,
-    /// `!` stands before it.
+    /// Whether `!` precedes it.
     pub negated: bool,
-    /// The places in the reading of the command that it is, and of those that carry its redirections.
+    /// The indices of its command, and of the commands that carry its redirections.
     pub commands: Vec<usize>,
-    /// What could not be told of it.
+    /// The unresolved parts of it.
     pub unread: Vec<String>,
 }
 
-/// How a command hangs together with the one before it.
+/// The operator between a command and the previous one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ListOperator {
-    /// It is the first, or runs in any case.
+    /// The command is the first, or runs in any case.
     #[default]
     Then,
-    /// It runs if the one before it succeeded.
+    /// The command runs if the previous one succeeded.
     And,
-    /// It runs if the one before it failed.
+    /// The command runs if the previous one failed.
     Or,
 }

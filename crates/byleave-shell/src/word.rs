@@ -1,39 +1,39 @@
-//! Words: what the shell would make of one, as far as that can be told from the text.
+//! Words after expansion, as far as the text determines them.
 
 use std::fmt;
 
-/// A word after everything that the shell does to it.
+/// A word after all expansions of the shell.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Word {
     /// Exactly this text, and exactly one word.
     Literal(String),
-    /// Something that only running it would tell: no word, one or many.
+    /// A word that is known only at run time: none, one or many words.
     Unknown(UnknownWord),
 }
 
-/// Why a word is not known, and what is known of it nevertheless.
+/// The reason why a word is unknown, and the known facts about it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UnknownWord {
-    /// Why, in words for a person: "`$x` is set elsewhere".
+    /// The reason, as text for a person: "`$x` is set elsewhere".
     pub why: String,
-    /// What is certain of its text, in order; between two pieces and at both ends there may be anything.
+    /// The certain pieces of its text, in order. Between two pieces and at both ends there may be anything.
     pub pieces: Vec<String>,
-    /// Certain to be exactly one word, as where it was quoted. Otherwise it may bring options of its own.
+    /// Whether it is certainly exactly one word, for example because it is quoted. Otherwise it may contain options.
     pub one: bool,
 }
 
 impl Word {
-    /// A word that is exactly this.
+    /// Creates a word with exactly this text.
     pub fn literal(text: impl Into<String>) -> Self {
         Self::Literal(text.into())
     }
 
-    /// A word of which nothing is known.
+    /// Creates a word of which nothing is known.
     pub fn unknown(why: impl Into<String>) -> Self {
         Self::Unknown(UnknownWord { why: why.into(), pieces: Vec::new(), one: false })
     }
 
-    /// The text, if it is known.
+    /// Returns the text, if it is known.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Literal(text) => Some(text),
@@ -41,7 +41,7 @@ impl Word {
         }
     }
 
-    /// Whether the shell could make this text of it.
+    /// Checks whether the word could expand to this text.
     pub fn could_be(&self, text: &str) -> bool {
         let riddle = match self {
             Self::Literal(own) => return own == text,

@@ -1,7 +1,7 @@
-//! Paints a drawing: cells into what a terminal understands.
+//! Converts the cells of a drawing to terminal output.
 //!
-//! Only what is printable, and styles; where a row begins is said for each, so that a character which a terminal takes for wider
-//! than we do spoils its own row and no other.
+//! It writes only printable characters and styles. Each row is positioned explicitly. If the terminal draws a character wider
+//! than expected, only that row is affected.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use ratatui::layout::Position;
 use ratatui::style::{Color, Modifier};
 use unicode_width::UnicodeWidthStr as _;
 
-/// The rows of a drawing, each with its styles.
+/// Returns the rows of a drawing, each with its styles.
 pub(crate) fn rows(buf: &Buffer) -> Vec<String> {
     let area = *buf.area();
     (area.top()..area.bottom()).map(|y| row(buf, y)).collect()
@@ -28,7 +28,7 @@ fn row(buf: &Buffer, y: u16) -> String {
             style = cell.clone();
         }
         let symbol = cell.symbol();
-        // A last look: nothing that acts on a terminal leaves this program as part of a question.
+        // Last check: no control character leaves this program as part of a question.
         match symbol.chars().any(char::is_control) {
             true => out.push('\u{fffd}'),
             false => out.push_str(symbol),
@@ -63,7 +63,7 @@ fn codes(cell: &Cell) -> String {
     codes
 }
 
-/// One of the terminal's own sixteen colours, as an offset from its base.
+/// Returns the offset of one of the sixteen terminal colours from its base.
 const fn code(colour: Color) -> Option<u8> {
     Some(match colour {
         Color::Black => 0,

@@ -1,7 +1,7 @@
-//! The chat: a conversation with a model on a screen of its own, with its calls as cards and its questions before everything else.
+//! The chat screen: a conversation with a model. Calls are shown as cards, and questions come before everything else.
 //!
-//! [`Chat`] is pure: keys, times and news go in, a drawing and acts come out. [`run`] puts it on a terminal. It knows nothing of
-//! models: what is said and what came of calls is told to it, and what a person wants is told by it.
+//! [`Chat`] is pure: keys, times and events go in, a drawing and actions come out. [`run`] puts it on a terminal. It knows
+//! nothing of models: it receives events and returns the person's actions.
 
 mod draw;
 mod event_loop;
@@ -33,56 +33,56 @@ pub use transcript::{CallCard, CallCardState, TranscriptEntry};
 use overlays::{Picker, TextPage};
 use transcript::Transcript;
 
-/// What a person wants.
+/// An action that the person wants.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChatAction {
-    /// Nothing.
+    /// No action.
     Nothing,
-    /// This said to the model.
+    /// Send this text to the model.
     Say(String),
-    /// One of the orders that begin with a stroke.
+    /// Run this slash command.
     Order(SlashCommand),
-    /// The work called off.
+    /// Cancel the work in progress.
     CallOff,
-    /// This conversation opened.
+    /// Open this conversation.
     Open(String),
-    /// This answer given.
+    /// Give this answer to the question.
     Answer(QuestionId, Reply),
-    /// A text changed in the person's editor; then [`Chat::edited`].
+    /// Edit this text in the person's editor, then call [`Chat::edited`].
     Editor(String),
-    /// Looked up what a leave would have covered; then [`Chat::past`].
+    /// Look up the past calls that a standing approval would have covered, then call [`Chat::past`].
     Consider(StandingApproval),
-    /// Taken back what was changed last, whoever changed it.
+    /// Undo the last change, of any session.
     Undo,
-    /// The terminal lent to an editor: what it sends meanwhile is not for us.
+    /// The terminal was lent to an editor. Input in the meantime is not for the chat.
     Lent,
-    /// The terminal is back.
+    /// The editor has returned the terminal.
     Back,
-    /// An end.
+    /// Quit the chat.
     Quit,
 }
 
-/// What the bar says of the conversation.
+/// The text of the status bar.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChatStatusBar {
-    /// Who the model is to be, and which model it is.
+    /// The persona and the model.
     pub who: String,
     /// The session.
     pub session: String,
-    /// The directory that it works in.
+    /// The working directory of the session.
     pub place: String,
 }
 
-/// What the model is doing.
+/// The activity of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ModelActivity {
-    /// Nothing: it is the person's turn. What came of the last, in words.
+    /// It is the person's turn. The text says how the model's last turn ended.
     Rests(String),
-    /// Something, since then.
+    /// The model or a tool has been working since this time.
     Works { since: Millis, what: &'static str },
 }
 
-/// A question that waits.
+/// A question in the queue.
 struct QueuedQuestion {
     sheet: QuestionView,
     undo: Option<String>,
@@ -94,30 +94,30 @@ pub struct Chat {
     heading: ChatStatusBar,
     scroll: Transcript,
     field: TextField,
-    /// When something was last typed that was not meant for a question.
+    /// The time of the last key that was not meant for a question.
     typed: Option<Duration>,
-    /// What is typed until then was meant for a question that has gone.
+    /// Keys until this time were meant for a question that is gone.
     deaf_until: Duration,
-    /// What was said, for who wants to say it again; the oldest first.
+    /// The person's messages for recall, oldest first.
     said: Vec<String>,
-    /// How far back that was looked for.
+    /// The position in `said` during recall.
     recalled: Option<usize>,
-    /// What is to be said once the model rests.
+    /// Messages to send once the model rests.
     next: VecDeque<String>,
     doing: ModelActivity,
     questions: VecDeque<QueuedQuestion>,
     dialogue: Option<QuestionDialog>,
-    /// The person has put the question away, to read.
+    /// The person has put the question away to read the conversation.
     is_away: bool,
     page: Option<TextPage>,
     picker: Option<Picker>,
-    /// The next key of the same kind does it.
+    /// The action that a second press of the same key performs.
     armed: Option<SecondPressAction>,
-    /// Something about the last key.
+    /// A hint about the last key.
     told: Option<String>,
 }
 
-/// What a second key does.
+/// An action that needs a second key press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SecondPressAction {
     CallOff,
@@ -125,7 +125,7 @@ enum SecondPressAction {
 }
 
 impl Chat {
-    /// A chat in which nothing was said yet.
+    /// Creates an empty chat.
     pub fn new(setting: DialogSettings) -> Self {
         Self {
             setting: DialogSettings { can_go_back: true, ..setting },
@@ -148,7 +148,7 @@ impl Chat {
         }
     }
 
-    /// Another conversation, as far as it has come.
+    /// Shows another conversation with its entries so far.
     pub fn begin(&mut self, heading: ChatStatusBar, entries: Vec<TranscriptEntry>) {
         self.heading = heading;
         self.said = entries
@@ -163,18 +163,18 @@ impl Chat {
         self.doing = ModelActivity::Rests(String::new());
     }
 
-    /// Something for the person to say as soon as the model rests.
+    /// Queues a message of the person until the model rests.
     pub fn later(&mut self, word: String) {
         self.said.push(word.clone());
         self.next.push_back(word);
     }
 
-    /// The model begins to speak.
+    /// Shows that the model begins its turn.
     pub fn turn(&mut self, time: Millis) {
         self.works(time, "the model thinks");
     }
 
-    /// The model says something.
+    /// Appends text to the model's current message.
     pub fn text(&mut self, text: &str) {
         if let ModelActivity::Works { what, .. } = &mut self.doing {
             *what = "the model speaks";
@@ -182,12 +182,12 @@ impl Chat {
         self.scroll.hear(text);
     }
 
-    /// What it was saying counts for nothing: it begins anew.
+    /// Drops the model's current message, because the model begins it again.
     pub fn anew(&mut self) {
         self.scroll.unhear();
     }
 
-    /// What it has said, whole.
+    /// Replaces the current message by the complete one, and notes what is wrong with it.
     pub fn said(&mut self, text: String, flaws: Vec<String>) {
         self.scroll.heard(text);
         for flaw in flaws {
@@ -195,33 +195,33 @@ impl Chat {
         }
     }
 
-    /// A call is about to be made. One that is shown already is made again.
+    /// Shows a call that is about to be made. A call that is already shown starts again.
     pub fn calling(&mut self, card: CallCard, time: Millis) {
         self.scroll.card(card);
         self.works(time, "a tool works");
     }
 
-    /// What a call has printed while it runs.
+    /// Appends output of a running call.
     pub fn printed(&mut self, call: CallId, text: &str) {
         self.scroll.printed(call, text);
     }
 
-    /// How far a call has come, in words.
+    /// Shows the progress of a call.
     pub fn progress(&mut self, call: CallId, detail: String) {
         self.scroll.progress(call, detail);
     }
 
-    /// What came of a call.
+    /// Shows the result of a call.
     pub fn called(&mut self, call: CallId, state: CallCardState, output: &str) {
         self.scroll.called(call, state, output);
     }
 
-    /// Something for the person, among what was said.
+    /// Adds a note for the person to the transcript.
     pub fn note(&mut self, text: impl Into<String>) {
         self.scroll.push(TranscriptEntry::Note(text.into()));
     }
 
-    /// What came of what the person wanted.
+    /// Shows the result of an action of the person.
     pub fn tell(&mut self, text: impl Into<String>) {
         let text = text.into();
         if let Some(dialogue) = self.dialogue.as_mut().filter(|_| !self.is_away) {
@@ -233,12 +233,12 @@ impl Chat {
         self.note(text);
     }
 
-    /// Something about what the person just did.
+    /// Shows a hint about the person's last action.
     pub fn hint(&mut self, text: String) {
         self.told = Some(text);
     }
 
-    /// It is the person's turn; what came of the model's, in words. Returns what is to be said next.
+    /// Shows that it is the person's turn, and how the model's turn ended. Returns the next queued message.
     pub fn rests(&mut self, words: String) -> Option<String> {
         self.scroll.unhear();
         self.doing = ModelActivity::Rests(words);
@@ -253,7 +253,7 @@ impl Chat {
         matches!(self.doing, ModelActivity::Works { .. })
     }
 
-    /// A question that a person must answer. What is typed now was not typed for it.
+    /// Queues a question that the person must answer. Keys typed before it appears do not answer it.
     pub fn ask(&mut self, now: Duration, time: Millis, sheet: QuestionView, undo: Option<String>) {
         self.armed = None;
         self.scroll.waits(sheet.call, true);
@@ -261,7 +261,7 @@ impl Chat {
         self.open(now, time);
     }
 
-    /// A question that need not be answered any more.
+    /// Removes a question that no longer needs an answer.
     pub fn withdraw(&mut self, now: Duration, time: Millis, question: QuestionId) {
         let is_it = |sheet: &QuestionView| sheet.question.id == question;
         let front = self.questions.front().is_some_and(|waiting| is_it(&waiting.sheet));
@@ -274,7 +274,7 @@ impl Chat {
                 self.typed = self.typed.max(Some(now.saturating_sub(ago)));
             }
             if !self.is_away {
-                // Whoever was about to answer it must not say that to the model.
+                // Keys meant as the answer must not go to the model as a message.
                 self.deaf_until = now + QUIET;
                 self.note("the question was answered elsewhere, called off, or is too old");
             }
@@ -282,18 +282,18 @@ impl Chat {
         }
     }
 
-    /// A page to read, over everything but a question.
+    /// Shows a page to read, over everything except a question.
     pub fn page(&mut self, title: &str, text: &str) {
         self.page = Some(TextPage::new(title, text));
     }
 
-    /// Conversations to choose from.
+    /// Shows conversations to choose from.
     pub fn pick(&mut self, picks: Vec<PickerItem>) {
         self.picker = Some(Picker::new(picks));
         self.told = None;
     }
 
-    /// The text that came out of the person's editor.
+    /// Takes the text from the person's editor.
     pub fn edited(&mut self, now: Duration, text: Result<String, String>) {
         self.typed = Some(now);
         match (self.dialogue.as_mut().filter(|_| !self.is_away), text) {
@@ -303,14 +303,14 @@ impl Chat {
         }
     }
 
-    /// What the leave that is considered would have covered.
+    /// Takes the past calls that the standing approval in the form would have covered.
     pub fn past(&mut self, words: Vec<String>) {
         if let Some(dialogue) = &mut self.dialogue {
             dialogue.past(words);
         }
     }
 
-    /// Draws everything; returns where the cursor is.
+    /// Draws everything and returns the position of the cursor.
     pub fn draw(&mut self, area: Rect, buf: &mut Buffer, now: Duration, time: Millis) -> Option<Position> {
         draw::draw(self, area, buf, now, time)
     }
@@ -334,7 +334,7 @@ impl Chat {
         self.amid(now);
     }
 
-    /// Who writes something else goes on with it, and answers nothing.
+    /// Passes on the time of the last key, so that a person in the middle of typing answers nothing.
     fn amid(&mut self, now: Duration) {
         if let (Some(dialogue), Some(typed)) = (&mut self.dialogue, self.typed) {
             dialogue.amid(now, now.saturating_sub(typed));

@@ -1,4 +1,4 @@
-//! The person's own editor, on a file that nobody else can read.
+//! Runs the person's own editor on a private file.
 
 use std::io::{Read as _, Seek as _, Write as _};
 use std::process::Command;
@@ -16,7 +16,7 @@ pub fn edit(command: &[String], text: &str) -> Result<String, String> {
     if !ended.success() {
         return Err(format!("the editor ended with {ended}: nothing was taken from it"));
     }
-    // Most editors put another file in its place.
+    // Most editors replace the file, so it is opened again.
     let mut edited = String::new();
     let mut again = std::fs::File::open(file.path()).map_err(broke)?;
     again.rewind().and_then(|()| again.read_to_string(&mut edited)).map_err(broke)?;

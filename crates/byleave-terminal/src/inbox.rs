@@ -1,6 +1,6 @@
-//! The inbox: all open questions on a screen of their own, each answered as at the prompt, or several with one answer.
+//! The inbox: all open questions on a full screen. Each is answered as at the prompt, or several with one answer.
 //!
-//! [`Inbox`] is pure: keys, times and lists go in, a drawing and acts come out. [`run`] puts it on a terminal.
+//! [`Inbox`] is pure: keys, times and lists go in, a drawing and actions come out. [`run`] puts it on a terminal.
 
 mod draw;
 mod event_loop;
@@ -24,44 +24,44 @@ use crate::text_input::TextField;
 pub use event_loop::{InboxBackend, InboxExit, run, run_one};
 pub use list::{InboxItem, InboxList, InboxOrder};
 
-/// The most questions that get one answer: more than that nobody reads.
+/// The maximum number of questions that get one answer. Nobody reads more than that.
 const TOGETHER_MAX: usize = 50;
 
-/// What the inbox wants done.
+/// An action that the inbox wants.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InboxAction {
-    /// Nothing.
+    /// No action.
     Nothing,
     /// Read these questions, and give them to [`Inbox::open`].
     Read(Vec<QuestionId>),
-    /// Give this answer to these questions, as they were shown.
+    /// Give this answer to these questions as they were shown.
     Answer(Vec<QuestionView>, Reply),
-    /// Let the person change a text in their editor; then [`Inbox::edited`].
+    /// Let the person change a text in their editor, then call [`Inbox::edited`].
     Editor(String),
-    /// Look up what a leave would have covered; then [`Inbox::past`].
+    /// Look up the past calls that a standing approval would have covered, then call [`Inbox::past`].
     Consider(StandingApproval),
-    /// Take back what was changed last.
+    /// Undo the last change.
     Undo,
     /// Leave the inbox.
     Quit,
 }
 
-/// All open questions, and what the person is doing with them.
+/// All open questions, and the state of the screen.
 pub struct Inbox {
     list: InboxList,
     setting: DialogSettings,
     filter: Option<TextField>,
     dialogue: Option<QuestionDialog>,
-    /// What came of what was done, the newest last.
+    /// Results of actions, newest last.
     news: Vec<String>,
     /// Whether the open questions were read once.
     is_read: bool,
-    /// An undo awaits its second key.
+    /// An undo waits for its second key press.
     is_undoing: bool,
 }
 
 impl Inbox {
-    /// An inbox in which nothing was read yet.
+    /// Creates an inbox before its first read.
     pub fn new(setting: DialogSettings) -> Self {
         Self {
             list: InboxList::default(),
@@ -74,7 +74,7 @@ impl Inbox {
         }
     }
 
-    /// The questions that are open now.
+    /// Replaces the list of open questions.
     pub fn questions(&mut self, items: Vec<InboxItem>) {
         self.is_read = true;
         self.list.replace(items);
@@ -88,7 +88,7 @@ impl Inbox {
         }
     }
 
-    /// The questions that were to be read.
+    /// Opens the questions of an [`InboxAction::Read`].
     pub fn open(
         &mut self,
         sheets: Vec<QuestionView>,
@@ -101,45 +101,45 @@ impl Inbox {
         }
     }
 
-    /// Whether a question is open to be answered.
+    /// Checks whether a question is open for an answer.
     pub const fn is_answering(&self) -> bool {
         self.dialogue.is_some()
     }
 
-    /// What an undo would take back now.
+    /// Sets the description of the change that an undo would revert.
     pub fn last_change(&mut self, undo: Option<String>) {
         self.setting.undo = undo;
     }
 
-    /// Keys that were pressed before the question that was opened was on the screen.
+    /// Takes keys that were pressed before the opened question was on the screen.
     pub fn ahead(&mut self, now: Duration, keys: &[KeyPress]) {
         if let Some(dialogue) = &mut self.dialogue {
             dialogue.ahead(now, keys);
         }
     }
 
-    /// What came of something, for the person.
+    /// Shows the result of an action.
     pub fn tell(&mut self, text: impl Into<String>) {
         self.news.push(text.into());
         let extra = self.news.len().saturating_sub(50);
         self.news.drain(..extra);
     }
 
-    /// The text that came out of the person's editor.
+    /// Takes the text from the person's editor.
     pub fn edited(&mut self, text: Result<String, String>) {
         if let Some(dialogue) = &mut self.dialogue {
             dialogue.edited(text);
         }
     }
 
-    /// What the leave that is considered would have covered.
+    /// Takes the past calls that the standing approval in the form would have covered.
     pub fn past(&mut self, words: Vec<String>) {
         if let Some(dialogue) = &mut self.dialogue {
             dialogue.past(words);
         }
     }
 
-    /// Draws everything; returns where the cursor is.
+    /// Draws everything and returns the position of the cursor.
     pub fn draw(&mut self, area: Rect, buf: &mut Buffer, now: Duration, time: Millis) -> Option<Position> {
         if let Some(dialogue) = &mut self.dialogue {
             let left = Duration::from_millis(dialogue.expires_at().saturating_sub(time));
@@ -148,7 +148,7 @@ impl Inbox {
         draw::draw(self, area, buf, time)
     }
 
-    /// Takes a key.
+    /// Handles a key.
     pub fn key(&mut self, now: Duration, key: &KeyPress) -> InboxAction {
         if self.dialogue.is_some() {
             return self.answering(now, key);
@@ -184,7 +184,7 @@ impl Inbox {
                 None => self.tell("there is nothing to take back"),
             },
             KeyPress::Char('q') => return InboxAction::Quit,
-            // First what was narrowed is wide again.
+            // The first Escape clears filter and marks.
             KeyPress::Escape if self.list.is_narrowed() => self.list.widen(),
             KeyPress::Escape => return InboxAction::Quit,
             key => self.list.key(key),

@@ -1,63 +1,64 @@
-//! The guard: which keys answer. Times go in as spans since any beginning; nothing here waits or looks at a clock.
+//! Decides which keys answer a question. Times are durations since any fixed start. Nothing here waits or reads a clock.
 //!
-//! A letter chooses, and Enter right after it says so. For that to count:
+//! A letter chooses, and Enter right after it confirms. The letter is accepted only if:
 //!
-//! 1. the question has been on the screen for as long as its gravity wants ([`KeyGuard::drawn`]);
-//! 2. the letter stands alone: nothing else was typed since the last Enter or Escape;
-//! 3. where somebody was typing as the question came up, the keyboard was quiet for a while before the letter: longer than people
-//!    pause within what they write, once it is more than a slip;
+//! 1. the question has been on the screen for as long as its severity requires ([`KeyGuard::drawn`]);
+//! 2. the letter is alone on its line: nothing else was typed since the last Enter or Escape;
+//! 3. the keyboard was quiet before the letter, if somebody was typing when the question appeared. After more than a slip the
+//!    quiet time is longer than people pause within a text;
 //! 4. nothing was pasted.
 //!
-//! Somebody who writes a sentence while a question comes up answers nothing: what they type is no line of one letter, begun after
-//! the question could be read. What was typed before it came up is told to the guard as well ([`KeyGuard::typed`] before
-//! [`KeyGuard::drawn`]): it says whether somebody is in the middle of a line, whose last letter would otherwise look like an answer.
-//! What is thrown away is counted, so that the screen can say so.
+//! Somebody who writes a sentence while a question appears answers nothing. Their text is not a line of one letter that was begun
+//! after the question could be read. The guard also receives the keys typed before the question appeared ([`KeyGuard::typed`]
+//! before [`KeyGuard::drawn`]). They show whether somebody is in the middle of a line, because the last letter of that line would
+//! otherwise look like an answer. Discarded keys are counted, so that the screen can show their number.
 
 use std::time::Duration;
 
-/// How long the keyboard must be quiet after something was typed that was not meant for the question.
+/// How long the keyboard must be quiet after a key that was not meant for the question.
 pub const QUIET: Duration = Duration::from_millis(1_000);
 
-/// The same where it was more than a slip. People who write pause for less than that, and go on.
+/// The quiet time after more than a slip. People who write pause for less than that and go on.
 pub const QUIET_LONG: Duration = Duration::from_millis(6_000);
 
-/// So many keys are a slip, or an answer that came too soon and was typed again; more are somebody who writes something else.
+/// The maximum number of keys of a slip, or of an answer that came too soon and was typed again. More keys mean that somebody
+/// writes something else.
 const SLIP: usize = 4;
 
-/// How long after a letter that only shows something the next must come: nobody writes a word at that pace.
+/// The minimum pause after a letter that only shows something. Nobody writes a word that slowly.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// What a key came to.
+/// The result of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyDecision {
-    /// It was thrown away.
+    /// The key was discarded.
     Nothing,
-    /// It is the choice that an Enter would confirm.
+    /// The choice that Enter would confirm.
     Chosen(char),
     /// The choice is confirmed.
     Confirmed(char),
 }
 
-/// Which keys answer one question.
+/// Decides which keys answer one question.
 #[derive(Clone, Debug)]
 pub struct KeyGuard {
     dwell: Duration,
     drawn: Option<Duration>,
-    /// The letter that stands alone since the last Enter or Escape.
+    /// The only letter since the last Enter or Escape.
     chosen: Option<char>,
     /// Something else was typed since then.
     is_running: bool,
-    /// When something was last typed that was not meant for the question.
+    /// The time of the last key that was not meant for the question.
     stray: Option<Duration>,
     strays: usize,
-    /// When anything was last typed.
+    /// The time of the last key.
     pressed: Option<Duration>,
-    /// When a letter was typed that only shows something.
+    /// The time of the last letter that only shows something.
     showed: Option<Duration>,
 }
 
 impl KeyGuard {
-    /// For a question that must be on the screen for so long.
+    /// Creates a guard for a question that must be on the screen for this long.
     pub const fn new(dwell: Duration) -> Self {
         Self {
             dwell,
@@ -71,27 +72,27 @@ impl KeyGuard {
         }
     }
 
-    /// The question is on the screen. Said again, it changes nothing.
+    /// Notes that the question is on the screen. Only the first call has an effect.
     pub fn drawn(&mut self, now: Duration) {
         self.drawn.get_or_insert(now);
     }
 
-    /// What was chosen, and awaits its Enter.
+    /// Returns the letter that waits for its Enter.
     pub const fn chosen(&self) -> Option<char> {
         self.chosen
     }
 
-    /// How many keys were thrown away.
+    /// Returns the number of discarded keys.
     pub const fn strays(&self) -> usize {
         self.strays
     }
 
-    /// Whether something stands on the line that is no answer.
+    /// Checks whether the line contains something that is not an answer.
     pub const fn is_running(&self) -> bool {
         self.is_running
     }
 
-    /// How long it takes until a key counts, if nothing is typed meanwhile.
+    /// Returns the time until a key is accepted, if nothing is typed meanwhile.
     pub fn waits(&self, now: Duration) -> Duration {
         let Some(drawn) = self.drawn else { return Duration::MAX };
         let dwell = (drawn + self.dwell).saturating_sub(now);
@@ -101,7 +102,7 @@ impl KeyGuard {
         dwell.max(quiet).max(pause)
     }
 
-    /// A letter was typed that answers nothing and shows something at once; returns whether it may.
+    /// Handles a letter that only shows something at once. Returns whether it may.
     pub fn shows(&mut self, now: Duration) -> bool {
         if self.chosen.is_some() || self.is_running || self.waits(now) > Duration::ZERO {
             self.typed(now, ' ', false);
@@ -112,7 +113,7 @@ impl KeyGuard {
         true
     }
 
-    /// A key was pressed that scrolls, and that people write with as well.
+    /// Handles a key that scrolls and that people also write with.
     pub fn scrolled(&mut self, now: Duration) {
         self.pressed = Some(now);
         if self.waits(now) > Duration::ZERO {
@@ -120,7 +121,7 @@ impl KeyGuard {
         }
     }
 
-    /// A character was typed; `answers` says whether it is one of those that choose.
+    /// Handles a character. `answers` says whether the character can choose an answer.
     pub fn typed(&mut self, now: Duration, c: char, answers: bool) -> KeyDecision {
         self.pressed = Some(now);
         let alone = self.chosen.is_none() && !self.is_running;
@@ -134,27 +135,27 @@ impl KeyGuard {
         KeyDecision::Chosen(c)
     }
 
-    /// Enter was pressed.
+    /// Handles Enter.
     pub fn enter(&mut self, now: Duration) -> KeyDecision {
         self.pressed = Some(now);
         self.is_running = false;
         match self.chosen.take() {
             Some(c) => KeyDecision::Confirmed(c),
             None => {
-                // The end of a line that was not meant for us, or an Enter out of nowhere.
+                // The end of a line that was not meant for the question, or an Enter without a choice.
                 self.astray(now);
                 KeyDecision::Nothing
             }
         }
     }
 
-    /// Escape was pressed: the line is empty again.
+    /// Handles Escape: the line is empty again.
     pub fn clear(&mut self) {
         self.chosen = None;
         self.is_running = false;
     }
 
-    /// Backspace was pressed: takes a choice back. Without one, somebody corrects what they write elsewhere, and goes on with it.
+    /// Handles Backspace: takes a choice back. Without a choice, somebody corrects other text and goes on with it.
     pub fn erased(&mut self, now: Duration) {
         self.pressed = Some(now);
         if self.chosen.take().is_none() {
@@ -163,17 +164,17 @@ impl KeyGuard {
         }
     }
 
-    /// Something was typed into a field of the question.
+    /// Notes a key that was typed into a field of the question.
     pub const fn wrote_at(&mut self, now: Duration) {
         self.pressed = Some(now);
     }
 
-    /// How long ago something was last typed here: for the guard of the next question, where this one was not answered.
+    /// Returns how long ago a key was last typed here. If the question was not answered, the guard of the next question needs it.
     pub fn wrote(&self, now: Duration) -> Option<Duration> {
         self.pressed.map(|pressed| now.saturating_sub(pressed))
     }
 
-    /// Somebody wrote something so long ago that was not meant for this question: more than a slip, whatever it was.
+    /// Notes that somebody typed something else this long ago. It is treated as more than a slip.
     pub fn amid(&mut self, now: Duration, ago: Duration) {
         if ago < QUIET_LONG {
             self.stray = Some(now.saturating_sub(ago));
@@ -181,7 +182,7 @@ impl KeyGuard {
         }
     }
 
-    /// Something was pasted: it answers nothing, and takes a choice back.
+    /// Handles a paste: it answers nothing and takes a choice back.
     pub fn pasted(&mut self, now: Duration) {
         self.pressed = Some(now);
         self.astray(now);
@@ -213,7 +214,7 @@ mod tests {
         let mut guard = ready();
         assert_eq!(guard.typed(ms(1_600), 'y', true), KeyDecision::Chosen('y'));
         assert_eq!(guard.enter(ms(1_700)), KeyDecision::Confirmed('y'));
-        // Neither alone does.
+        // Neither key alone answers.
         let mut guard = ready();
         assert_eq!(guard.enter(ms(1_600)), KeyDecision::Nothing);
         assert_eq!(guard.typed(ms(2_700), 'y', true), KeyDecision::Chosen('y'));
@@ -270,7 +271,7 @@ mod tests {
         guard.erased(ms(2_100));
         assert_eq!(guard.typed(ms(5_000), 'y', true), KeyDecision::Nothing);
         assert_eq!(guard.enter(ms(5_100)), KeyDecision::Nothing);
-        // A choice that is taken back leaves one.
+        // A choice that is taken back leaves an empty line.
         let mut guard = ready();
         assert_eq!(guard.typed(ms(2_000), 'y', true), KeyDecision::Chosen('y'));
         guard.erased(ms(2_100));

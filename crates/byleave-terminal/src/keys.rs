@@ -1,11 +1,11 @@
-//! Keys: what a terminal sends, as what a person did.
+//! Converts terminal input to key presses.
 //!
-//! What is pasted is never keys. What a terminal answers to a question of somebody else's is nothing at all.
+//! Pasted text never becomes keys. A terminal's reply to a query of another program is ignored.
 
 use termina::event::{KeyCode, KeyEventKind, Modifiers};
 use termina::{Event, Parser};
 
-/// Something a person did at the keyboard.
+/// Something that a person did at the keyboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyPress {
     /// Typed a character.
@@ -44,12 +44,12 @@ pub enum KeyPress {
     End,
     /// Pasted a text.
     Paste(String),
-    /// Pressed something that means nothing here.
+    /// Pressed a key without a meaning here.
     Other,
 }
 
 impl KeyPress {
-    /// Whether it only moves about: nobody writes prose with it.
+    /// Checks whether the key only moves the cursor or the view. Nobody writes prose with it.
     pub const fn moves(&self) -> bool {
         matches!(
             self,
@@ -65,18 +65,18 @@ impl KeyPress {
     }
 }
 
-/// Reads keys out of bytes, which may come in pieces.
+/// Parses keys from bytes, which may arrive in pieces.
 #[derive(Debug, Default)]
 pub struct KeyParser(Parser);
 
 impl KeyParser {
-    /// The keys in these bytes. With `more`, the last may be the beginning of one and is kept.
+    /// Returns the keys in these bytes. With `more`, an incomplete key at the end is kept.
     pub fn read(&mut self, bytes: &[u8], more: bool) -> Vec<KeyPress> {
         self.0.parse(bytes, more);
         std::iter::from_fn(|| self.0.pop()).filter_map(key).collect()
     }
 
-    /// Nothing more has come: what looked like the beginning of a key is one, or nothing.
+    /// Finishes when no more bytes have come: an incomplete key becomes a key or is dropped.
     pub fn settle(&mut self) -> Vec<KeyPress> {
         self.read(&[], false)
     }
@@ -92,7 +92,7 @@ fn key(event: Event) -> Option<KeyPress> {
     Some(match event.code {
         KeyCode::Char(c) if plain => KeyPress::Char(c),
         KeyCode::Char(c) if event.modifiers == Modifiers::CONTROL => match c {
-            // Enter as terminals send it that translate nothing.
+            // Enter from terminals that translate nothing.
             'j' | 'm' => KeyPress::Enter,
             c => KeyPress::Control(c),
         },
@@ -138,7 +138,7 @@ mod tests {
             (b"\x7f", &[KeyPress::Backspace]),
             (b"\x1b[A\x1b[6~\x1bOF", &[KeyPress::Up, KeyPress::PageDown, KeyPress::End]),
             (b"\x1b[200~y\r\x1b[201~", &[KeyPress::Paste("y\r".into())]),
-            // Alt and y is not y; what the terminal says of itself is not typed.
+            // Alt and y is not y. Reports of the terminal about itself are not typed.
             (b"\x1by", &[KeyPress::Other]),
             (b"\x1b\r", &[KeyPress::AltEnter]),
             (b"\x1b[12;40R", &[]),

@@ -1,11 +1,20 @@
-//! Shows: questions to a person at a terminal, and takes the answer.
+//! Terminal screens that show questions to a person and read the answers.
 //!
-//! [`Prompt`] asks one question in place, where a program runs; [`inbox`] is the full screen with all of them; [`chat`] is a
-//! conversation with a model, which asks in its midst. All ask by the same [`question_dialog::QuestionDialog`], which is pure: keys and times go in,
-//! a drawing and an answer come out.
+//! The crate decides nothing. The renderer of `byleave-core` makes the text of a question, and an answer goes to the gate. It
+//! must never take keys for an answer that were not typed for it.
 //!
-//! It decides nothing: what is shown is made by the one renderer of `byleave-core`, and an answer goes to the gate. It must never take
-//! for an answer what was not typed for it.
+//! - `prompt` ([`Prompt`]): one question, drawn in place.
+//! - [`inbox`]: all open questions on a full screen.
+//! - [`chat`]: the screen of a conversation. It knows nothing of models.
+//! - [`question_dialog`]: one question, or several with one answer. All screens use it. Pure: keys and times in, a drawing and an
+//!   answer out.
+//! - [`key_guard`]: decides which keys answer, from times alone.
+//! - `question_backend`: the trait for what a screen cannot know itself: past calls and undo.
+//! - `prompt_settings`: how questions are shown to this person.
+//! - [`scroll_view`]: lays out, scrolls and folds lines. It never leaves one out.
+//! - `ansi_output`, [`palette`], `syntax_highlight`, [`text`]: cells to terminal output; colours; code in diffs; short texts.
+//! - [`tty`], [`keys`], [`text_input`], [`editor`]: the terminal; its keys; an input field; the person's own editor.
+//! - [`stderr_hold`]: holds back other output of this program while a question is shown.
 
 mod ansi_output;
 pub mod chat;

@@ -1,19 +1,19 @@
-//! Colour: what each kind of line looks like. Nothing is told by colour alone.
+//! Colours: the style of each kind of line. No information is conveyed by colour alone.
 
 use byleave_core::render::LineRole;
 use ratatui::style::{Color, Modifier, Style};
 
-/// Whether colours are used, and which.
+/// The choice between colours and plain styles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Palette {
-    /// Colours of the terminal's own sixteen, which fit its background.
+    /// The terminal's own sixteen colours, which fit its background.
     Colours,
     /// Bold and reversed only.
     Plain,
 }
 
 impl Palette {
-    /// A style with this colour, where colours are used.
+    /// Returns a style with this colour, if colours are used.
     pub fn of(self, colour: Color) -> Style {
         match self {
             Self::Colours => Style::new().fg(colour),
@@ -21,37 +21,37 @@ impl Palette {
         }
     }
 
-    /// Something to be careful about.
+    /// Returns the style of a warning.
     pub fn careful(self) -> Style {
         self.of(Color::Yellow).add_modifier(Modifier::BOLD)
     }
 
-    /// Something that cannot be taken back.
+    /// Returns the style of something irreversible.
     pub fn grave(self) -> Style {
         self.of(Color::Red).add_modifier(Modifier::BOLD)
     }
 
-    /// Something that went well.
+    /// Returns the style of a success.
     pub fn good(self) -> Style {
         self.of(Color::Green)
     }
 
-    /// Something that is not worth much attention.
+    /// Returns the style of something unimportant.
     pub fn faint(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// A bar across the screen.
+    /// Returns the style of a bar across the screen.
     pub fn bar(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    /// A key that can be pressed.
+    /// Returns the style of a key that can be pressed.
     pub fn key(self) -> Style {
         self.of(Color::Cyan).add_modifier(Modifier::BOLD)
     }
 
-    /// A line of a question.
+    /// Returns the style of a line of a question.
     pub fn line(self, role: LineRole) -> Style {
         match role {
             LineRole::Title => Style::new().add_modifier(Modifier::BOLD),

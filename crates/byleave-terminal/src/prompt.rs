@@ -1,6 +1,6 @@
 //! The prompt: one question, drawn in place where a program runs.
 //!
-//! It holds the terminal while it asks; what others of this program want to say waits until it is done ([`crate::stderr_hold`]).
+//! It holds the terminal while it asks. Other output of this program waits until it is done ([`crate::stderr_hold`]).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,21 +25,21 @@ use crate::stderr_hold;
 use crate::text::now;
 use crate::tty::{DrawMode, Tty, TtyEvent};
 
-/// How soon the time that is left, and a question that nobody waits for any more, are looked at again.
+/// The interval at which the remaining time and a withdrawal of the question are checked.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
-/// A person at a terminal, asked one question at a time, in place.
+/// A person at a terminal who is asked one question at a time, in place.
 pub struct Prompt {
     name: String,
     path: PathBuf,
     manner: PromptSettings,
     backing: Arc<dyn QuestionBackend>,
-    /// Taken by who asks. When something was last typed at a question that was not answered is known to the next.
+    /// Locked while a question is asked. Holds the time of the last key at an unanswered question, for the next one.
     turn: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Prompt {
-    /// The terminal at this path, most often `/dev/tty`.
+    /// Opens the terminal at this path, most often `/dev/tty`.
     pub fn open(
         name: impl Into<String>,
         path: impl AsRef<Path>,
@@ -80,7 +80,7 @@ impl Approver for Prompt {
             if !is_complete {
                 return Err(failed("the question cannot be shown in full on a terminal"));
             }
-            // If nobody waits any more, the thread must let go of the terminal, or it would take the next answer.
+            // If the caller stops waiting, the thread must release the terminal. Otherwise it would take the next answer.
             let _withdraw = WithdrawPromptGuard(Arc::clone(&asking.withdrawn));
             let asked = tokio::task::spawn_blocking(move || {
                 let mut turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,7 +99,7 @@ impl Drop for WithdrawPromptGuard {
     }
 }
 
-/// One question, from drawing it to its answer.
+/// One question, from its first drawing to its answer.
 struct ActivePrompt {
     sheet: QuestionView,
     path: PathBuf,
@@ -110,7 +110,7 @@ struct ActivePrompt {
 
 impl ActivePrompt {
     fn hold(&self, wrote: &mut Option<Instant>) -> Result<Reply, ApproverError> {
-        // Another question may have had the terminal until now.
+        // Another question may have held the terminal until now.
         if self.withdrawn.load(Ordering::Relaxed) {
             return Err(failed("the question was withdrawn"));
         }
@@ -123,7 +123,7 @@ impl ActivePrompt {
     }
 
     fn converse(&self, tty: &mut Tty, wrote: &mut Option<Instant>) -> Result<Reply, ApproverError> {
-        // What was typed until now was not typed for this question.
+        // Keys typed until now were not typed for this question.
         let ahead = tty.ahead().map_err(|error| broke(&error))?;
         let setting = DialogSettings { undo: self.backing.last_change(), ..self.manner.setting() };
         let mut dialogue = QuestionDialog::new(vec![self.sheet.clone()], offered(&self.sheet), setting);
@@ -134,7 +134,7 @@ impl ActivePrompt {
         self.draw(tty, &mut dialogue)?;
         self.backing.waits(&self.sheet);
         let held = self.listen(tty, &mut dialogue);
-        // Who has answered is here, and reads.
+        // A person who has answered is here and reads.
         *wrote = match &held {
             Ok(_) => None,
             Err(_) => dialogue.wrote(tty.now()).and_then(|ago| Instant::now().checked_sub(ago)).or(*wrote),
@@ -199,7 +199,7 @@ impl ActivePrompt {
         tty.draw(&buf, cursor).map_err(|error| broke(&error))
     }
 
-    /// What stays on the screen of a question that is gone.
+    /// Returns the line that stays on the screen after a question is gone.
     fn last_words(&self, held: &Result<Reply, ApproverError>) -> String {
         let tool = visible(&self.sheet.terms.tool, EscapeLevel::Name);
         let came = match held {

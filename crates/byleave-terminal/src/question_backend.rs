@@ -1,29 +1,29 @@
-//! The backing: what a screen with a question on it cannot know itself, past calls and undo, and asks for.
+//! The trait for what a question screen cannot know itself: past calls and undo.
 
 use byleave_core::question_view::QuestionView;
 use byleave_core::standing_approval::StandingApproval;
 
-/// What stands behind a question on a screen: what the screen cannot know itself. Called on threads where it may block.
+/// The backend of a question on a screen. Called on threads where it may block.
 ///
-/// Where there is nothing, as behind [`NoBackend`], no past calls are named and nothing can be undone.
+/// Without a backend ([`NoBackend`]) no past calls are shown and nothing can be undone.
 pub trait QuestionBackend: Send + Sync + 'static {
-    /// A question waits for the person: they may be told of it somewhere else too.
+    /// Notes that a question waits for the person. An implementation may also notify them elsewhere.
     fn waits(&self, _sheet: &QuestionView) {}
-    /// The past calls that a leave would have covered, in words.
+    /// Returns the past calls that a standing approval would have covered, in words.
     fn past(&self, _leave: &StandingApproval) -> Vec<String> {
         vec!["nobody knows which past calls it would have covered".to_owned()]
     }
-    /// What an undo would take back, in words; `None` where there is nothing.
+    /// Describes what an undo would revert, or returns `None` if there is nothing.
     fn last_change(&self) -> Option<String> {
         None
     }
-    /// Takes that back, and says what came of it.
+    /// Undoes the last change and describes the result.
     fn undo(&self) -> String {
         "there is nothing to take back".to_owned()
     }
 }
 
-/// Nothing stands behind it.
+/// The backend that knows nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct NoBackend;
 

@@ -1,7 +1,7 @@
-//! One question, or several that get one answer: keys and times go in, a drawing and an answer come out.
+//! One question, or several that get one answer. Keys and times go in, a drawing and an answer come out.
 //!
-//! Pure: it reads no terminal and no clock. A yes comes out only when the end of the question was on the screen, the guard heard it,
-//! and the words were typed where it cannot be taken back.
+//! Pure: it reads no terminal and no clock. A yes requires that the end of the question was on the screen and that the key guard
+//! accepted the key. For an irreversible call it also requires the typed words.
 
 mod draw;
 mod edit;
@@ -31,35 +31,35 @@ pub use partial::ChangeSelection;
 pub use standing_approval::StandingApprovalForm;
 pub(crate) use standing_approval::offered;
 
-/// What a key came to.
+/// The result of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DialogEvent {
-    /// Nothing that concerns anyone else.
+    /// Nothing that concerns the caller.
     Stay,
     /// The answer.
     Reply(Reply),
-    /// The person wants to change this text in an editor of their own; [`QuestionDialog::edited`] takes it back.
+    /// The person wants to change this text in their own editor. [`QuestionDialog::edited`] takes it back.
     Editor(String),
-    /// The person considers this leave; [`QuestionDialog::past`] takes what it would have covered.
+    /// The person considers this standing approval. [`QuestionDialog::past`] takes the past calls that it would have covered.
     Consider(StandingApproval),
-    /// The person wants to take back what was changed last.
+    /// The person wants to undo the last change.
     Undo,
-    /// The person leaves the question as it is.
+    /// The person leaves the question open.
     Back,
 }
 
-/// What a dialogue is told when it begins.
+/// The settings of a dialog.
 #[derive(Clone, Debug)]
 pub struct DialogSettings {
-    /// How things are coloured.
+    /// The colours.
     pub palette: Palette,
-    /// How long a question must be looked at, in percent of what is usual; never less.
+    /// How long a question must be looked at, in percent of the usual time. Never less than 100.
     pub dwell_percent: u32,
-    /// The person can go away from the question and leave it open.
+    /// The person can leave the question and keep it open.
     pub can_go_back: bool,
-    /// What an undo would take back, in words, where there is something.
+    /// A description of the change that an undo would revert, if there is one.
     pub undo: Option<String>,
-    /// What time it is, for leaves that end.
+    /// The current time, for standing approvals that expire.
     pub now: Millis,
 }
 
@@ -72,48 +72,48 @@ pub struct QuestionDialog {
     view: QuestionPager,
     guard: KeyGuard,
     stage: DialogMode,
-    /// Something to say about the last key.
+    /// A remark about the last key.
     said: Option<String>,
-    /// What stands below the question did not fit when it was last drawn.
+    /// The part below the question did not fit when it was last drawn.
     is_foot_cut: bool,
     offered: Result<Vec<ApprovalScope>, String>,
 }
 
-/// What the person is doing.
+/// The activity of the person in the dialog.
 enum DialogMode {
-    /// Reads, and chooses.
+    /// Reading and choosing.
     Reading,
-    /// Says no, and what to do instead.
+    /// Typing a no with feedback.
     Feedback(TextField),
-    /// Types the words that a yes needs.
+    /// Typing the words that a yes needs.
     Words(TextField),
-    /// Changes the arguments, or the result.
+    /// Changing the arguments or the result.
     Edit(ValueEditor),
-    /// Considers a leave.
+    /// Considering a standing approval.
     Leave(StandingApprovalForm),
-    /// Chooses what to keep.
+    /// Choosing the changes to keep.
     Parts(ChangeSelection),
-    /// Names words to be masked in a result.
+    /// Naming words to mask in a result.
     Mask(TextField),
 }
 
-/// A letter that can be chosen, and what it means.
+/// A letter that can be chosen, and its meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DialogChoice {
     /// The letter.
     pub key: char,
-    /// What it is called.
+    /// The name of the choice.
     pub name: &'static str,
-    /// What it will do.
+    /// The effect of the choice.
     pub meaning: String,
-    /// Why it cannot be chosen, where it cannot.
+    /// Why it cannot be chosen, if so.
     pub off: Option<&'static str>,
 }
 
 impl QuestionDialog {
-    /// About one question or several; several are shown one after the other, whole.
+    /// Creates a dialog about one question or several. Several are shown one after the other, each whole.
     ///
-    /// What leaves could be given is worked out by whoever holds the dialogue.
+    /// The caller works out which standing approvals could be given.
     pub fn new(
         sheets: Vec<QuestionView>,
         offered: Result<Vec<ApprovalScope>, String>,
@@ -135,27 +135,27 @@ impl QuestionDialog {
         }
     }
 
-    /// The sheets that it is about.
+    /// Returns the question views of the dialog.
     pub fn sheets(&self) -> &[QuestionView] {
         &self.sheets
     }
 
-    /// Whether the person is typing into a field rather than reading.
+    /// Checks whether the person is typing into a field rather than reading.
     pub const fn is_typing(&self) -> bool {
         !matches!(self.stage, DialogMode::Reading)
     }
 
-    /// Until when the question can be answered.
+    /// Returns the time until which the question can be answered.
     pub fn expires_at(&self) -> Millis {
         self.sheets.iter().map(|sheet| sheet.question.expires_at).min().unwrap_or(0)
     }
 
-    /// How many rows it would like to have.
+    /// Returns the number of rows that the dialog would like to have.
     pub fn height(&mut self, columns: u16) -> usize {
         self.view.rows(columns).saturating_add(self.foot_rows(columns)).saturating_add(1)
     }
 
-    /// Draws it, with so much time left; returns where the cursor is.
+    /// Draws the dialog with this much time left, and returns the position of the cursor.
     pub fn draw(
         &mut self,
         area: Rect,
@@ -168,7 +168,8 @@ impl QuestionDialog {
         cursor
     }
 
-    /// Keys that were pressed before it was on the screen: no answers, but they say whether somebody is in the middle of a line.
+    /// Takes keys that were pressed before the dialog was on the screen. They answer nothing, but show whether somebody is in the
+    /// middle of a line.
     pub fn ahead(&mut self, now: Duration, keys: &[KeyPress]) {
         for key in keys {
             match key {
@@ -183,17 +184,18 @@ impl QuestionDialog {
         }
     }
 
-    /// How long ago something was typed here, for [`QuestionDialog::amid`] of the next question, where this one was not answered.
+    /// Returns how long ago a key was typed here. If the question was not answered, pass it to [`QuestionDialog::amid`] of the
+    /// next one.
     pub fn wrote(&self, now: Duration) -> Option<Duration> {
         self.guard.wrote(now)
     }
 
-    /// Somebody typed something at the question before, which was not answered, so long ago.
+    /// Notes that somebody typed at the previous, unanswered question this long ago.
     pub fn amid(&mut self, now: Duration, ago: Duration) {
         self.guard.amid(now, ago);
     }
 
-    /// Takes a key.
+    /// Handles a key.
     pub fn key(&mut self, now: Duration, key: &KeyPress) -> DialogEvent {
         self.said = None;
         if self.is_typing() {
@@ -230,7 +232,7 @@ impl QuestionDialog {
                 edit::ValueEditorEvent::Editor(text) => DialogEvent::Editor(text),
                 edit::ValueEditorEvent::Value(value) => DialogEvent::Reply(Reply::Edit { value, note: None }),
             },
-            // A leave is given only as it is shown.
+            // A standing approval is given only if it is fully shown.
             DialogMode::Leave(_) if *key == KeyPress::Enter && self.is_foot_cut => {
                 self.say("the window is too small to show what the leave covers: make it larger")
             }
@@ -250,7 +252,7 @@ impl QuestionDialog {
         }
     }
 
-    /// The text that came out of the person's editor, or why none did.
+    /// Takes the text from the person's editor, or the reason why there is none.
     pub fn edited(&mut self, text: Result<String, String>) {
         match (&mut self.stage, text) {
             (DialogMode::Edit(edit), Ok(text)) => edit.replace(&text),
@@ -259,19 +261,19 @@ impl QuestionDialog {
         }
     }
 
-    /// What the leave that is considered would have covered.
+    /// Takes the past calls that the standing approval in the form would have covered.
     pub fn past(&mut self, words: Vec<String>) {
         if let DialogMode::Leave(form) = &mut self.stage {
             form.past(words);
         }
     }
 
-    /// Something to be told beside the keys.
+    /// Shows a remark beside the keys.
     pub fn tell(&mut self, text: impl Into<String>) {
         self.said = Some(text.into());
     }
 
-    /// What can be chosen, and what not, and why.
+    /// Returns all choices, with the reason if one is unavailable.
     pub fn choices(&self) -> Vec<DialogChoice> {
         let unseen = "scroll to the end first";
         let approving = if !self.is_complete {
@@ -341,7 +343,7 @@ impl QuestionDialog {
         !self.sheets.is_empty() && self.sheets.iter().all(stands)
     }
 
-    /// The words that a yes needs, where a key is not enough.
+    /// Returns the words that a yes needs, if a key is not enough.
     fn words(&self) -> Option<&'static str> {
         self.sheets.iter().find_map(|sheet| RiskLevel::of(sheet).words(sheet.question.kind))
     }
@@ -388,7 +390,7 @@ impl QuestionDialog {
         DialogEvent::Stay
     }
 
-    /// A choice was confirmed; it may have been switched off since.
+    /// Performs a confirmed choice, which may have become unavailable since.
     fn chosen(&mut self, c: char) -> DialogEvent {
         let Some(choice) = self.choices().into_iter().find(|choice| choice.key == c) else {
             return DialogEvent::Stay;
@@ -433,14 +435,14 @@ impl QuestionDialog {
     }
 
     fn yes(&self) -> DialogEvent {
-        // The one place where a yes is made: whatever led here, it must be possible to have seen everything.
+        // The only place where a yes is made. On every path here, the person must have been able to see everything.
         if !self.is_complete || !self.view.has_reached_end() {
             return DialogEvent::Stay;
         }
         DialogEvent::Reply(Reply::Yes { note: None })
     }
 
-    /// The result with what must not be seen masked, as an edit.
+    /// Returns the result as an edit, with secrets and named words masked.
     fn masked(&mut self, words: &str) -> DialogEvent {
         let Some(output) = self.only().and_then(|sheet| sheet.output.clone()) else {
             return DialogEvent::Stay;
@@ -474,7 +476,7 @@ impl QuestionDialog {
     }
 }
 
-/// Several questions on one page, each whole and each behind a line that counts them.
+/// Renders several questions on one page, each whole and behind a numbered line.
 fn together(sheets: &[QuestionView]) -> Rendering {
     if let [sheet] = sheets {
         return render(sheet);

@@ -1,6 +1,6 @@
-//! The view: the lines of a question on a screen that may be smaller than they are. Scrolls and folds; leaves nothing out.
+//! Lays out, scrolls and folds the lines of a question on a screen that may be too small for them. It never leaves a line out.
 //!
-//! It knows whether the end was on the screen: until then nothing can be approved.
+//! It knows whether the end was on the screen. Until then nothing can be approved.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::keys::KeyPress;
 use crate::palette::Palette;
 use crate::syntax_highlight::{StyledSpan, SyntaxHighlighter};
 
-/// How many lines of code are coloured in one drawing at most; the rest follows in the next. A grammar takes its time.
+/// The maximum number of code lines that one drawing colours. The rest follows in the next, because a grammar is slow.
 const COLOURED_MAX: usize = 16;
 
 /// The lines of a question on a screen.
@@ -30,7 +30,7 @@ pub struct QuestionPager {
     colours: HighlightCache,
 }
 
-/// Lines that can be put away under the one before them.
+/// Lines that can be folded under the line before them.
 struct Fold {
     head: usize,
     end: usize,
@@ -45,18 +45,18 @@ enum FoldKind {
     Difference,
 }
 
-/// One row of the screen: a line, or a piece of one.
+/// One row of the screen: a line or a part of one.
 struct ScreenRow {
     line: usize,
     text: String,
-    /// How many characters at its start are gutter.
+    /// The number of gutter characters at its start.
     gutter: usize,
-    /// Where the piece begins in its line, in bytes after the gutter.
+    /// The start of the part in its line, in bytes after the gutter.
     from: usize,
 }
 
 impl QuestionPager {
-    /// A view on these lines. The details are put away: `d` has them.
+    /// Creates a view of these lines. The details are folded; `d` opens them.
     pub fn new(rendering: &Rendering) -> Self {
         let lines = rendering.lines.clone();
         Self {
@@ -72,33 +72,33 @@ impl QuestionPager {
         }
     }
 
-    /// Whether the end was on the screen, and nothing of any line was cut away there.
+    /// Checks whether the end was on the screen with no line cut off.
     pub const fn has_reached_end(&self) -> bool {
         self.has_reached_end && !self.is_cut
     }
 
-    /// Whether the screen is too narrow for the lines.
+    /// Checks whether the screen is too narrow for the lines.
     pub const fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// How many rows are below the screen.
+    /// Returns the number of rows below the screen.
     pub fn below(&self) -> usize {
         self.rows.len().saturating_sub(self.top + self.height)
     }
 
-    /// How many rows are above the screen.
+    /// Returns the number of rows above the screen.
     pub const fn above(&self) -> usize {
         self.top
     }
 
-    /// How many rows there are at this width.
+    /// Returns the number of rows at this width.
     pub fn rows(&mut self, columns: u16) -> usize {
         self.lay_out(usize::from(columns));
         self.rows.len()
     }
 
-    /// Takes a key that moves; returns whether it did.
+    /// Handles a key that moves, and returns whether it did.
     pub fn key(&mut self, key: &KeyPress) -> bool {
         let page = self.height.saturating_sub(1).max(1);
         match key {
@@ -117,7 +117,7 @@ impl QuestionPager {
         true
     }
 
-    /// Shows the details, or puts them away.
+    /// Shows or folds the details.
     pub fn toggle_details(&mut self) {
         let mut head = None;
         for fold in self.folds.iter_mut().filter(|fold| fold.kind == FoldKind::Details) {
@@ -130,14 +130,14 @@ impl QuestionPager {
         }
     }
 
-    /// Makes itself ready for an area: what is above and below is known from then on.
+    /// Lays out the lines for an area, so that the rows above and below are known.
     pub fn measure(&mut self, area: Rect) {
         self.height = usize::from(area.height);
         self.lay_out(usize::from(area.width));
         self.clamp();
     }
 
-    /// Draws what fits, and remembers whether the end was there.
+    /// Draws what fits, and remembers whether the end was visible.
     pub fn draw(&mut self, area: Rect, buf: &mut Buffer, palette: Palette) {
         self.measure(area);
         self.colours.left = COLOURED_MAX;
@@ -172,7 +172,7 @@ impl QuestionPager {
         let mut place = 0;
         while let Some(line) = self.lines.get(place) {
             let folded = self.folds.iter().find(|fold| fold.head == place && fold.is_folded);
-            // The keys name them already.
+            // The key line already mentions them.
             if let Some(details) = folded.filter(|fold| fold.kind == FoldKind::Details) {
                 place = details.end;
                 continue;
@@ -209,7 +209,7 @@ impl QuestionPager {
         self.clamp();
     }
 
-    /// Puts away what the first row belongs to.
+    /// Folds the block that the first row belongs to.
     fn fold_here(&mut self) {
         let Some(line) = self.rows.get(self.top).map(|row| row.line) else { return };
         let around = |fold: &&mut Fold| !fold.is_folded && fold.head <= line && line < fold.end;
@@ -222,7 +222,7 @@ impl QuestionPager {
         }
     }
 
-    /// Opens the first thing on the screen that is put away.
+    /// Unfolds the first folded block on the screen.
     fn unfold_here(&mut self) {
         let shown = self.rows.iter().skip(self.top).take(self.height.max(1)).map(|row| row.line);
         let (first, last) = (shown.clone().min(), shown.max());
@@ -234,7 +234,7 @@ impl QuestionPager {
         }
     }
 
-    /// Puts all differences away, or opens all of them.
+    /// Folds or unfolds all differences.
     fn fold_differences(&mut self) {
         let line = self.rows.get(self.top).map(|row| row.line);
         let mut differences: Vec<&mut Fold> =
@@ -248,7 +248,7 @@ impl QuestionPager {
     }
 }
 
-/// What can be put away: each part, and how each text differs.
+/// Returns the blocks that can be folded: each part, and each difference of a text.
 fn folds(lines: &[RenderLine]) -> Vec<Fold> {
     let heading =
         |line: &RenderLine| matches!(line.role, LineRole::Heading | LineRole::Title) && line.gutter == 0;
@@ -302,7 +302,7 @@ fn draw_row(
     }
 }
 
-/// Out is red, in is green, where it goes is cyan; the sign says the same.
+/// Returns the style of a line: removed is red, added is green, a destination is cyan. The sign says the same.
 fn tone(line: &RenderLine, palette: Palette) -> Style {
     match sign(line) {
         '+' => palette.good(),
@@ -312,20 +312,20 @@ fn tone(line: &RenderLine, palette: Palette) -> Style {
     }
 }
 
-/// The sign of a line of a difference, after the bar.
+/// Returns the sign of a line of a difference, after the bar.
 fn sign(line: &RenderLine) -> char {
     let (_, body) = line.parts();
     let body = body.strip_prefix("┃ ").unwrap_or(body);
     body.chars().next().unwrap_or(' ')
 }
 
-/// The colours of the code that was on the screen, each line worked out once.
+/// The colours of the code that was on the screen. Each line is worked out once.
 #[derive(Default)]
 struct HighlightCache {
     known: HashMap<usize, Vec<StyledSpan>>,
-    /// The line that would be read next, and by whom.
+    /// The line that would be read next, and its highlighter.
     next: Option<(usize, SyntaxHighlighter)>,
-    /// How many lines may still be worked out in this drawing.
+    /// The number of lines that this drawing may still work out.
     left: usize,
 }
 
@@ -339,7 +339,8 @@ impl HighlightCache {
         self.known.get(&place).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Reads on from the line before, or begins anew: what a comment above would have said is then not known.
+    /// Continues from the line before, or starts fresh. After a fresh start the context above, such as an open comment, is not
+    /// known.
     fn read(
         &mut self,
         lines: &[RenderLine],
@@ -360,7 +361,7 @@ impl HighlightCache {
     }
 }
 
-/// The pieces of one line of code. What goes out is not coloured: it is red, and would confuse the rest.
+/// Returns the spans of one line of code. Removed lines are not coloured: they are red, and would confuse the highlighter.
 fn code(colourer: &mut SyntaxHighlighter, line: &RenderLine, palette: Palette) -> Vec<StyledSpan> {
     let (_, body) = line.parts();
     let sign = sign(line);
@@ -375,7 +376,7 @@ fn code(colourer: &mut SyntaxHighlighter, line: &RenderLine, palette: Palette) -
     pieces
 }
 
-/// The path that the line above a difference names.
+/// Returns the path in the line above a difference.
 fn path(text: &str) -> &str {
     text.split_once('“').and_then(|(_, rest)| rest.split_once('”')).map_or("", |(path, _)| path)
 }

@@ -1,11 +1,11 @@
-//! The floor: while a question is on the screen, nobody else of this program draws on it.
+//! Holds back other output of this program while a question is on the screen.
 //!
-//! What is said meanwhile is kept and said afterwards. What other programs draw there cannot be kept away.
+//! Held output is kept and written afterwards. Output of other programs cannot be held back.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The most that is kept; the rest is counted.
+/// The maximum number of bytes that are kept. The rest is counted.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
 static FLOOR: Mutex<StderrState> = Mutex::new(StderrState { holders: 0, kept: Vec::new(), lost: 0 });
@@ -16,18 +16,18 @@ struct StderrState {
     lost: usize,
 }
 
-/// Holds the floor until it is dropped.
+/// Holds standard error back until it is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct StderrHold(());
 
-/// Takes the floor.
+/// Starts to hold standard error back.
 pub fn take() -> StderrHold {
     state().holders += 1;
     StderrHold(())
 }
 
-/// Standard error, for talk that can wait.
+/// Standard error for output that can wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeldStderr;
 
@@ -59,7 +59,7 @@ impl Drop for StderrHold {
         }
         let kept = std::mem::take(&mut state.kept);
         let lost = std::mem::take(&mut state.lost);
-        // Talk that nobody can hear is not worth failing for.
+        // Output that cannot be written is not worth an error.
         io::stderr().write_all(&kept).unwrap_or_default();
         if lost > 0 {
             writeln!(io::stderr(), "({lost} bytes more were said while a question was open)")

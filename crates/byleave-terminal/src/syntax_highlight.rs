@@ -1,4 +1,4 @@
-//! Syntax colours for code in diffs. For the eye only: nothing is told by them, and what cannot be coloured is drawn plain.
+//! Syntax colours for code in diffs. They carry no information, and code without a grammar is drawn plain.
 
 use std::sync::OnceLock;
 
@@ -7,10 +7,10 @@ use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxReference, SyntaxSet
 
 use crate::palette::Palette;
 
-/// A longer line is drawn plain: minified files are not read by anyone.
+/// A longer line is drawn plain, because nobody reads minified files.
 const LINE_BYTES_MAX: usize = 500;
 
-/// The grammars that we have, read when the first is needed.
+/// Returns the built-in grammars, loaded at the first use.
 fn grammars() -> &'static SyntaxSet {
     static GRAMMARS: OnceLock<SyntaxSet> = OnceLock::new();
     GRAMMARS.get_or_init(SyntaxSet::load_defaults_nonewlines)
@@ -22,17 +22,17 @@ pub(crate) struct SyntaxHighlighter {
     stack: ScopeStack,
 }
 
-/// A piece of a line, by its end, and how it is drawn.
+/// The end of a span of a line, and its style.
 pub(crate) type StyledSpan = (usize, Style);
 
 impl SyntaxHighlighter {
-    /// For a file of this name; `None` where we have no grammar.
+    /// Creates a highlighter for a file of this name, or `None` if there is no grammar.
     pub(crate) fn of(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next()?;
         let extension = name.rsplit('.').next()?;
         let found = |syntax: &&SyntaxReference| syntax.name != "Plain Text";
         let grammars = grammars();
-        // As those who wrote the grammars see it: types and JSX are what JavaScript's ignores.
+        // As the authors of the grammars do: the JavaScript grammar ignores types and JSX.
         let extension = match extension {
             "ts" | "tsx" | "jsx" | "mjs" | "cjs" => "js",
             "toml" | "cfg" => "ini",
@@ -43,7 +43,7 @@ impl SyntaxHighlighter {
         Some(Self { state: ParseState::new(syntax), stack: ScopeStack::new() })
     }
 
-    /// The pieces of the next line.
+    /// Returns the spans of the next line.
     pub(crate) fn line(&mut self, line: &str, palette: Palette) -> Vec<StyledSpan> {
         if line.len() > LINE_BYTES_MAX {
             return Vec::new();

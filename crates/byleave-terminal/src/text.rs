@@ -1,4 +1,4 @@
-//! Words for screens: times, and texts that must fit.
+//! Text helpers for screens: times, and texts that must fit.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use byleave::clock::{Clock as _, SystemClock};
 use byleave_core::call::Millis;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// What time it is.
+/// Returns the current time.
 pub(crate) fn now() -> Millis {
     SystemClock.now()
 }
 
-/// A span of time as people read it.
+/// Formats a duration for people.
 pub fn clock(left: Duration) -> String {
     let seconds = left.as_secs();
     match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
@@ -22,7 +22,7 @@ pub fn clock(left: Duration) -> String {
     }
 }
 
-/// The beginning of a text that fits, with a mark where something is missing. For lists, never for a question.
+/// Returns the beginning of a text that fits, with a mark if it was cut. For lists, never for a question.
 pub fn fit(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
@@ -41,7 +41,7 @@ pub fn fit(text: &str, columns: usize) -> String {
     out
 }
 
-/// A text on as many lines as it takes, broken at spaces where there are some.
+/// Wraps a text, at spaces if there are some.
 pub fn broken(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(1);
     let mut lines = vec![String::new()];

@@ -1,6 +1,6 @@
-//! A field: text being typed, on one line or several.
+//! An input field with one line or several.
 //!
-//! What cannot be seen is drawn in brackets, as everywhere: a pasted text cannot hide anything either.
+//! Invisible characters are drawn in brackets, as everywhere. Pasted text cannot hide anything either.
 
 use byleave_core::escape::{EscapeLevel, visible};
 use ratatui::buffer::Buffer;
@@ -10,10 +10,10 @@ use unicode_width::UnicodeWidthChar as _;
 
 use crate::keys::KeyPress;
 
-/// The most that can be typed into a field.
+/// The maximum number of characters in a field.
 const CHARS_MAX: usize = 1_000_000;
 
-/// Text being typed.
+/// An input field.
 #[derive(Clone, Debug, Default)]
 pub struct TextField {
     text: Vec<char>,
@@ -23,34 +23,34 @@ pub struct TextField {
 }
 
 impl TextField {
-    /// A field of one line.
+    /// Creates a field of one line.
     pub fn line() -> Self {
         Self::default()
     }
 
-    /// A field of several lines, with a text in it and the cursor at its beginning.
+    /// Creates a field of several lines with this text and the cursor at its beginning.
     pub fn long(text: &str) -> Self {
         Self { text: text.chars().collect(), is_long: true, ..Self::default() }
     }
 
-    /// The same with the cursor at its end.
+    /// Creates a field of several lines with this text and the cursor at its end.
     pub fn long_at_end(text: &str) -> Self {
         let mut field = Self::long(text);
         field.cursor = field.text.len();
         field
     }
 
-    /// What was typed.
+    /// Returns the text.
     pub fn text(&self) -> String {
         self.text.iter().collect()
     }
 
-    /// Whether nothing was typed.
+    /// Checks whether the field is empty.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// Takes a key; returns whether it meant something here.
+    /// Handles a key, and returns whether it had a meaning here.
     pub fn key(&mut self, key: &KeyPress) -> bool {
         match key {
             KeyPress::Char(c) => self.insert([*c]),
@@ -82,7 +82,7 @@ impl TextField {
         true
     }
 
-    /// Moves the cursor to a line and column, both from 1.
+    /// Moves the cursor to a line and column, both counted from 1.
     pub fn go(&mut self, line: usize, column: usize) {
         self.cursor = 0;
         for _ in 1..line {
@@ -91,7 +91,7 @@ impl TextField {
         self.cursor = (self.cursor + column.saturating_sub(1)).min(self.line_end(self.cursor));
     }
 
-    /// Draws the text and returns where the cursor is.
+    /// Draws the text and returns the position of the cursor.
     pub fn draw(&mut self, area: Rect, buf: &mut Buffer, style: Style) -> Option<Position> {
         let (rows, at) = self.rows(usize::from(area.width).max(4));
         let height = usize::from(area.height).max(1);
@@ -104,17 +104,17 @@ impl TextField {
         (area.height > 0).then(|| Position::new(area.x + x, area.y + y))
     }
 
-    /// How many rows it takes at this width.
+    /// Returns the number of rows at this width.
     pub fn height(&self, width: usize) -> usize {
         self.rows(width.max(4)).0.len()
     }
 
-    /// The text in rows, and column and row of the cursor.
+    /// Returns the rows of the text, and column and row of the cursor.
     fn rows(&self, width: usize) -> (Vec<String>, (usize, usize)) {
         let mut rows = vec![String::new()];
         let (mut used, mut at) = (0, None);
         for (place, c) in self.text.iter().enumerate() {
-            // One by one, so that text which runs from right to left moves nothing about.
+            // Each character separately, so that right-to-left text does not move others.
             let shown = if c.is_ascii_graphic() || *c == ' ' {
                 c.to_string()
             } else {

@@ -1,10 +1,10 @@
-//! The terminal itself: keys one by one, drawings in place or on a screen of their own, and everything put back afterwards.
+//! The terminal itself: single keys, drawings in place or on a full screen. It restores everything afterwards.
 //!
-//! It is ours and not a backend of `ratatui`'s for two reasons. A drawing in place is made without asking the terminal where its cursor
-//! is: the reply would come through the keyboard, among what somebody types. And what was typed ahead must be told from what is typed
-//! at a question: it is read before anything is drawn, and answers nothing.
+//! It is not a backend of `ratatui` for two reasons. A drawing in place must not ask the terminal for the cursor position,
+//! because the reply would arrive among typed keys. Keys typed ahead must be distinguished from keys typed at a question: they
+//! are read before anything is drawn, and answer nothing.
 //!
-//! Signals of the terminal stay on: Ctrl-C is heard whatever is on the screen.
+//! Terminal signals stay enabled, so Ctrl-C always works.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -22,63 +22,63 @@ use rustix::termios::{
 use crate::ansi_output;
 use crate::keys::{KeyParser, KeyPress};
 
-/// How long the rest of a key may take to come after its beginning.
+/// How long the rest of a key sequence may take after its beginning.
 const KEY_WAIT: Duration = Duration::from_millis(40);
 
-/// Where drawings go.
+/// The place of drawings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrawMode {
-    /// Below what is there already; what was drawn is taken away at the end.
+    /// Below the existing output. The drawing is removed at the end.
     Inline,
-    /// On a screen of their own; what was there comes back at the end.
+    /// On the alternate screen. The earlier content is restored at the end.
     Full,
 }
 
-/// A terminal that gives us keys one by one, until it is dropped.
+/// A terminal in single-key mode until it is dropped.
 pub struct Tty {
     file: File,
     keyboard: KeyParser,
     before: Termios,
     place: DrawMode,
     began: Instant,
-    /// How many rows of ours are on the screen, and how wide and high it was then.
+    /// The number of drawn rows, and the size of the screen at that time.
     drawn: usize,
     size: (u16, u16),
-    /// The last drawing: the same is not drawn again.
+    /// The last drawing. An identical one is not drawn again.
     last: Option<(Vec<String>, Option<Position>)>,
 }
 
-/// What came of waiting for keys.
+/// The result of waiting for keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TtyEvent {
-    /// These, or none yet.
+    /// These keys, or none yet.
     Keys(Vec<KeyPress>),
-    /// Nothing ever again.
+    /// The terminal is gone.
     End,
 }
 
 impl Tty {
-    /// The terminal at this path, most often `/dev/tty`.
+    /// Opens the terminal at this path, most often `/dev/tty`.
     pub fn open(path: &Path, place: DrawMode) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         Self::over(file, place)
     }
 
-    /// An open terminal.
+    /// Takes over an open terminal.
     pub fn over(mut file: File, place: DrawMode) -> io::Result<Self> {
         let before = tcgetattr(&file)?;
         let mut raw = before.clone();
         raw.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN);
-        // Otherwise Ctrl-S stops the screen, and Enter cannot be told from Ctrl-J.
+        // Otherwise Ctrl-S stops the screen, and Enter looks like Ctrl-J.
         raw.input_modes.remove(InputModes::IXON | InputModes::ICRNL | InputModes::INLCR);
-        // Stopped in the middle, the terminal would be left to the shell as it is.
+        // If the program were suspended here, the shell would get the terminal in this mode.
         raw.special_codes[SpecialCodeIndex::VSUSP] = 0;
         raw.special_codes[SpecialCodeIndex::VMIN] = 0;
         raw.special_codes[SpecialCodeIndex::VTIME] = 0;
-        // What was typed ahead is kept: [`Tty::ahead`] has it.
+        // Keys typed ahead are kept for [`Tty::ahead`].
         tcsetattr(&file, OptionalActions::Drain, &raw)?;
         let screen = if place == DrawMode::Full { "\x1b[?1049h" } else { "" };
-        // Bracketed paste on; the cursor is ours to show.
+        // Bracketed paste on, cursor hidden.
         let entered = file.write_all(format!("{screen}\x1b[?2004h\x1b[?25l").as_bytes());
         let tty = Self {
             file,
@@ -93,21 +93,21 @@ impl Tty {
         entered.map(|()| tty)
     }
 
-    /// How long it has been ours: the clock that the guard goes by.
+    /// Returns the time since the terminal was taken over. The key guard uses this clock.
     pub fn now(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Columns and rows.
+    /// Returns columns and rows.
     pub fn size(&self) -> (u16, u16) {
         let size = tcgetwinsize(&self.file).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
         size.map_or((80, 24), |size| (size.ws_col, size.ws_row))
     }
 
-    /// The keys that were pressed and not read, however long ago.
+    /// Returns the keys that were pressed and not read, however long ago.
     pub fn ahead(&mut self) -> io::Result<Vec<KeyPress>> {
         let mut keys = Vec::new();
-        // As much as the kernel keeps, and not as long as somebody pastes.
+        // Limited to what the kernel buffers, so that a long paste does not keep it here.
         for _ in 0..16 {
             match self.keys(Duration::ZERO)? {
                 TtyEvent::Keys(more) if more.is_empty() => break,
@@ -118,13 +118,13 @@ impl Tty {
         Ok(keys)
     }
 
-    /// Throws away what was typed and not read.
+    /// Discards keys that were typed and not read.
     pub fn drain(&mut self) -> io::Result<()> {
         self.keyboard = KeyParser::default();
         Ok(tcflush(&self.file, QueueSelector::IFlush)?)
     }
 
-    /// The keys that were pressed, waiting no longer than this for the first.
+    /// Returns the pressed keys. Waits at most this long for the first.
     pub fn keys(&mut self, wait: Duration) -> io::Result<TtyEvent> {
         if !self.is_ready(wait)? {
             return Ok(TtyEvent::Keys(self.keyboard.settle()));
@@ -133,7 +133,7 @@ impl Tty {
         let read = match self.file.read(&mut buffer) {
             Ok(0) => return Ok(TtyEvent::End),
             Ok(read) => read,
-            // Hung up.
+            // The terminal hung up.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
                 return Ok(TtyEvent::End);
             }
@@ -147,7 +147,7 @@ impl Tty {
         Ok(TtyEvent::Keys(keys))
     }
 
-    /// Draws. In place, the rows of the drawing are put where the last were.
+    /// Draws. In place, the new rows replace the rows of the last drawing.
     pub fn draw(&mut self, buf: &Buffer, cursor: Option<Position>) -> io::Result<()> {
         let area: Rect = *buf.area();
         let rows = ansi_output::rows(buf);
@@ -158,7 +158,7 @@ impl Tty {
         let mut out = String::from("\x1b[?2026h\x1b[?25l\x1b[?7l");
         match self.place {
             DrawMode::Full => out.push_str("\x1b[H"),
-            // Whatever the terminal made of the rows when its width changed: it is cleared away.
+            // After a change of width the old rows may be anywhere, so the screen is cleared.
             DrawMode::Inline if self.drawn > 0 && self.size != size => out.push_str("\x1b[2J\x1b[H"),
             DrawMode::Inline if self.drawn > 1 => out.push_str(&format!("\r\x1b[{}A", self.drawn - 1)),
             DrawMode::Inline => out.push('\r'),
@@ -179,7 +179,7 @@ impl Tty {
                 out.push('\r');
             }
             out.push_str("\x1b[?25h");
-            // The next drawing begins where this one's last row is.
+            // The next drawing begins at the last row of this one.
             self.drawn = rows.len() - up;
         } else {
             self.drawn = rows.len();
@@ -191,7 +191,7 @@ impl Tty {
         self.file.flush()
     }
 
-    /// Takes the drawing away and leaves these lines in its place.
+    /// Removes the drawing and leaves these lines in its place.
     pub fn leave(&mut self, lines: &[String]) -> io::Result<()> {
         let mut out = match (self.place, self.drawn) {
             (DrawMode::Full, _) => String::new(),
@@ -208,7 +208,7 @@ impl Tty {
         self.file.flush()
     }
 
-    /// Gives the terminal to a program, and takes it back.
+    /// Lends the terminal to a program and takes it back.
     pub fn lend<T>(&mut self, run: impl FnOnce() -> T) -> io::Result<T> {
         let before = self.before.clone();
         let raw = tcgetattr(&self.file)?;
@@ -230,7 +230,7 @@ impl Tty {
         let wait = Timespec::try_from(wait).map_err(io::Error::other)?;
         match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&wait)) {
             Ok(ready) => Ok(ready > 0),
-            // A signal, of a resize for one.
+            // A signal, for example of a resize.
             Err(rustix::io::Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
         }
@@ -241,7 +241,7 @@ impl Drop for Tty {
     fn drop(&mut self) {
         let screen = if self.place == DrawMode::Full { "\x1b[?1049l" } else { "" };
         let back = format!("\x1b[0m{screen}\x1b[?2004l\x1b[?7h\x1b[?25h");
-        // Whoever took the terminal away from us has no use for it.
+        // If the terminal was taken away, nothing has to be restored.
         self.file.write_all(back.as_bytes()).unwrap_or_default();
         tcsetattr(&self.file, OptionalActions::Drain, &self.before).unwrap_or_default();
     }

@@ -1,7 +1,7 @@
-//! `apply_patch`: changes, makes, moves and removes files as a patch says. All of it is done, or nothing.
+//! The tool `apply_patch`: changes, creates, moves and deletes files according to a patch, completely or not at all.
 //!
-//! Which files a patch means was read by `byleave::patch` and judged by the gate. The names that are found here must be the very
-//! same, and each is worked on at the path that was judged for it: nothing is resolved again.
+//! `byleave::patch` found the files of the patch, and the gate judged them. The names found here must be exactly the same. Each file is
+//! changed at its judged path; no path is resolved again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ use crate::patch::apply::{HunkPlacement, apply};
 use crate::patch::{FileOperation, FilePatch, read};
 use crate::workspace_files::{FileContent, Files};
 
-/// All files of a patch together may be so many times as long as one.
+/// The size limit for all files of a patch together, as a multiple of the limit for one file.
 const FILES_MAX: u64 = 8;
 
 #[derive(Deserialize, JsonSchema)]
@@ -32,7 +32,7 @@ struct ApplyPatch {
     patch: String,
 }
 
-/// The tool for a workplace.
+/// Creates the tool for an execution environment.
 pub fn apply_patch(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let about = "Applies a patch to files: a unified diff as `git diff` writes it, or the `*** Begin Patch` form with `*** Add File:`, \
         `*** Update File:`, `*** Delete File:` and `*** Move to:`. All of it is applied, or nothing; where a hunk fits only elsewhere or \
@@ -67,7 +67,7 @@ fn revision(args: &ApplyPatch, files: &Files, run: &RunContext) -> Result<Planne
     Ok(PlannedEdit { puts, output: report.output() })
 }
 
-/// The path that was judged for each name: the plan lists them in the order in which the patch names them.
+/// Returns the judged path of each name. The plan lists the paths in the order of the names in the patch.
 fn judged(text: &str, plan: &Plan) -> Result<BTreeMap<String, String>, String> {
     let patch = byleave::patch::read(text).map_err(|why| why.to_string())?;
     let mut effects = plan.effects.iter();
@@ -87,7 +87,7 @@ fn judged(text: &str, plan: &Plan) -> Result<BTreeMap<String, String>, String> {
             return Err(STRANGE.into());
         }
     }
-    // Nothing else may be changed by the plan of a patch.
+    // The plan of a patch must not change any other file.
     match effects.any(|effect| matches!(effect, Effect::Write { .. } | Effect::Delete { .. })) {
         true => Err(STRANGE.into()),
         false => Ok(places),
@@ -96,7 +96,7 @@ fn judged(text: &str, plan: &Plan) -> Result<BTreeMap<String, String>, String> {
 
 const STRANGE: &str = "what was granted is not what the patch says; call again with this patch alone";
 
-/// Whether both readers of the patch found the same names, each for a file of its own.
+/// Checks that both parsers found the same names, and that each name has its own file.
 fn agreed(sections: &[FilePatch], places: &BTreeMap<String, String>) -> Result<(), String> {
     let ours: BTreeSet<&str> = sections.iter().flat_map(FilePatch::names).collect();
     let theirs: BTreeSet<&str> = places.keys().map(String::as_str).collect();
@@ -120,7 +120,7 @@ fn agreed(sections: &[FilePatch], places: &BTreeMap<String, String>) -> Result<(
     Ok(())
 }
 
-/// The files of a patch, as far as it was worked out.
+/// The files of a patch that is being computed.
 struct PatchSession<'a> {
     files: &'a Files,
     places: &'a BTreeMap<String, String>,
@@ -128,12 +128,12 @@ struct PatchSession<'a> {
     bytes: u64,
 }
 
-/// One file, before and after.
+/// One file, before and after the patch.
 struct PatchedFile {
     before: Option<FileContent>,
     after: Option<Vec<u8>>,
     mode: Option<u32>,
-    /// It is removed without having been read.
+    /// Whether the file is deleted without being read.
     unread: bool,
 }
 
@@ -148,7 +148,7 @@ impl PatchedFile {
         }
     }
 
-    /// What is to be put, if anything is different.
+    /// Returns the planned file, if anything changes.
     fn put(self, path: String) -> Option<PlannedFile> {
         let from = Precondition::read(self.before.as_ref());
         self.is_changed().then_some(PlannedFile { path, from, content: self.after, mode: self.mode })
@@ -207,7 +207,7 @@ impl PatchSession<'_> {
                         "`{to_shown}` is to be made, and it is there; choose another name, or delete it first"
                     ));
                 }
-                // What git copies is what was there before the patch.
+                // Git copies a file as it was before the patch.
                 let (before, mode) = if is_moved { self.read(&path)? } else { self.original(&path)? };
                 let (content, fits) = fitted(&before)?;
                 let mode = section.runs.map_or(mode, |runs| with_bits(mode, runs));
@@ -232,7 +232,7 @@ impl PatchSession<'_> {
         }
     }
 
-    /// What is in a file now, with what the patch did so far, and its mode.
+    /// Returns the current content of a file, including earlier changes by the patch, and its mode.
     fn read(&mut self, path: &str) -> Result<(Vec<u8>, u32), String> {
         if let Some(piece) = self.pieces.get(path) {
             let mode =
@@ -251,7 +251,7 @@ impl PatchSession<'_> {
         Ok((bytes, mode))
     }
 
-    /// What was in a file before the patch, and its mode.
+    /// Returns the content of a file before the patch, and its mode.
     fn original(&mut self, path: &str) -> Result<(Vec<u8>, u32), String> {
         match self.pieces.get(path) {
             None => self.read(path),
@@ -265,7 +265,7 @@ impl PatchSession<'_> {
         }
     }
 
-    /// Counts bytes that are held in the place of others. A long file can be copied by a short patch, many times.
+    /// Updates the number of stored bytes. It needs a limit because a short patch can copy a long file many times.
     fn count(&mut self, more: u64, less: u64) -> Result<(), String> {
         self.bytes = self.bytes.saturating_add(more).saturating_sub(less);
         match self.bytes > self.files.bytes_max().saturating_mul(FILES_MAX) {
@@ -293,19 +293,19 @@ impl PatchSession<'_> {
             piece.after = None;
             return Ok(());
         }
-        // It need not be read to go.
+        // A file that is deleted need not be read.
         let before = self.files.to_remove(&path)?;
         self.pieces.insert(path, PatchedFile { before: Some(before), after: None, mode: None, unread: true });
         Ok(())
     }
 }
 
-/// A mode with the bits by which a file is run, for whoever may read it; or without them.
+/// Returns a mode with execute permission for everyone who may read the file, or a mode without execute permission.
 const fn with_bits(mode: u32, runs: bool) -> u32 {
     if runs { mode | (mode & 0o444) >> 2 } else { mode & !0o111 }
 }
 
-/// What was done, for the model.
+/// The result for the model.
 #[derive(Default)]
 struct PatchReport {
     lines: Vec<String>,

@@ -1,7 +1,7 @@
-//! Jobs: commands that go on running when the call that started them is over.
+//! Background jobs: commands that continue to run after the call that started them.
 //!
-//! A job is held in this process and belongs to the session that started it; to every other it is not there. It is confined like any
-//! command, works on the real files, and must never outlive its session, its time, or the last handle on the table.
+//! This process holds a job. The job belongs to the session that started it; other sessions cannot see it. It is confined like any command
+//! and works on the real files. It must never outlive its session, its time limit, or the last handle on the job table.
 
 mod tools;
 
@@ -27,23 +27,23 @@ use crate::head_tail_buffer::HeadTailBuffer;
 use crate::rehearsal_result;
 use crate::run_command::{self, OutputStreams};
 
-/// A session: its name says nothing without its tenant's.
+/// The key of a session. A session name is unique only within its tenant.
 type SessionKey = (TenantId, SessionId);
 
-/// How many jobs that have ended a session can still ask about.
+/// The number of ended jobs that a session can still query.
 const ENDED_MAX: usize = 16;
 
-/// How much is said of what it planted, at once.
+/// The maximum number of reported planted files at a time.
 const SAID_MAX: usize = 20;
 
-/// How much jobs may use up.
+/// The resource limits of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobLimits {
-    /// How many of a session run at once.
+    /// The number of jobs of a session that run at the same time.
     pub at_once: usize,
-    /// How long one runs.
+    /// The maximum running time of a job.
     pub time: Duration,
-    /// Bytes that are kept of what one prints, until somebody asks: the beginning and the end.
+    /// The number of output bytes that are kept until the next query: the beginning and the end.
     pub output_bytes_max: usize,
 }
 
@@ -53,7 +53,7 @@ impl Default for JobLimits {
     }
 }
 
-/// A handle on the jobs of a process. When the last one is dropped, they all end.
+/// A handle on the jobs of a process. When the last handle is dropped, all jobs end.
 #[derive(Clone, Debug)]
 pub struct Jobs(Option<Arc<JobTable>>);
 
@@ -61,17 +61,17 @@ pub struct Jobs(Option<Arc<JobTable>>);
 struct JobTable {
     limits: JobLimits,
     jobs: Mutex<BTreeMap<SessionKey, Vec<Arc<Job>>>>,
-    /// Held while one is started, so that they are counted right.
+    /// A lock that is held while a job starts, so that the count is correct.
     starting: Mutex<()>,
     started: AtomicU64,
 }
 
-/// A command that runs in the background, or has.
+/// A running or ended background command.
 #[derive(Debug)]
 struct Job {
     id: String,
     began: Instant,
-    /// How it is confined, and since when by the clock of files.
+    /// The confinement, and its start time by the clock of the file system.
     confined: (Confinement, (i64, i64)),
     stopper: Stopper,
     killed: AtomicBool,
@@ -82,40 +82,40 @@ struct Job {
 
 #[derive(Debug)]
 struct JobState {
-    /// What was printed since somebody asked.
+    /// The output since the last query.
     unread: HeadTailBuffer,
-    /// What is to be said besides, since somebody asked.
+    /// Other messages since the last query.
     said: Vec<String>,
     bytes: u64,
     end: Option<JobEnd>,
 }
 
-/// How a job ended.
+/// The end of a job.
 #[derive(Clone, Debug)]
 struct JobEnd {
     status: Option<CommandStatus>,
     how: String,
-    /// What else is to be said of it.
+    /// Further messages about the end.
     lines: Vec<String>,
     after: Duration,
 }
 
 impl Jobs {
-    /// A table of jobs.
+    /// Creates a job table.
     pub fn new(limits: JobLimits) -> Self {
         let (jobs, starting, started) = Default::default();
         Self(Some(Arc::new(JobTable { limits, jobs, starting, started })))
     }
 
-    /// No jobs: for a process that ends with its call.
+    /// Creates a handle without jobs, for a process that ends with its call.
     pub const fn none() -> Self {
         Self(None)
     }
 
-    /// Ends every job of a session, with everything that they started. Blocks until they are gone.
+    /// Ends all jobs of a session and all their processes. Blocks until they are gone.
     pub fn end_session(&self, tenant: &TenantId, session: &SessionId) {
         let Some(table) = &self.0 else { return };
-        // One that is just being started is waited for, and ended with the others.
+        // Wait for a job that is being started, and end it with the others.
         let turn = locked(&table.starting);
         let whose = (tenant.clone(), session.clone());
         let jobs = locked(&table.jobs).remove(&whose).unwrap_or_default();
@@ -123,12 +123,12 @@ impl Jobs {
         drop(turn);
     }
 
-    /// Says why there can be no jobs here, if so.
+    /// Returns an error if this process cannot have jobs.
     pub(crate) fn can_be_had(&self) -> Result<(), String> {
         self.table().map(drop)
     }
 
-    /// Starts a command as a job: its id. Its time is what the table allows, or this if it is less.
+    /// Starts a command as a job and returns its id. Its time limit is that of the table, or the given one if it is shorter.
     pub(crate) fn start(
         &self,
         workplace: &ExecutionEnv,
@@ -207,7 +207,7 @@ impl JobTable {
         let jobs = jobs.entry(session.clone()).or_default();
         let ended = jobs.iter().filter(|job| !job.is_running()).count();
         let mut over = ended.saturating_sub(ENDED_MAX);
-        // The oldest go first.
+        // The oldest jobs are removed first.
         jobs.retain(|job| {
             let goes = over > 0 && !job.is_running();
             over -= usize::from(goes);
@@ -216,7 +216,7 @@ impl JobTable {
         jobs.push(job);
     }
 
-    /// The jobs of a session, in a line.
+    /// Returns the jobs of a session on one line.
     fn list(&self, session: &SessionKey) -> String {
         let jobs = self.of(session);
         if jobs.is_empty() {
@@ -235,7 +235,7 @@ impl Drop for JobTable {
     }
 }
 
-/// Ends jobs, all at once, and waits until nothing of them is left.
+/// Ends all these jobs at once, and waits until nothing of them is left.
 fn end(jobs: &[Arc<Job>]) {
     jobs.iter().for_each(|job| job.kill());
     for job in jobs {
@@ -271,7 +271,7 @@ impl Job {
         locked(&self.state).end.is_none()
     }
 
-    /// Kills it with everything that it started. That it has ended already is no error.
+    /// Kills the job and all its processes. It is not an error if the job has already ended.
     fn kill(&self) {
         if self.is_running() {
             self.killed.store(true, Ordering::Relaxed);
@@ -292,20 +292,20 @@ impl Job {
         }
     }
 
-    /// Says what it plants, when that is put out of action.
+    /// Returns a listener that reports planted files when they are made harmless.
     fn planted(self: &Arc<Self>) -> impl FnMut(&[PlantedFile]) + Send + Sync + 'static {
         let job = Arc::clone(self);
         move |planted| {
             let mut state = locked(&job.state);
             state.said.extend(planted.iter().map(report::planted));
-            // There may be one for every file: what is said is for reading.
+            // There may be one message for every file, so their number is limited.
             state.said.truncate(SAID_MAX);
             drop(state);
             job.changed.send_replace(());
         }
     }
 
-    /// Waits for its end, and writes it down.
+    /// Waits for the end of the job, and stores it.
     fn wait(&self, running: RunningCommand, confinement: &Confinement) {
         let end = match running.finish() {
             Ok(outcome) => {

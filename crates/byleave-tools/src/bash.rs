@@ -1,4 +1,4 @@
-//! `bash`: runs a shell command, confined, on a copy of what it may write.
+//! The tool `bash`: runs a shell command, confined, on a copy of everything that it may write.
 
 mod rehearse;
 
@@ -26,14 +26,14 @@ use crate::rehearsal_result;
 use crate::run_by_git::run_by_git;
 use crate::run_command::{self, CompletedCommand, RunAdvice};
 
-/// The longest that a command may run before its call is over, in milliseconds.
+/// The maximum running time of a command within its call, in milliseconds.
 const TIMEOUT_MS_MAX: u64 = 600_000;
-/// How long it runs where nobody said.
+/// The default running time, in milliseconds.
 const TIMEOUT_MS: u64 = 120_000;
-/// Bytes that are kept of what a command prints, where nobody said; somewhat less than a gate keeps of an output.
+/// The default number of output bytes that are kept. It is slightly less than a gate keeps of an output.
 const OUTPUT_BYTES_MAX: usize = 4_000_000;
 
-/// Runs shell commands.
+/// The tool that runs shell commands.
 #[derive(Clone, Debug)]
 pub struct Bash {
     manifest: Arc<Manifest>,
@@ -42,7 +42,7 @@ pub struct Bash {
     output_bytes_max: usize,
 }
 
-// Without a line of its own: the model would read it.
+// This type has no doc comment because the model would read it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct BashArguments {
@@ -66,7 +66,7 @@ struct BashArguments {
 }
 
 impl Bash {
-    /// The tool for a workplace, without background jobs.
+    /// Creates the tool for an execution environment, without background jobs.
     pub fn new(workplace: ExecutionEnv) -> Self {
         let described =
             TypedTool::new("bash", "Runs a shell command in the workspace.", |_: BashArguments, _| async {});
@@ -88,19 +88,19 @@ impl Bash {
         }
     }
 
-    /// The same with background jobs, which are held in this table.
+    /// Adds background jobs, which are held in this table.
     #[must_use]
     pub fn with_jobs(self, jobs: Jobs) -> Self {
         Self { jobs, ..self }
     }
 
-    /// The same keeping so many bytes of what a command prints, half of them from its beginning and half from its end.
+    /// Sets the number of output bytes that are kept: half from the beginning, half from the end.
     #[must_use]
     pub fn with_output_bytes_max(self, output_bytes_max: usize) -> Self {
         Self { output_bytes_max, ..self }
     }
 
-    /// The arguments of a call, if something can come of it.
+    /// Parses the arguments of a call, and returns an error if the call cannot succeed.
     fn read(&self, arguments: Value) -> Result<BashArguments, String> {
         let arguments: BashArguments = serde_json::from_value(arguments)
             .map_err(|error| format!("cannot read the arguments of `bash`: {error}"))?;
@@ -122,7 +122,7 @@ impl Bash {
 }
 
 impl BashArguments {
-    /// How long the command may run before its call is over.
+    /// Returns the maximum running time of the command within its call.
     fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms.unwrap_or(TIMEOUT_MS).clamp(1, TIMEOUT_MS_MAX))
     }
@@ -146,7 +146,7 @@ impl Tool for Bash {
         arguments: &'a Value,
         _: &'a ToolContext,
     ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
-        // Nobody is to be asked about what cannot come to anything; everything else is for the class to say.
+        // A call that cannot succeed must not cause a question. For all others the permission class makes the plan.
         let why = self.read(arguments.clone()).err()?;
         Some(Box::pin(async { Err(ToolError(why)) }))
     }
@@ -165,7 +165,7 @@ impl Tool for Bash {
 }
 
 impl Bash {
-    /// Starts a command that was granted, and leaves it running.
+    /// Starts a granted command in the background.
     fn start(&self, arguments: &BashArguments, run: &RunContext) -> Result<Output, String> {
         let confinement = self.workplace.confinement(run, NetworkAccess::Granted)?;
         let time = arguments.timeout_ms.map(|_| arguments.timeout());
@@ -181,7 +181,7 @@ impl Bash {
         Ok(Output::text(text).with_data(json!({ "job": job, "running": true })))
     }
 
-    /// Runs a command that was granted, and commits what it changed at once.
+    /// Runs a granted command, and commits its changes at once.
     fn execute(&self, arguments: &BashArguments, run: &RunContext) -> Result<Output, String> {
         let workplace = &*self.workplace;
         let mut confinement = workplace.confinement(run, NetworkAccess::Granted)?;
@@ -215,14 +215,14 @@ impl Bash {
             kept(&ready.copy, &confinement, output, run)
         });
         if done.is_err() || run.cancel.is_cancelled() {
-            // Nobody comes back for it, and what it holds may be large.
+            // Nothing will use this copy any more, and it may be large.
             discard(ready.copy);
         }
         done
     }
 }
 
-/// Commits what a command changed, but for what no rule lets anybody change.
+/// Commits the changes of a command, except those that the rules forbid.
 fn kept(
     copy: &WorkspaceCopy,
     confinement: &Confinement,

@@ -1,10 +1,10 @@
-//! Work that blocks, done on a thread of its own, so that nothing else has to wait for it.
+//! Runs blocking work on a separate thread, so that nothing else has to wait for it.
 
 use byleave::core::outcome::Output;
 use byleave::core::rehearsal::Rehearsal;
 use byleave::tool::RehearseError;
 
-/// Does what blocks on a thread of its own; why it was not done is a failure that the model can read.
+/// Runs blocking work on a separate thread. An error becomes a failure that the model can read.
 pub(crate) async fn apart(work: impl FnOnce() -> Result<Output, String> + Send + 'static) -> Output {
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(output)) => output,
@@ -13,7 +13,7 @@ pub(crate) async fn apart(work: impl FnOnce() -> Result<Output, String> + Send +
     }
 }
 
-/// The same for a rehearsal.
+/// Runs a blocking rehearsal on a separate thread.
 pub(crate) async fn rehearsed_apart(
     work: impl FnOnce() -> Result<Rehearsal, RehearseError> + Send + 'static,
 ) -> Result<Rehearsal, RehearseError> {

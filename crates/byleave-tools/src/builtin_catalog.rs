@@ -1,4 +1,4 @@
-//! The built-in tools, all of them in one catalog (G4).
+//! All built-in tools in one catalog (G4).
 
 use std::sync::Arc;
 
@@ -20,20 +20,20 @@ use crate::{
     web_fetch,
 };
 
-/// Which of the tools are offered.
+/// Options for which tools the catalog contains.
 #[derive(Clone, Default)]
 pub struct BuiltinToolOptions {
-    /// `delete_file` is among them.
+    /// Whether to include `delete_file`.
     pub allow_delete: bool,
-    /// What outputs are kept in: with one, `read_output` is among them. The gate must be given the same, and told of it by
-    /// [`GateSettings::rest`](byleave::settings::GateSettings::rest).
+    /// The ledger that stores outputs. With it the catalog includes `read_output`. The gate must use the same ledger, and must know of the
+    /// tool by [`GateSettings::rest`](byleave::settings::GateSettings::rest).
     pub ledger: Option<Arc<dyn Ledger>>,
-    /// What holds background jobs: with it, `bash` can leave something running, and `bash_output` and `bash_kill` are among them. They
-    /// end with the process that holds them.
+    /// The table of background jobs. With it `bash` can start jobs, and the catalog includes `bash_output` and `bash_kill`. Jobs end with
+    /// the process that holds them.
     pub jobs: Option<Jobs>,
 }
 
-/// A catalog of the built-in tools, and of `tool_search`, which finds them.
+/// Creates a catalog of the built-in tools and of `tool_search`, which finds them.
 pub fn catalog(workplace: &ExecutionEnv, offer: &BuiltinToolOptions) -> Result<Catalog, RegisterError> {
     let catalog = Catalog::new();
     let jobs = offer.jobs.clone().unwrap_or_else(Jobs::none);

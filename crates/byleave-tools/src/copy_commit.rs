@@ -1,4 +1,4 @@
-//! Commits: how a change on a copy becomes one of the files, or is dropped, for every tool that works on copies.
+//! Commits or discards the changes on a copy, for every tool that works on copies.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::execution_env::ExecutionEnv;
 
-/// Whether the copy of a call is still there, as it was listed: what has changed underneath since is for the commit to tell.
+/// Checks whether the copy of a call still exists as it was listed. The commit detects changes to the original files.
 pub(crate) fn is_kept(
     workplace: &Arc<ExecutionEnv>,
     call: CallId,
@@ -30,7 +30,7 @@ pub(crate) fn is_kept(
     })
 }
 
-/// Drops the copy of a call, if there is one.
+/// Discards the copy of a call, if there is one.
 pub(crate) fn drop_copy(workplace: &Arc<ExecutionEnv>, call: CallId) -> BoxFuture<'static, ()> {
     let workplace = Arc::clone(workplace);
     Box::pin(async move {
@@ -47,7 +47,7 @@ pub(crate) fn drop_copy(workplace: &Arc<ExecutionEnv>, call: CallId) -> BoxFutur
     })
 }
 
-/// Commits what was seen, or finishes a commit that was begun.
+/// Commits a rehearsal, or finishes a commit that was begun.
 pub(crate) fn finish(
     workplace: &ExecutionEnv,
     seen: Rehearsal,
@@ -65,7 +65,7 @@ pub(crate) fn finish(
     };
     let mut output = seen.output;
     match store.state(id).map_err(words)? {
-        // By an earlier attempt, which did not come to say so.
+        // An earlier attempt did this but did not report it.
         CopyState::Committed | CopyState::Undone { .. } | CopyState::Dropped { .. } => {}
         CopyState::Open => {
             if store.changes(id).map_err(words)?.digest() != seen.changes.digest() {
@@ -77,7 +77,7 @@ pub(crate) fn finish(
         CopyState::Interrupted => {
             return Err("the commit was interrupted, and can neither be finished nor taken back: `byleave undo` says why".into());
         }
-        // There was nothing to commit, and the copy was let go.
+        // There was nothing to commit, and the copy was released.
         CopyState::Missing if chosen.is_empty() => {}
         CopyState::Missing => return Err("nothing was changed: the copy is gone".into()),
     }
@@ -91,12 +91,12 @@ pub(crate) fn finish(
     Ok(output)
 }
 
-/// How a call is taken back, if it changed anything.
+/// Returns how to undo a call, if it changed anything.
 pub(crate) fn undo_of(run: &RunContext, committed: &FileChanges) -> Option<Value> {
     (!committed.is_empty()).then(|| json!({ "call": run.call, "paths": committed.list.len() }))
 }
 
-/// Commits, and says in words why not.
+/// Commits the changes, or returns the reason in words.
 pub(crate) fn committed(copy: &WorkspaceCopy, changes: &FileChanges) -> Result<(), String> {
     if changes.is_empty() {
         return copy.release().map_err(|fault| fault.to_string());
@@ -115,7 +115,7 @@ pub(crate) fn committed(copy: &WorkspaceCopy, changes: &FileChanges) -> Result<(
     }
 }
 
-/// Drops a copy. What cannot be dropped now goes when its time is over.
+/// Discards a copy. If it cannot be discarded now, it is removed when it expires.
 pub(crate) fn discard(copy: WorkspaceCopy) {
     if let Err(fault) = copy.discard() {
         tracing::warn!(%fault, "a copy could not be dropped");

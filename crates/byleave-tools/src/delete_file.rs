@@ -1,4 +1,4 @@
-//! `delete_file`: removes a file, which `undo` brings back. Offered only where that was allowed.
+//! The tool `delete_file`: deletes a file, which `undo` can restore. It is offered only if the operator allows it.
 
 use byleave::core::effect::Effect;
 use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
@@ -22,7 +22,7 @@ struct DeleteFile {
     path: String,
 }
 
-/// The tool for a workplace.
+/// Creates the tool for an execution environment.
 pub fn delete_file(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let about = "Removes a file. What was in it is kept, so that it can be brought back with undo.";
     let mut manifest = Manifest::new("delete_file", about, schema_of::<DeleteFile>());

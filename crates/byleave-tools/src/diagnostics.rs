@@ -1,11 +1,15 @@
-//! `diagnostics`: what compilers and linters find in the workspace, in one form.
+//! The tool `diagnostics`: the findings of compilers and linters in the workspace, in one format.
 //!
-//! Runs whatever the workspace has a project for and the machine has installed. That runs code of the workspace: build scripts,
-//! macros, plugins and settings that are programs. It is safe to do so without asking, because of where it happens: in the sandbox,
-//! without a network (what is wanted of one is refused), on a copy of the workspace that is dropped afterwards, and with what rules
-//! deny hidden. Nothing comes of it but what is printed, and that is read as findings. What builds leave in scratch (`target/`, caches)
-//! is kept for the next of these runs and for rehearsals, which are confined alike, and is found by nothing that has more rights.
-//! Where one of the guarantees that this rests on is given up, it does not run. It must never commit anything.
+//! It runs every checker that the workspace has a project for and that is installed. This runs code of the workspace: build scripts,
+//! macros, plugins and executable settings. It is safe without a question because of where it runs:
+//!
+//! - in the sandbox, without a network (connections are refused),
+//! - on a copy of the workspace that is discarded afterwards,
+//! - with all files hidden that rules deny.
+//!
+//! The only result is the output, which is parsed as findings. Build results in scratch directories (`target/`, caches) are kept for later
+//! runs of this tool and for rehearsals, which are confined in the same way. Nothing with more rights uses them. If one of the required
+//! guarantees is waived, the tool does not run. It must never commit anything.
 
 mod checker;
 mod finding;
@@ -44,10 +48,10 @@ pub const NAME: &str = "diagnostics";
 
 const SHOWN_MAX: usize = 200;
 const TIMEOUT: Duration = Duration::from_secs(600);
-/// What is left of that for putting things together.
+/// The part of the timeout that is reserved for assembling the result.
 const AFTERWARDS: Duration = Duration::from_secs(20);
 const EACH_MAX: Duration = Duration::from_secs(300);
-/// A compiler that goes on about every file prints more than a command usually may.
+/// The maximum output. A compiler that reports on every file prints more than a usual command may.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 const TELLING_LINES_MAX: usize = 6;
 
@@ -89,7 +93,7 @@ impl CheckerName {
     }
 }
 
-/// A finding, in the one form.
+/// A finding in the common format.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 struct Finding {
     severity: Severity,
@@ -101,13 +105,13 @@ struct Finding {
     tool: &'static str,
 }
 
-/// How a checker fared on a project.
+/// The result of a checker on a project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct CheckerResult {
     tool: &'static str,
     directory: String,
     how: CheckerStatus,
-    /// What is to be said about it, and what to do.
+    /// The reason, and what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
 }
@@ -120,7 +124,7 @@ enum CheckerStatus {
     Failed,
 }
 
-/// The tool for a workplace.
+/// Creates the tool for an execution environment.
 pub fn diagnostics(workplace: ExecutionEnv) -> impl Tool {
     let workplace = Arc::new(workplace);
     let check = move |args: DiagnosticsArguments, run: RunContext| {
@@ -141,7 +145,7 @@ pub fn diagnostics(workplace: ExecutionEnv) -> impl Tool {
         .timeout(TIMEOUT)
 }
 
-/// It reads the directory that it works in, whatever is shown of that.
+/// Plans the call. It always reads its working directory, independent of which findings are shown.
 fn planned(paths: &[String], site: &ToolContext) -> Result<Plan, ToolError> {
     let mut manifest = Manifest::new(NAME, "", json!({"type": "object", "properties": {"paths": {}}}));
     manifest.permission_class = PermissionClass::Readonly;
@@ -189,7 +193,7 @@ fn checked(
     Ok(looked.told(&directory, &workspace, &only, &files))
 }
 
-/// The run as it is confined: programs run, in whatever mode, since what they change is a copy and is dropped.
+/// Returns the context of the confined run. Programs run in every mode, because they change only a copy that is discarded.
 fn confined(run: &RunContext) -> RunContext {
     let mut plan = (*run.plan).clone();
     plan.effects.push(Effect::Invoke { tool: NAME.to_owned() });
@@ -198,7 +202,7 @@ fn confined(run: &RunContext) -> RunContext {
     inside
 }
 
-/// Runs one checker on a copy of its own, and drops that.
+/// Runs one checker on its own copy, and discards the copy.
 fn run_one(
     workplace: &ExecutionEnv,
     confinement: &Confinement,
@@ -215,7 +219,7 @@ fn run_one(
         })?;
     let outcome = rehearsal_result::now(&confinement).and_then(|began| {
         let outcome = run_command::unheard(workplace, &confinement, script, run)?;
-        // Nothing hid it, so what was printed may be of it.
+        // The file was not hidden, so the output may contain it.
         match rehearsal_result::came_into_sight(&confinement, began).first() {
             Some(why) => Err(format!("what it found is not shown: {why}; call diagnostics again")),
             None => Ok(outcome),
@@ -226,16 +230,16 @@ fn run_one(
     outcome
 }
 
-/// Drops a copy, but for what is scratch on it. After a stop nobody knows what state that is in.
+/// Discards a copy except for its scratch files. After a stop their state is unknown, so they are discarded too.
 fn ended(copy: WorkspaceCopy, is_whole: bool) {
-    // Listing it is what finds scratch that was not there before.
+    // Listing the changes finds new scratch files.
     let kept = is_whole && copy.changes().and_then(|_| copy.release()).is_ok();
     if !kept {
         discard(copy);
     }
 }
 
-/// What was found so far, and how everything fared.
+/// The findings so far, and the result of each checker.
 #[derive(Default)]
 struct DiagnosticsResults {
     found: Vec<(PathBuf, &'static str, CheckerFinding)>,
@@ -243,7 +247,7 @@ struct DiagnosticsResults {
 }
 
 impl DiagnosticsResults {
-    /// Runs the checkers, one after the other: each takes what the machine has.
+    /// Runs the checkers one after the other, because each uses the whole machine.
     fn at(
         workplace: &ExecutionEnv,
         confinement: &Confinement,
@@ -335,7 +339,7 @@ impl DiagnosticsResults {
     }
 }
 
-/// What a checker found, and how it fared.
+/// Returns the findings and the status of a checker.
 fn fared(
     check: &CheckerRun,
     outcome: &CommandOutcome,
@@ -362,7 +366,7 @@ fn fared(
         CommandStatus::Exited(code) if check.checker.ended_well.contains(&code) => {
             (found, CheckerStatus::Ran, None)
         }
-        // A build that fails has findings that say why.
+        // The findings of a failed build say why it failed.
         CommandStatus::Exited(_) if found.iter().any(|one| one.severity == Severity::Error) => {
             (found, CheckerStatus::Ran, None)
         }
@@ -389,9 +393,9 @@ fn printed(printed: &CapturedOutput) -> String {
     String::from_utf8_lossy(&printed.bytes).into_owned()
 }
 
-/// Where a path that a checker printed leads: from its project, or from a directory above that it works from.
+/// Resolves a path that a checker printed: relative to its project, or to a directory above that it works from.
 ///
-/// Code of the workspace decides what is printed: which of several places is told must say nothing of what may not be seen.
+/// Code of the workspace controls the output. The choice among several paths must therefore reveal nothing about hidden files.
 fn placed(file: &str, project: &Path, workspace: &Path, files: &Files) -> PathBuf {
     let file = Path::new(file.strip_prefix("./").unwrap_or(file));
     if file.is_absolute() {

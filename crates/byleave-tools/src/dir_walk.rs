@@ -1,8 +1,8 @@
-//! The walk: what lies beneath a directory, by handles. Every directory is opened relative to the one it was found in, and every
-//! file relative to its own, without following links: a step that is swapped for a link leads nowhere, and there is no moment
-//! between looking and opening that could be used.
+//! Walks a directory tree by handles. It opens every directory relative to its parent, and every file relative to its directory, without
+//! following links. A path component that is replaced by a link leads nowhere. There is no gap between check and open that could be
+//! exploited.
 //!
-//! It leaves out what rules hide, as if it were not there, and counts it. It must never open a path by its text.
+//! The walk omits hidden files as if they did not exist, and counts them. It must never open a path by its text.
 
 mod dir_entry;
 mod display_name;
@@ -34,20 +34,20 @@ pub(crate) use options::{ENTRIES_MAX, WalkOptions};
 pub(crate) use worker_pool::WalkSummary;
 use worker_pool::{TaskDoneGuard, TaskQueue, WalkTask, WorkerPool};
 
-/// How many threads look, at most.
+/// The maximum number of threads.
 const THREADS_MAX: usize = 12;
-/// How much is done before others are called in: a small directory is looked through faster than a thread is started.
+/// The number of tasks that are done before more threads start. A small directory is read faster than a thread starts.
 const ALONE: usize = 8;
-/// How many files are looked at in one go, so that a large directory is shared.
+/// The number of files in one task, so that threads share a large directory.
 const BATCH: usize = 64;
 
-/// What is done with what is found; one for each thread.
+/// A visitor for the entries of a walk, one for each thread.
 pub(crate) trait WalkVisitor: Send {
-    /// Something was found. The order is nobody's to rely on.
+    /// Handles an entry. The order of entries is not specified.
     fn visit(&mut self, found: &WalkEntry<'_>);
 }
 
-/// Looks at everything beneath a directory that the plan lets be read. Returns whoever visited.
+/// Walks everything beneath a directory that the plan allows to read. Returns the visitors.
 pub(crate) fn walk<V: WalkVisitor>(
     files: &Files,
     path: &str,
@@ -79,7 +79,7 @@ pub(crate) fn walk<V: WalkVisitor>(
     let mut first = visitor();
     let mut worker = WalkWorker::new(&crew);
     worker.look(start, 0, &mut first);
-    // Alone as long as little is known to be there.
+    // One thread is enough as long as there are few tasks.
     for _ in 0..ALONE {
         let Some(work) = crew.lock().take() else { break };
         worker.work(work, &mut first);
@@ -97,7 +97,7 @@ pub(crate) fn walk<V: WalkVisitor>(
             })
             .collect();
         worker.until_done(&mut first);
-        // One that broke has lost what it found, so that there is no result.
+        // A thread that panicked has lost its entries, so there is no result.
         others.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Result<Vec<V>, _>>()
     })
     .map_err(|_| "it broke while it looked".to_owned())?;
@@ -108,7 +108,7 @@ pub(crate) fn walk<V: WalkVisitor>(
     Ok((visitors, crew.told()))
 }
 
-/// How many threads look.
+/// Returns the number of threads.
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
 }
@@ -120,7 +120,7 @@ struct WalkRoot {
     level: Arc<IgnoreStack>,
 }
 
-/// One who looks, with room that is used again and again.
+/// A worker thread with reusable buffers.
 struct WalkWorker<'a> {
     crew: &'a WorkerPool<'a>,
     names: Vec<(Box<CStr>, FileType)>,
@@ -135,7 +135,7 @@ impl<'a> WalkWorker<'a> {
 
     fn until_done(&mut self, visits: &mut impl WalkVisitor) {
         while let Some(work) = self.crew.next() {
-            // Also when a visitor breaks: the others would wait for ever.
+            // The guard also runs if a visitor panics; otherwise the other threads would wait forever.
             let _done = TaskDoneGuard(self.crew);
             self.work(work, visits);
         }
@@ -147,7 +147,7 @@ impl<'a> WalkWorker<'a> {
             WalkTask::Enter(above, name) => {
                 let handle = match open_directory(&above.handle, &name) {
                     Ok(handle) => handle,
-                    // It is gone, or something else by now: so it is not there.
+                    // It is gone or has another type by now, so it is skipped.
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return,
                     Err(_) => {
                         self.crew.unread.fetch_add(1, Ordering::Relaxed);
@@ -164,7 +164,7 @@ impl<'a> WalkWorker<'a> {
         }
     }
 
-    /// Reads a directory; what is in it is visited, and those in it are entered later.
+    /// Reads a directory. Its entries are visited, and its subdirectories are queued.
     fn look(&mut self, start: WalkRoot, depth: usize, visits: &mut impl WalkVisitor) {
         let WalkRoot { handle, path, absolute, level } = start;
         let (mut seen, options) = (IgnoreMarkers::default(), self.crew.options);
@@ -192,7 +192,7 @@ impl<'a> WalkWorker<'a> {
         if !may_enter && options.depth >= DEPTH_MAX && found.iter().any(|(_, kind)| kind.is_dir()) {
             self.crew.is_deeper.store(true, Ordering::Relaxed);
         }
-        // Nobody looks for anything in `.git`, and it is large.
+        // `.git` is large, and no search needs it.
         let enter =
             found.iter().filter(|(name, kind)| may_enter && kind.is_dir() && name.to_bytes() != b".git");
         let enter = enter.map(|(name, _)| WalkTask::Enter(Arc::clone(&directory), name.clone()));
@@ -225,7 +225,7 @@ impl<'a> WalkWorker<'a> {
         }
     }
 
-    /// Whether something that was found is to be visited or entered.
+    /// Checks whether an entry is to be visited or entered.
     fn is_wanted(&mut self, directory: &OpenDirectory, name: &CStr, kind: &mut FileType) -> bool {
         let options = self.crew.options;
         let bytes = name.to_bytes();
@@ -258,7 +258,7 @@ impl<'a> WalkWorker<'a> {
     }
 }
 
-/// What globs, ignore files and types say of a path, in ripgrep's order.
+/// Returns what globs, ignore files and types say of a path, in ripgrep's order.
 fn says(options: &WalkOptions, level: &IgnoreStack, path: &[u8], begins: usize, is_dir: bool) -> IgnoreMatch {
     let beneath = || Path::new(OsStr::from_bytes(path.get(begins..).unwrap_or_default()));
     if !options.globs.is_empty() {

@@ -1,7 +1,7 @@
-//! `edit` and `multi_edit`: replace exact strings in a file, each where it is meant and nowhere else.
+//! The tools `edit` and `multi_edit`: replace exact strings in a file.
 //!
-//! What does not stand there exactly is never replaced: no blank and no line end is passed over. Why it was not found, and what
-//! stands there instead, is told.
+//! A string must match exactly; differences in whitespace and line ends are never ignored. If it is not found, the error explains why and
+//! shows the actual text.
 
 use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave::core::outcome::Output;
@@ -17,7 +17,7 @@ use crate::file_edit::{PlannedEdit, PlannedFile, Precondition, written};
 use crate::near_match;
 use crate::workspace_files::Files;
 
-/// So many places are named where there are more.
+/// The maximum number of positions in a message.
 const PLACES_MAX: usize = 10;
 
 #[derive(Deserialize, JsonSchema)]
@@ -59,7 +59,7 @@ struct Replacement {
     all: bool,
 }
 
-/// The tool for one edit.
+/// Creates the tool for one edit.
 pub fn edit(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let about = "Replaces a string in a text file, which must stand there exactly, and in one place unless `all` is set.";
     let manifest = manifest("edit", about, schema_of::<Edit>(), "replace a string in a file");
@@ -76,7 +76,7 @@ pub fn edit(workplace: &ExecutionEnv) -> impl Tool + use<> {
     FileChangeTool::new(manifest, workplace, reviser)
 }
 
-/// The tool for several edits of one file.
+/// Creates the tool for several edits of one file.
 pub fn multi_edit(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let about =
         "Replaces several strings in one text file, one after the other. All of them are replaced, or none.";
@@ -117,7 +117,7 @@ fn manifest(name: &str, about: &str, schema: Value, hint: &str) -> Manifest {
     manifest
 }
 
-/// The text of a file while it is edited.
+/// The text of a file that is being edited.
 struct EditBuffer {
     text: String,
     was: String,
@@ -139,7 +139,7 @@ fn revision(path: &str, file: EditBuffer, said: String, data: Value) -> PlannedE
     PlannedEdit { puts: vec![put], output: Output::text(said).with_data(data) }
 }
 
-/// Replaces a string, and says on which lines it stood.
+/// Replaces a string. Returns the lines on which it was.
 fn replaced(text: &mut String, old: &str, new: &str, all: bool, files: &Files) -> Result<Vec<usize>, String> {
     if old.is_empty() {
         return Err(
@@ -164,7 +164,7 @@ fn replaced(text: &mut String, old: &str, new: &str, all: bool, files: &Files) -
         }
         _ => {}
     }
-    // Before it is made: a short string that stands in a million places can be replaced by a long one.
+    // Checked before the replacement, because a short string that occurs a million times can be replaced by a long one.
     let length = (text.len() as u64)
         .saturating_sub((found.len() as u64).saturating_mul(old.len() as u64))
         .saturating_add((found.len() as u64).saturating_mul(new.len() as u64));
@@ -178,7 +178,7 @@ fn replaced(text: &mut String, old: &str, new: &str, all: bool, files: &Files) -
     Ok(lines)
 }
 
-/// The lines, from 1, that places in a text lie on; the places in order.
+/// Returns the line numbers, from 1, of sorted positions in a text.
 fn lines_at(text: &str, places: &[usize]) -> Vec<usize> {
     let (mut line, mut from) = (1, 0);
     let on_line = |at: &usize| {
@@ -189,7 +189,7 @@ fn lines_at(text: &str, places: &[usize]) -> Vec<usize> {
     places.iter().map(on_line).collect()
 }
 
-/// Lines in words; of many, the first.
+/// Returns line numbers in words; of many, only the first.
 fn places(lines: &[usize]) -> String {
     let named: Vec<String> = lines.iter().take(PLACES_MAX).map(usize::to_string).collect();
     let more = lines.len().saturating_sub(PLACES_MAX);

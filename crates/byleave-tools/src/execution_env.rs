@@ -1,4 +1,4 @@
-//! The workplace: where commands run, what they find there, and where copies of it are kept.
+//! The execution environment: where commands run, their confinement, and the store of copies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::{self, IndexCache, NetworkBridge, RunAs};
 use byleave_sandbox::probe;
 
-/// What a rehearsal must have to stand for itself: without one of these it could do what nobody sees, or see what nobody showed it.
+/// The guarantees that a rehearsal needs to be sufficient without a question. Without one of them, a run could have unseen effects or read
+/// what it was not granted.
 const NEEDED: [Guarantee; 8] = [
     Guarantee::SecretsHidden,
     Guarantee::ProtectedKept,
@@ -26,35 +27,35 @@ const NEEDED: [Guarantee; 8] = [
     Guarantee::IpcApart,
 ];
 
-/// What programs do of their own accord and nobody has asked for, turned off by their own settings: `git status` would write the
-/// index anew, and npm look for its own next version, each time, because it finds its home empty. Everything else would have to be
-/// told from that.
+/// Settings that turn off what programs do without being asked. `git status` would rewrite the index. npm would look for a new version each
+/// time, because it finds its home empty. Otherwise these effects would have to be told apart from the real ones.
 const UNPROMPTED: [(&str, &str); 2] = [("GIT_OPTIONAL_LOCKS", "0"), ("npm_config_update_notifier", "false")];
 
-/// Where commands run.
+/// The environment in which commands run.
 #[derive(Clone, Debug)]
 pub struct ExecutionEnv {
-    /// Where copies are kept, and what was there before their commits; made when it is first needed.
+    /// The directory of the copy store, which also keeps the files from before commits. It is created when it is first needed.
     pub kept_in: PathBuf,
-    /// How long and how much is kept there, and what counts as scratch.
+    /// The limits on time and size of the store, and the definition of scratch directories.
     pub keeping: CopySettings,
-    /// The directory that commands work in, with everything beneath it; absolute and resolved.
+    /// The workspace in which commands work; absolute and resolved.
     pub workspace: PathBuf,
-    /// The person's home directory, which is empty for commands.
+    /// The user's home directory, which is empty for commands.
     pub home: Option<PathBuf>,
-    /// What is ours: the state directory, sockets of the gate. Not there for commands. The store is always among it.
+    /// Byleave's own paths: the state directory and the sockets of the gate. They do not exist for commands. The store is always one of
+    /// them.
     pub ours: Vec<PathBuf>,
-    /// Where runs that have not ended are noted, in what is ours.
+    /// The directory for notes about unfinished runs, within Byleave's own paths.
     pub unfinished: Option<PathBuf>,
-    /// The environment, of which the usual names are passed on.
+    /// The environment variables, of which the usual ones are passed on.
     pub environment: BTreeMap<String, String>,
-    /// Guarantees that the operator does without, by name.
+    /// The guarantees that the operator waives.
     pub waived: BTreeSet<Guarantee>,
-    /// Guarantees that must be given in full, although commands usually run without.
+    /// The guarantees that must hold fully, although commands usually run without them.
     pub required: BTreeSet<Guarantee>,
-    /// Who runs commands.
+    /// The user that runs commands.
     pub run_as: RunAs,
-    /// How long a file may be that is read or written as a whole (E3).
+    /// The maximum size of a file that is read or written as a whole (E3).
     pub file_bytes_max: u64,
     warm: Arc<IndexCache>,
     uplink: Arc<OnceLock<Option<NetworkBridge>>>,
@@ -62,26 +63,26 @@ pub struct ExecutionEnv {
     native: Arc<OnceLock<Result<(), String>>>,
 }
 
-/// Whether a command may reach and find what was granted, or is looked at before it counts.
+/// The choice between the granted access and a rehearsal without a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetworkAccess {
-    /// What was granted, by name; of scratch, what was granted before.
+    /// The granted hosts, by name, and the scratch layers of granted runs.
     Granted,
-    /// Nothing; what was wanted is written down. Of scratch, what rehearsals left as well.
+    /// No network; attempts are recorded. The scratch layers include those of rehearsals.
     Closed,
 }
 
 /// A copy of what a command may write, and what must be held while it runs.
 pub(crate) struct PreparedCopy {
     pub(crate) copy: WorkspaceCopy,
-    /// The scratch layers under it: not to be removed by others meanwhile.
+    /// The scratch layers under the copy. Others must not remove them meanwhile.
     pub(crate) stacks: Vec<scratch::LayerStack>,
-    /// It is no overlay, in words.
+    /// The reason why the copy is not an overlay, if it is not.
     pub(crate) lesser: Option<String>,
 }
 
 impl ExecutionEnv {
-    /// A workplace in a directory, with copies kept in another; nothing waived, commands run by whoever we are.
+    /// Creates an environment with this workspace and this copy store. Nothing is waived, and commands run as the current user.
     pub fn new(kept_in: PathBuf, workspace: PathBuf) -> Self {
         Self {
             kept_in,
@@ -102,19 +103,19 @@ impl ExecutionEnv {
         }
     }
 
-    /// The same with whole copies, also where overlays could be had: slower, and never enough to spare a question.
+    /// Uses whole copies even if overlays are available. They are slower, and a rehearsal on one never avoids a question.
     #[must_use]
     pub fn with_whole_copies(self) -> Self {
         let overlay = Arc::new(OnceLock::from(Err("whole copies were asked for".to_owned())));
         Self { overlay, ..self }
     }
 
-    /// The store of copies.
+    /// Opens the store of copies.
     pub fn store(&self) -> Result<CopyStore, Error> {
         CopyStore::open(&self.kept_in, self.keeping.clone())
     }
 
-    /// The directory that a call works in, and the workspace that it lies in, both resolved.
+    /// Returns the working directory of a call and its workspace, both resolved.
     pub(crate) fn places(&self, run: &RunContext) -> Result<(PathBuf, PathBuf), String> {
         let cwd = run.site.cwd.canonicalize().map_err(|error| {
             format!("the directory `{}` cannot be worked in: {error}", run.site.cwd.display())
@@ -123,18 +124,18 @@ impl ExecutionEnv {
         Ok((cwd, workspace))
     }
 
-    /// The workspace that a directory lies in; of one that lies elsewhere, the directory itself.
+    /// Returns the workspace of a directory. For a directory elsewhere it is the directory itself.
     pub(crate) fn workspace_of(&self, directory: &Path) -> PathBuf {
         let within = directory.starts_with(&self.workspace);
         if within { self.workspace.clone() } else { directory.to_path_buf() }
     }
 
-    /// What is ours, the store among it.
+    /// Returns all of Byleave's own paths, including the store.
     pub(crate) fn all_ours(&self) -> Vec<PathBuf> {
         self.ours.iter().cloned().chain([self.kept_in.clone()]).collect()
     }
 
-    /// What a run may do, by what was granted and by the rules in force.
+    /// Returns the confinement of a run, from the granted plan and the current rules.
     pub(crate) fn confinement(&self, run: &RunContext, way: NetworkAccess) -> Result<Confinement, String> {
         let rules: &Arc<Policy> = run.rules.as_ref().ok_or("nobody said which rules are in force")?;
         let (cwd, workspace) = self.places(run)?;
@@ -163,13 +164,13 @@ impl ExecutionEnv {
         Ok(confinement)
     }
 
-    /// What of this workplace is weaker than a rehearsal must be to stand for itself.
+    /// Returns the missing guarantees that a rehearsal needs to be sufficient without a question.
     pub(crate) fn weaker(&self) -> Vec<String> {
         let missing = NEEDED.iter().filter(|guarantee| self.waived.contains(guarantee));
         missing.map(|guarantee| format!("without the guarantee `{}`", guarantee.name())).collect()
     }
 
-    /// A copy of everything that the confinement lets a command write, put in its place.
+    /// Creates a copy of everything that the confinement allows a command to write, and puts it into the confinement.
     pub(crate) fn copied(
         &self,
         run: &RunContext,
@@ -193,7 +194,7 @@ impl ExecutionEnv {
             }
             paths.sort();
             paths.dedup();
-            // What nobody was shown must not be what something with more rights runs: see the scratch of copies.
+            // A run with more rights must not execute files that no person was shown. See the scratch layers of copies.
             stacks = match way {
                 NetworkAccess::Granted => copy.with_scratch(session, &paths)?,
                 NetworkAccess::Closed => copy.with_rehearsed_scratch(session, &paths)?,
@@ -203,24 +204,24 @@ impl ExecutionEnv {
         Ok(PreparedCopy { copy, stacks, lesser })
     }
 
-    /// Why a command cannot run here at all. A start is tried once.
+    /// Returns an error if a command cannot run here at all. A start is tried once.
     pub(crate) fn can_run(&self, run: &RunContext) -> Result<(), String> {
         let confinement = self.confinement(run, NetworkAccess::Granted)?;
         launch::suffices(&confinement, self.run_as).map_err(|error| error.to_string())?;
         self.native.get_or_init(|| probe::native(self.run_as).map_err(|error| error.to_string())).clone()
     }
 
-    /// Whether overlays can be had where copies are kept. Tried once.
+    /// Checks whether the store supports overlays. This is tried once.
     fn overlay(&self) -> Result<(), String> {
         self.overlay.get_or_init(|| probe::probe_overlays(&self.kept_in, self.run_as)).clone()
     }
 
-    /// What is known of the workspace from command to command.
+    /// Returns the cached index of the workspace, which is shared by commands.
     pub(crate) fn warm(&self) -> &IndexCache {
         &self.warm
     }
 
-    /// The way out for commands whose network is served; made once.
+    /// Returns the network bridge for commands. It is created once.
     pub(crate) fn uplink(&self) -> Result<&NetworkBridge, String> {
         let made = self.uplink.get_or_init(|| {
             NetworkBridge::new().map_err(|error| tracing::error!(%error, "commands have no network")).ok()
@@ -229,12 +230,12 @@ impl ExecutionEnv {
     }
 }
 
-/// Why there is no copy.
+/// The reason why there is no copy.
 #[derive(Debug)]
 pub(crate) enum PrepareCopyError {
-    /// Another process has it.
+    /// Another process holds it.
     Elsewhere,
-    /// In words.
+    /// Another reason, in words.
     Not(String),
 }
 
@@ -247,7 +248,7 @@ impl From<Error> for PrepareCopyError {
     }
 }
 
-/// The same for the sandbox, which does not know of stores.
+/// Converts a copied directory into the type of the sandbox, which does not know stores.
 fn mounted(copied: byleave_copy::CopiedDir) -> confinement::CopiedPath {
     let source = match copied.source {
         MountSource::Overlay { lowers, upper, work } => {

@@ -1,5 +1,5 @@
-//! Tools that change files: what each wants to be there is put on a copy, shown where somebody is asked, and committed as a whole.
-//! So every one of them is atomic, can be rehearsed and can be taken back, and none of them opens a file for writing.
+//! Tools that change files. The planned content is put on a copy, shown if a person is asked, and committed as a whole. So every such tool
+//! is atomic, can be rehearsed and can be undone, and none of them opens a file for writing.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::read_permission::may_be_read;
 use crate::run_by_git::run_by_git;
 use crate::workspace_files::Files;
 
-/// Works out what is to be there. Must not change anything.
+/// A function that computes the planned edit. It must not change anything.
 pub(crate) type EditPlanner<T> = fn(&T, &Files, &RunContext) -> Result<PlannedEdit, String>;
 
 /// A tool that changes files.
@@ -36,7 +36,7 @@ pub(crate) struct FileChangeTool<T> {
 }
 
 impl<T> FileChangeTool<T> {
-    /// A tool that does what is worked out.
+    /// Creates a tool that makes the planned edit.
     pub(crate) fn new(manifest: Manifest, workplace: &ExecutionEnv, reviser: EditPlanner<T>) -> Self {
         Self { manifest, workplace: Arc::new(workplace.clone()), reviser }
     }
@@ -72,7 +72,7 @@ impl<T: DeserializeOwned + 'static> Tool for FileChangeTool<T> {
     }
 }
 
-/// Refuses what nobody was asked about and git would run later.
+/// Refuses changes that Git would run later and that no person was asked about.
 fn none_is_run_by_git(copy: &WorkspaceCopy, changes: &FileChanges) -> Result<(), String> {
     match run_by_git(copy, changes).map_err(|fault| format!("nothing was changed: {fault}"))?.first() {
         None => Ok(()),
@@ -91,7 +91,7 @@ impl<T: DeserializeOwned + 'static> Rehearsable for FileChangeTool<T> {
     }
 
     fn is_kept<'a>(&'a self, call: CallId, seen: &'a Rehearsal) -> BoxFuture<'a, bool> {
-        // Of nothing there is no copy to keep.
+        // An empty edit has no copy to keep.
         if seen.changes.is_empty() {
             return Box::pin(async { true });
         }
@@ -148,27 +148,27 @@ fn rehearsed<T: DeserializeOwned>(
     };
     let (status, (output, changes)) = match seen {
         Ok(seen) => (ExecutionStatus::Done, seen),
-        // How it fails tells what is there, and that is not for the agent before somebody said so.
+        // The error reveals file content, which the agent must not see before a person has answered.
         Err(why) if !may_all_be_read(manifest, run) => {
             return Err(RehearseError::Not(format!("it would fail: {why}")));
         }
-        // That it fails is what it comes to: nobody need be asked whether it may.
+        // The failure is the result of the rehearsal, so no question is needed.
         Err(why) => (ExecutionStatus::Failed, (Output::failure(why), FileChanges::default())),
     };
     let (wanted, weaker) = (Vec::new(), Vec::new());
     Ok(Rehearsal { changes, scratch: 0, wanted, left_running: 0, weaker, status, output })
 }
 
-/// Whether everything that the plan changes may be read as well, without anybody being asked.
+/// Checks whether every path that the plan changes may also be read without a question.
 fn may_all_be_read(manifest: &Manifest, run: &RunContext) -> bool {
     run.plan.effects.iter().all(|effect| match effect {
         Effect::Write { path } | Effect::Delete { path } => may_be_read(path, manifest, run),
-        // What else there is was judged as it is.
+        // All other effects were judged as they are.
         _ => true,
     })
 }
 
-/// With how the texts differ. That is for people: without it there is still everything to judge.
+/// Adds text diffs. They are for people; without them the changes can still be judged completely.
 fn shown(copy: &WorkspaceCopy, mut changes: FileChanges) -> FileChanges {
     if let Err(fault) = copy.show(&mut changes) {
         tracing::warn!(%fault, "the differences of a revision cannot be shown");
@@ -176,7 +176,7 @@ fn shown(copy: &WorkspaceCopy, mut changes: FileChanges) -> FileChanges {
     changes
 }
 
-/// Puts a revision on a copy, and holds what is then different against what was meant to be.
+/// Puts an edit on a copy, and compares the actual changes with the planned ones.
 fn on_a_copy(
     workplace: &ExecutionEnv,
     revision: &PlannedEdit,
@@ -221,7 +221,7 @@ fn on_a_copy(
     }
 }
 
-/// A store in which nothing is scratch: what is written by name is meant.
+/// Opens a store without scratch directories, because a file that is written by name is intended.
 fn store(workplace: &ExecutionEnv) -> Result<CopyStore, Error> {
     CopyStore::open(&workplace.kept_in, CopySettings { scratch: Vec::new(), ..workplace.keeping.clone() })
 }
@@ -234,7 +234,7 @@ fn is_granted(put: &PlannedFile, run: &RunContext) -> bool {
     })
 }
 
-/// The directories that the copy is of: the workspace, and elsewhere those that the files lie in.
+/// Returns the directories to copy: the workspace, and for files elsewhere their directories.
 fn roots(workplace: &ExecutionEnv, revision: &PlannedEdit, run: &RunContext) -> Result<Vec<PathBuf>, String> {
     let (_, workspace) = workplace.places(run)?;
     let mut roots = BTreeSet::new();
@@ -249,12 +249,12 @@ fn roots(workplace: &ExecutionEnv, revision: &PlannedEdit, run: &RunContext) -> 
             there.ok_or_else(|| format!("nothing was changed: `{}` has no directory to lie in", put.path))?;
         roots.insert(there.to_path_buf());
     }
-    // One that lies in another comes with it.
+    // A directory within another is copied with it.
     let nested = |root: &PathBuf| roots.iter().any(|other| other != root && root.starts_with(other));
     Ok(roots.iter().filter(|root| !nested(root)).cloned().collect())
 }
 
-/// A path whose change is not the one that was meant, because what it rests on is not there any more.
+/// Returns a path whose change is not the planned one, because its precondition does not hold any more.
 fn unmeant<'a>(changes: &'a FileChanges, revision: &'a PlannedEdit) -> Option<&'a str> {
     let put = |path: &str| revision.puts.iter().find(|put| put.path == path);
     let listed = |path: &str| changes.list.iter().find(|change| change.path == path);

@@ -1,48 +1,49 @@
-//! Revisions: what a tool wants to be there, worked out from what is there. Data; nothing is touched before it is put on a copy.
+//! A planned edit: the content that a tool wants, computed from the current content. It is only data; it must be put on a copy to take
+//! effect.
 
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::outcome::Output;
 
 use crate::workspace_files::FileContent;
 
-/// What is to be there, and what is said when it is.
+/// The planned content, and the output after it is committed.
 pub(crate) struct PlannedEdit {
-    /// File by file; each path once.
+    /// The files; each path occurs once.
     pub(crate) puts: Vec<PlannedFile>,
-    /// For the model.
+    /// The output for the model.
     pub(crate) output: Output,
 }
 
 /// One file.
 pub(crate) struct PlannedFile {
-    /// Where: the path that was judged.
+    /// The judged path.
     pub(crate) path: String,
-    /// What it was worked out from.
+    /// The state that the edit was computed from.
     pub(crate) from: Precondition,
-    /// What is to be there; nothing, if it is to be removed.
+    /// The new content; `None` deletes the file.
     pub(crate) content: Option<Vec<u8>>,
-    /// Who may do what with it, where that is to change.
+    /// The new mode, if it changes.
     pub(crate) mode: Option<u32>,
 }
 
-/// What a new content rests on: if it is not so any more when it is put there, nothing is changed.
+/// The precondition of a new content. If it does not hold when the edit is applied, nothing is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Precondition {
-    /// Nothing: whatever is there is replaced.
+    /// None: any existing file is replaced.
     Anything,
-    /// That nothing is there.
+    /// No file exists.
     Nothing,
-    /// This very content.
+    /// The file is unchanged.
     File {
-        /// How long it was.
+        /// The size.
         size: u64,
-        /// When it was last changed, in nanoseconds.
+        /// The modification time, in nanoseconds.
         modified: i64,
     },
 }
 
 impl Precondition {
-    /// What was read.
+    /// Returns the precondition for a content that was read.
     pub(crate) fn read(content: Option<&FileContent>) -> Self {
         match content {
             None => Self::Nothing,
@@ -51,7 +52,7 @@ impl Precondition {
     }
 }
 
-/// The one file that a plan lets be written.
+/// Returns the only file that a plan allows to write.
 pub(crate) fn written(plan: &Plan) -> Result<&str, String> {
     let mut written = plan.effects.iter().filter_map(|effect| match effect {
         Effect::Write { path } => Some(path.as_str()),

@@ -1,22 +1,22 @@
-//! What the bytes of a file are, as far as their beginning tells. For messages: nothing is decided by it.
+//! Recognizes a file type by its first bytes. It is only for messages; no decision may depend on it.
 
 use std::fmt;
 
 use rustix::fs::FileType;
 
-/// What a file is, by its first bytes.
+/// The type of a file by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
-    /// Something with a name.
+    /// A known type.
     Known {
-        /// In words.
+        /// Its name in words.
         name: &'static str,
-        /// What a model can do with it.
+        /// Advice for the model.
         todo: &'static str,
     },
-    /// Text in another encoding, most likely.
+    /// Probably text in another encoding.
     OtherText,
-    /// No text.
+    /// Not text.
     Binary,
 }
 
@@ -25,7 +25,7 @@ const PACKED: &str = "list what is in it with bash";
 const WIDE: &str = "convert it with `iconv -f UTF-16 -t UTF-8` in bash";
 const OBJECT: &str = "look at it with `file`, `strings` or `objdump` in bash";
 
-/// How files begin, what they are, and what to do with them.
+/// Magic bytes, the type, and what to do with it.
 const BEGINNINGS: [(&[u8], &str, &str); 16] = [
     (b"\x89PNG\r\n\x1a\n", "an image (PNG)", IMAGE),
     (b"\xff\xd8\xff", "an image (JPEG)", IMAGE),
@@ -45,7 +45,7 @@ const BEGINNINGS: [(&[u8], &str, &str); 16] = [
     (b"\xfe\xff", "text in UTF-16", WIDE),
 ];
 
-/// What these bytes are.
+/// Returns the type of these bytes.
 pub(crate) fn of_bytes(bytes: &[u8]) -> FileKind {
     if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
         return FileKind::Known { name: "an image (WebP)", todo: IMAGE };
@@ -56,7 +56,7 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> FileKind {
     if bytes.iter().take(8_192).any(|byte| *byte == 0) { FileKind::Binary } else { FileKind::OtherText }
 }
 
-/// What something is that is neither a file nor a directory nor a link.
+/// Returns the name of a type that is neither a file nor a directory nor a link.
 pub(crate) fn of_type(kind: FileType) -> &'static str {
     match kind {
         FileType::Fifo => "a pipe",
@@ -67,7 +67,7 @@ pub(crate) fn of_type(kind: FileType) -> &'static str {
 }
 
 impl FileKind {
-    /// What a model can do with it.
+    /// Returns what a model can do with it.
     pub(crate) const fn what_to_do(self) -> &'static str {
         match self {
             Self::Known { todo, .. } => todo,

@@ -1,13 +1,12 @@
-//! Lines of ours among those of others: what the gate says stands behind a mark, and nothing that a command, a file or a page says may
-//! look as if it did.
+//! Lines of the gate within other output. They have a prefix, and no line of a command, a file or a page may look like one of them.
 
-/// What our own lines begin with.
+/// The prefix of lines of the gate.
 pub(crate) const OURS: &str = "[byleave]";
 
-/// Everything that somebody may take for the end of a line.
+/// All characters that a reader may take for a line end.
 pub(crate) const LINE_ENDS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
 
-/// Adds a line of ours.
+/// Adds a line of the gate.
 pub(crate) fn say(text: &mut String, line: &str) {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -15,12 +14,12 @@ pub(crate) fn say(text: &mut String, line: &str) {
     text.push_str(&format!("{OURS} {line}\n"));
 }
 
-/// What a command printed, where no line looks like one of ours: those are read as what the gate says.
+/// Marks printed lines that look like lines of the gate, because those are read as statements of the gate.
 pub fn in_its_own_words(text: &str) -> String {
     if !text.contains(OURS) {
         return text.to_owned();
     }
-    // Blanks, and what is not shown at all.
+    // Whitespace and invisible characters.
     let is_unseen = |one: char| one.is_whitespace() || one.is_control() || one.escape_debug().len() > 2;
     let line = |line: &str| {
         let indented = line.len() - line.trim_start_matches(is_unseen).len();

@@ -1,4 +1,4 @@
-//! `glob`: paths that fit a pattern.
+//! The tool `glob`: lists paths that match a pattern.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -39,7 +39,7 @@ struct Glob {
     max: Option<usize>,
 }
 
-/// The tool for a workplace.
+/// Creates the tool for an execution environment.
 pub fn glob(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let workplace = workplace.clone();
     let body = move |args: Glob, run: RunContext| {
@@ -61,27 +61,27 @@ pub fn glob(workplace: &ExecutionEnv) -> impl Tool + use<> {
         .not_sensitive()
 }
 
-/// A pattern that was read.
+/// A compiled pattern.
 pub(crate) struct CompiledGlob {
-    /// Fits paths beneath where the walk begins.
+    /// The matcher for paths relative to the start of the walk.
     pub(crate) pattern: GlobMatcher,
-    /// The steps that everything begins with that it fits.
+    /// The leading path components of everything that can match.
     pub(crate) steps: Vec<Vec<u8>>,
-    /// It speaks of names that begin with a dot.
+    /// Whether the pattern names dotfiles.
     pub(crate) dotted: bool,
 }
 
 impl CompiledGlob {
-    /// Whether it fits a path.
+    /// Checks whether the pattern matches a path.
     pub(crate) fn fits(&self, path: &[u8]) -> bool {
         self.pattern.is_match(Path::new(OsStr::from_bytes(path)))
     }
 }
 
-/// Longer patterns are not compiled: each brace within a brace takes some of the stack.
+/// The maximum length of a pattern. Each nested brace needs some stack to compile.
 const PATTERN_BYTES_MAX: usize = 1_024;
 
-/// Says of a pattern that is too long that it is.
+/// Returns an error if a pattern is too long.
 pub(crate) fn may_be_compiled(pattern: &str) -> Result<(), String> {
     match pattern.len() <= PATTERN_BYTES_MAX {
         true => Ok(()),
@@ -89,7 +89,7 @@ pub(crate) fn may_be_compiled(pattern: &str) -> Result<(), String> {
     }
 }
 
-/// Reads a pattern. One without a slash is about names at any depth.
+/// Compiles a pattern. A pattern without a slash matches names at any depth.
 pub(crate) fn wanted(pattern: &str) -> Result<CompiledGlob, String> {
     may_be_compiled(pattern)?;
     let given = pattern.escape_debug();
@@ -113,13 +113,13 @@ pub(crate) fn wanted(pattern: &str) -> Result<CompiledGlob, String> {
     let is_plain = |step: &&str| !step.contains(['*', '?', '[', ']', '{', '}', '\\']);
     let mut steps: Vec<Vec<u8>> =
         whole.split('/').take_while(is_plain).map(|step| step.as_bytes().to_vec()).collect();
-    // The last step is what is looked for.
+    // The last component is the name that is searched for.
     steps.truncate(whole.split('/').count() - 1);
     let dotted = text.starts_with('.') || ["/.", "{.", ",.", "[."].iter().any(|dot| text.contains(dot));
     Ok(CompiledGlob { pattern: pattern.compile_matcher(), steps, dotted })
 }
 
-/// One thread's paths.
+/// The paths that one thread collects.
 struct PathCollector {
     wanted: Arc<CompiledGlob>,
     first: TopN<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! `grep`: lines that fit a regular expression or a text, in the files beneath a directory.
+//! The tool `grep`: finds lines that match a regular expression or a text, in the files beneath a directory.
 
 mod file_search;
 
@@ -77,7 +77,7 @@ pub(crate) enum GrepMode {
     Counts,
 }
 
-/// The tool for a workplace.
+/// Creates the tool for an execution environment.
 pub fn grep(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let workplace = workplace.clone();
     let body = move |args: Grep, run: RunContext| {
@@ -184,13 +184,13 @@ fn tell_result(text: &mut String, args: &Grep, counts: &SearchCounts, shown: u64
     }
 }
 
-/// What is shown, as it grows.
+/// The output that is being assembled.
 struct GrepOutput {
     text: String,
     front: String,
-    /// How many more lines.
+    /// The number of lines that may still be added.
     left: usize,
-    /// How many matching lines, or files, are there.
+    /// The number of matching lines or files in the output.
     shown: u64,
 }
 
@@ -264,7 +264,7 @@ fn matcher(args: &Grep) -> Result<RegexMatcher, String> {
 fn globs(args: &Grep) -> Result<Override, String> {
     let Some(glob) = &args.glob else { return Ok(Override::empty()) };
     may_be_compiled(glob)?;
-    // Paths are given relative to where the walk begins.
+    // Paths are relative to the start of the walk.
     let mut builder = OverrideBuilder::new(".");
     builder
         .add(glob.trim_start_matches("./"))

@@ -1,38 +1,38 @@
-//! What a command printed, as far as it is kept: the beginning and the end, whatever comes in between.
+//! A buffer that keeps the beginning and the end of an output.
 //!
-//! Never takes more memory than it was allowed, and never cuts within a character.
+//! It never uses more memory than its limit, and it never cuts within a character.
 
 use std::collections::VecDeque;
 
 use memchr::{memchr, memchr_iter, memrchr};
 
-/// The beginning and the end of what was printed.
+/// The beginning and the end of an output.
 #[derive(Clone, Debug)]
 pub(crate) struct HeadTailBuffer {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     head_max: usize,
     tail_max: usize,
-    /// Between the two.
+    /// The omitted part between the two.
     lost: OmittedOutput,
 }
 
-/// What was printed and is gone.
+/// The size of the omitted output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OmittedOutput {
     pub(crate) bytes: u64,
-    /// Ends of lines among them.
+    /// The number of line ends in it.
     pub(crate) lines: u64,
 }
 
 impl HeadTailBuffer {
-    /// Nothing yet. Keeps so many bytes: half of them of the beginning, half of the end.
+    /// Creates an empty buffer with this capacity: half for the beginning, half for the end.
     pub(crate) fn new(bytes_max: usize) -> Self {
         let tail_max = bytes_max / 2;
         Self::of(bytes_max - tail_max, tail_max)
     }
 
-    /// Keeps so many bytes of the end alone.
+    /// Creates an empty buffer that keeps only the end.
     pub(crate) fn of_the_end(bytes_max: usize) -> Self {
         Self::of(0, bytes_max)
     }
@@ -41,12 +41,12 @@ impl HeadTailBuffer {
         Self { head: Vec::new(), tail: VecDeque::new(), head_max, tail_max, lost: OmittedOutput::default() }
     }
 
-    /// Takes in what was printed next.
+    /// Adds output.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         let room = self.head_max.saturating_sub(self.head.len()).min(bytes.len());
         let (first, rest) = bytes.split_at(room);
         self.head.extend_from_slice(first);
-        // What does not come to stay is not copied.
+        // Bytes that would be dropped at once are not copied.
         let (passing, staying) = rest.split_at(rest.len().saturating_sub(self.tail_max));
         let over = (self.tail.len() + staying.len()).saturating_sub(self.tail_max).min(self.tail.len());
         self.lose_front(over);
@@ -54,23 +54,23 @@ impl HeadTailBuffer {
         self.tail.extend(staying);
     }
 
-    /// Whether nothing was printed.
+    /// Checks whether nothing was added.
     pub(crate) fn is_empty(&self) -> bool {
         self.head.is_empty() && self.tail.is_empty() && self.lost.bytes == 0
     }
 
-    /// What was lost.
+    /// Returns the size of the omitted output.
     pub(crate) const fn lost(&self) -> OmittedOutput {
         self.lost
     }
 
-    /// Gives away what there is, and begins anew. Unless nothing more comes, a character whose last bytes have not come stays.
+    /// Returns the content and empties the buffer. Unless the output has ended, an incomplete character at the end stays in the buffer.
     pub(crate) fn take(&mut self, ended: bool) -> Self {
         let mut taken = std::mem::replace(self, Self::of(self.head_max, self.tail_max));
         let unfinished = if ended { 0 } else { taken.unfinished() };
         for _ in 0..unfinished {
             let byte = taken.tail.pop_back().or_else(|| taken.head.pop());
-            // At most three, in front of what comes next.
+            // At most three bytes, before the next output.
             match (byte, self.head_max) {
                 (Some(byte), 0) => self.tail.push_front(byte),
                 (Some(byte), _) => self.head.insert(0, byte),
@@ -80,7 +80,7 @@ impl HeadTailBuffer {
         taken
     }
 
-    /// Gives up so much of the end that is kept, from its front.
+    /// Drops this many bytes from the front of the kept end.
     pub(crate) fn lose_front(&mut self, bytes: usize) {
         let bytes = bytes.min(self.tail.len());
         let (one, two) = self.tail.as_slices();
@@ -91,12 +91,12 @@ impl HeadTailBuffer {
         self.tail.drain(..bytes);
     }
 
-    /// How many bytes of the end are kept.
+    /// Returns the number of bytes of the kept end.
     pub(crate) fn tail_len(&self) -> usize {
         self.tail.len()
     }
 
-    /// What is kept, as text, without a word about what is not: a cut is between lines where one is near, else between characters.
+    /// Returns the kept parts as text, and the omitted size. It cuts between lines if a line end is near, otherwise between characters.
     pub(crate) fn parts(mut self) -> (String, OmittedOutput, String) {
         if self.lost.bytes == 0 {
             self.head.extend(self.tail.drain(..));
@@ -111,14 +111,14 @@ impl HeadTailBuffer {
         let tail: &[u8] = self.tail.make_contiguous();
         let tail_cut = match memchr(b'\n', tail) {
             Some(at) if at < tail.len() / 2 => at + 1,
-            // The rest of a character whose beginning is gone.
+            // The rest of a character whose beginning was dropped.
             _ => tail.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count(),
         };
         self.lose_front(tail_cut);
         (lossy(self.head), self.lost, lossy(self.tail.into()))
     }
 
-    /// How many bytes at the end begin a character that has not come whole; it may have begun before the end that is kept.
+    /// Returns how many bytes at the end are an incomplete character. The character may have begun before the kept end.
     fn unfinished(&self) -> usize {
         let before = self.head.iter().rev().take(if self.lost.bytes == 0 { 3 } else { 0 });
         let mut last: Vec<u8> = self.tail.iter().rev().chain(before).take(3).copied().collect();
@@ -134,7 +134,7 @@ impl OmittedOutput {
     }
 }
 
-/// How many bytes at the end begin a character that has not come whole.
+/// Returns how many bytes at the end are an incomplete character.
 fn unfinished(bytes: &[u8]) -> usize {
     let begins = |byte: &u8| byte & 0xc0 == 0xc0;
     let Some(back) = bytes.iter().rev().take(3).position(begins) else { return 0 };
@@ -146,7 +146,7 @@ fn unfinished(bytes: &[u8]) -> usize {
 }
 
 fn lossy(bytes: Vec<u8>) -> String {
-    // Most of what is printed is text, and then it is not copied.
+    // Most output is valid text, which is not copied.
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
@@ -188,7 +188,7 @@ mod tests {
     // req: E3
     #[test]
     fn characters_are_never_cut() {
-        // No line to cut at, and characters of every width.
+        // No line end to cut at, and characters of every width.
         let printed = "aé€😀".repeat(100);
         for bytes_max in 0..200 {
             let (head, lost, tail) = kept(bytes_max, 13, printed.as_bytes()).parts();
@@ -218,7 +218,7 @@ mod tests {
             }
             assert_eq!(said, printed);
         }
-        // What never becomes one is no reason to wait.
+        // Invalid bytes do not delay the output.
         let mut kept = HeadTailBuffer::new(100);
         kept.add(b"a\xff\xfe");
         assert_eq!(kept.take(false).parts().0, "a\u{fffd}\u{fffd}");

@@ -1,18 +1,35 @@
-//! The built-in tools, through the same trait as anyone's: nothing in the gate knows their names.
+//! The built-in tools. They use the same trait as any other tool; nothing in the gate knows their names.
 //!
 //! ```text
-//! call ─▶ bash ─▶ workplace: what was granted becomes a confinement, the workspace a copy
-//!                    └─▶ run: the command, in the sandbox, on the copy ─▶ what it did ─▶ commit or discard
-//!                         └─▶ heard: what it prints ─▶ kept: beginning and end, for the result; and on to whoever watches
-//! call ─▶ bash, in the background ─▶ jobs ◀─ bash_output, bash_kill
-//! call ─▶ read_file, grep … ─▶ files: a handle on the path that was judged
-//! call ─▶ write_file, edit … ─▶ revision: what is to be there ─▶ changing: on a copy ─▶ commit or discard
-//! call ─▶ web_fetch ─▶ the door of the sandbox: one address, judged, and that one dialled
-//! call ─▶ undo ─▶ the store of copies: the inverse of what a call committed
+//! call ─▶ bash ─▶ execution_env: the granted effects become a confinement, the workspace a copy
+//!                    └─▶ run_command: the command, in the sandbox, on the copy ─▶ rehearsal_result ─▶ commit or discard
+//!                         └─▶ output_stream: its output ─▶ head_tail_buffer: beginning and end, for the result; and to listeners
+//! call ─▶ bash, in the background ─▶ background_jobs ◀─ bash_output, bash_kill
+//! call ─▶ read_file, grep … ─▶ workspace_files: a handle on the judged path
+//! call ─▶ write_file, edit … ─▶ file_edit: the planned edit ─▶ file_change_tool: on a copy ─▶ commit or discard
+//! call ─▶ web_fetch ─▶ the sandbox's egress: one address is judged, and only that one is dialled
+//! call ─▶ undo ─▶ the store of copies: the inverse of a call's commit
 //! ```
 //!
-//! Whatever runs, runs confined and on a copy, whether somebody was asked or not: so everything that was done to files can be taken
-//! back. Where there can be no copy it is said, before the question and in the result.
+//! Every command runs confined and on a copy, whether a person was asked or not, so that all changes to files can be undone. If there can
+//! be no copy, both the question and the result say so.
+//!
+//! - `builtin_catalog`: All built-in tools in one catalog.
+//! - `read_file`, `list_dir`, `glob`, `grep`: Tools that read (`list_dir` also has `list_files`).
+//! - `write_file`, `edit`, `apply_patch`, `delete_file`: Tools that change files (`edit` also has `multi_edit`).
+//! - `bash`, `background_jobs`, `diagnostics`: Tools that run commands; `bash_output` and `bash_kill` are in `background_jobs`.
+//! - `web`: The tool `web_fetch`.
+//! - `todo`, `read_output`, `undo`: The agent's own list; the rest of a long output; undo of a call.
+//! - `workspace_files`: Opens files by handle on the judged path.
+//! - `dir_walk`: Walks a directory tree by handles, with the ignore rules of ripgrep.
+//! - `file_edit`, `file_change_tool`: A planned edit as data; puts it on a copy, shows it and commits it.
+//! - `execution_env`, `run_command`: Prepares confinement and copy for a command; runs it.
+//! - `rehearsal_result`, `copy_commit`: The result of a run on a copy; commits or discards it.
+//! - `output_stream`, `head_tail_buffer`: Output while a command runs; keeps its beginning and end.
+//! - `patch`, `near_match`: Parses and applies patches strictly; explains why a string was not found.
+//! - `run_by_git`: Changes that Git would run later.
+//! - `read_permission`, `search_root`: Whether a path may be read without a question; the directory that a search starts in.
+//! - `blocking`, `file_type`, `gate_lines`, `top_n`: Helpers.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

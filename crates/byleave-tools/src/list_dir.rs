@@ -1,4 +1,4 @@
-//! `list_dir` and `list_files`: what is in a directory, and which files are beneath it.
+//! The tools `list_dir` and `list_files`: list the entries of a directory, and the files beneath it.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ struct ListFiles {
     max: Option<usize>,
 }
 
-/// `list_dir` for a workplace.
+/// Creates `list_dir` for an execution environment.
 pub fn list_dir(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let workplace = workplace.clone();
     let body = move |args: ListDir, run: RunContext| {
@@ -77,7 +77,7 @@ pub fn list_dir(workplace: &ExecutionEnv) -> impl Tool + use<> {
         .not_sensitive()
 }
 
-/// `list_files` for a workplace.
+/// Creates `list_files` for an execution environment.
 pub fn list_files(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let workplace = workplace.clone();
     let body = move |args: ListFiles, run: RunContext| {
@@ -98,10 +98,10 @@ pub fn list_files(workplace: &ExecutionEnv) -> impl Tool + use<> {
         .not_sensitive()
 }
 
-/// What there is to say of an entry.
+/// The details of an entry.
 enum EntryKind {
     File(u64),
-    /// How many entries it has, where it is not listed itself.
+    /// The number of its entries, if the directory itself is not listed.
     Directory(Option<usize>),
     Link(Option<Vec<u8>>),
     Other(&'static str),
@@ -132,12 +132,12 @@ impl PartialEq for ListEntry {
 
 impl Eq for ListEntry {}
 
-/// One thread's entries.
+/// The entries that one thread collects.
 struct EntryCollector {
     wanted: Option<Arc<CompiledGlob>>,
-    /// Only files.
+    /// Whether to list only files.
     files_only: bool,
-    /// How deep directories are that are not listed themselves.
+    /// The depth of directories that are not listed themselves.
     depth: usize,
     first: TopN<ListEntry>,
     count: usize,
@@ -170,9 +170,9 @@ impl WalkVisitor for EntryCollector {
         }
         let what = match found.kind {
             FileType::RegularFile => {
-                // It may be gone by now, or something else.
+                // It may be gone or have another type by now.
                 let Ok(stat) = found.stat() else { return };
-                // Another name of what must not be seen: how long it is says something of it.
+                // A hard link to a hidden file: its size would reveal something.
                 if found.is_veiled(&stat) {
                     self.veiled += 1;
                     return;
@@ -194,7 +194,7 @@ impl WalkVisitor for EntryCollector {
     }
 }
 
-/// Everything that was found, put together.
+/// All entries together.
 struct ListResult {
     first: Vec<ListEntry>,
     count: usize,
@@ -213,7 +213,7 @@ impl ListResult {
         Self { first, count, directories, bytes, veiled }
     }
 
-    /// One line each, behind what stands in front of each.
+    /// Formats the entries, one per line, each with this prefix.
     fn to_text(&self, front: &str) -> String {
         let front = display_name(front.as_bytes());
         let mut text = String::new();

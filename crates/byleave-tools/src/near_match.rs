@@ -1,28 +1,28 @@
-//! Near matches: what stands in a text where a string was looked for and not found, and how it differs. Pure.
+//! Explains why a string was not found in a text: similar places, and how they differ. Pure.
 //!
-//! Only for words: what is found here is never replaced.
+//! It is only for messages; a near match is never replaced.
 
 use std::fmt::Write as _;
 
 use strsim::sorensen_dice;
 
-/// So many lines are looked through.
+/// The maximum number of lines that are searched.
 const LOOKED_MAX: usize = 200_000;
-/// So many places are shown.
+/// The maximum number of places that are shown.
 const SHOWN_MAX: usize = 3;
-/// So much of a line is shown.
+/// The maximum length of a shown line.
 const LINE_CHARS_MAX: usize = 160;
-/// So many lines of a place are shown.
+/// The maximum number of shown lines for each place.
 const LINES_MAX: usize = 12;
-/// A line that shares less than this of its pairs of letters is not alike.
+/// The minimum similarity of a line, by shared pairs of letters.
 const ALIKE_MIN: f64 = 0.55;
-/// Longer lines are compared by their beginning.
+/// The maximum length that is compared; longer lines are compared by their beginning.
 const COMPARED_CHARS_MAX: usize = 400;
 
-/// Gives a line the form in which it is compared.
+/// A function that normalizes a line for comparison.
 type LineNormalizer = fn(&str) -> String;
 
-/// Why a string was not found, where something near it stands, and what to do. It is called by what the model knows it as.
+/// Returns why a string was not found, where similar text is, and what to do. `called` is the model's name for the string.
 pub(crate) fn told(text: &str, old: &str, called: &str) -> String {
     if let Some(why) = misspelt(text, old, called) {
         return why;
@@ -56,7 +56,7 @@ pub(crate) fn told(text: &str, old: &str, called: &str) -> String {
     why
 }
 
-/// Ways of writing a string that are not what is in a file, known by that they would be found if written otherwise.
+/// Detects common mistakes in a string: it would be found if it were written differently.
 fn misspelt(text: &str, old: &str, called: &str) -> Option<String> {
     let line_of = |wanted: &str, text: &str| {
         let at = text.find(wanted)?;
@@ -92,7 +92,7 @@ fn misspelt(text: &str, old: &str, called: &str) -> Option<String> {
     ))
 }
 
-/// Without the numbers that `read_file` puts in front of lines, where every line has one.
+/// Removes the line numbers of `read_file`, if every line has one.
 fn without_numbers(old: &str) -> Option<String> {
     let mut bare = String::with_capacity(old.len());
     for line in old.split_inclusive('\n') {
@@ -103,16 +103,16 @@ fn without_numbers(old: &str) -> Option<String> {
     Some(bare)
 }
 
-/// A line with every run of blanks as one, and none at its ends.
+/// Returns a line with every run of whitespace as one space, and none at its ends.
 fn squeezed(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Where the lines stand in another form, from 0: the first of them may begin within a line, and the last end within one.
+/// Returns where the normalized lines occur, from 0. The first may begin within a line, and the last may end within one.
 fn alike_in_form(lines: &[&str], wanted: &[&str], form: LineNormalizer) -> Vec<usize> {
     let wanted: Vec<String> = wanted.iter().map(|line| form(line)).collect();
     let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Vec::new() };
-    // Nothing but blanks stands nearly everywhere.
+    // Whitespace alone would match nearly everywhere.
     if wanted.iter().all(String::is_empty) {
         return Vec::new();
     }
@@ -130,7 +130,7 @@ fn alike_in_form(lines: &[&str], wanted: &[&str], form: LineNormalizer) -> Vec<u
     found.map(|(at, _)| at).take(SHOWN_MAX).collect()
 }
 
-/// The lines that are most like the longest of those that were wanted, the best first.
+/// Returns the lines most similar to the longest wanted line, best first.
 fn most_alike(lines: &[&str], wanted: &[&str]) -> Vec<usize> {
     let Some(wanted) =
         wanted.iter().map(|line| line.trim()).max_by_key(|line| line.len()).filter(|line| line.len() > 1)
@@ -139,7 +139,7 @@ fn most_alike(lines: &[&str], wanted: &[&str]) -> Vec<usize> {
     };
     let alike = |line: &str| {
         let line = line.trim();
-        // What is twice as long shares too little by its length alone.
+        // A line of a very different length cannot be similar enough.
         let (long, short) = (line.len().max(wanted.len()), line.len().min(wanted.len()));
         if short.saturating_mul(3) < long { 0.0 } else { sorensen_dice(beginning(line), beginning(wanted)) }
     };
@@ -156,7 +156,7 @@ fn beginning(line: &str) -> &str {
 fn show(why: &mut String, lines: &[&str], found: &[usize], height: usize) {
     for at in found {
         for (number, line) in lines.iter().enumerate().skip(*at).take(height.min(LINES_MAX)) {
-            // Writing to a text does not fail.
+            // Writing to a string does not fail.
             write!(why, "\n  {:>5} │ {}", number + 1, visible(line)).unwrap_or_default();
         }
         if height > LINES_MAX {
@@ -165,7 +165,7 @@ fn show(why: &mut String, lines: &[&str], found: &[usize], height: usize) {
     }
 }
 
-/// A line as it is, with what cannot be seen made visible; of a long one, the beginning.
+/// Returns a line with invisible characters escaped; of a long line, only the beginning.
 fn visible(line: &str) -> String {
     let line = line.strip_suffix('\n').unwrap_or(line);
     let mut shown: String = line.chars().take(LINE_CHARS_MAX).flat_map(escaped).collect();

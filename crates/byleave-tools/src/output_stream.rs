@@ -1,7 +1,7 @@
-//! What a running command prints: kept for its result, and passed on to whoever watches while it runs.
+//! The output of a running command: kept for its result, and passed on to listeners while it runs.
 //!
-//! Nobody who watches can hold the command up: it only ever waits for bytes to be copied. What is printed faster than anybody reads
-//! is not passed on, and how much that was is said.
+//! A listener must never delay the command, which waits only for bytes to be copied. Output that arrives faster than listeners read is not
+//! passed on, and the omitted size is reported.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -11,26 +11,26 @@ use byleave::tool::{OutputChunk, RunContext};
 
 use crate::head_tail_buffer::HeadTailBuffer;
 
-/// How long what comes after something that was passed on is gathered, to go together: shorter than anybody notices.
+/// How long output is collected before it is passed on together. It is too short to be noticed.
 const MOMENT: Duration = Duration::from_millis(20);
-/// How often it is said that a command still runs.
+/// How often a running command reports progress.
 const PROGRESS: Duration = Duration::from_secs(2);
-/// How much is passed on at once at most, and of what is printed without a pause.
+/// The maximum size that is passed on at once, and of continuous output.
 const BURST_BYTES: usize = 256 << 10;
-/// How much is passed on in a second of what is printed without a pause: more than anybody can read, and little enough for who is
-/// slow to have it queued for a minute.
+/// The rate at which continuous output is passed on. It is more than a person can read, and small enough to queue a minute of it for a slow
+/// listener.
 const BYTES_PER_SECOND: usize = 256 << 10;
 
-/// Whether what is printed is passed on.
+/// The choice whether output is passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputForwarding {
-    /// It is passed on as it comes.
+    /// Passed on as it arrives.
     Watching,
-    /// Nothing but the time is told: how much it prints could be a word in itself.
+    /// Only the time is reported, because even the amount of output could carry information.
     Nobody,
 }
 
-/// Someone who listens to a command. When it is dropped, nobody does.
+/// A listener for a command. Listening ends when it is dropped.
 pub(crate) struct OutputListener {
     shared: Arc<OutputShared>,
     thread: Option<JoinHandle<()>>,
@@ -45,16 +45,16 @@ struct OutputShared {
 #[derive(Debug)]
 struct OutputState {
     kept: HeadTailBuffer,
-    /// What was not passed on yet; nothing where nobody watches.
+    /// The output that was not passed on yet; `None` if it is not passed on.
     fresh: Option<HeadTailBuffer>,
-    /// Something came since it was last looked at.
+    /// Whether output has arrived since the last look.
     stirred: bool,
     bytes: u64,
     ended: bool,
 }
 
 impl OutputListener {
-    /// Listens for a call, and keeps so many bytes of what it hears.
+    /// Starts a listener for a call that keeps this many bytes.
     pub(crate) fn begin(run: &RunContext, audience: OutputForwarding, bytes_max: usize) -> Self {
         let fresh = (audience == OutputForwarding::Watching).then(|| HeadTailBuffer::of_the_end(BURST_BYTES));
         let state = OutputState {
@@ -74,7 +74,7 @@ impl OutputListener {
         Self { shared, thread: thread.ok() }
     }
 
-    /// What takes in the bytes as they come. Never waits for anybody who watches.
+    /// Returns the callback for output as it arrives. It never waits for listeners.
     pub(crate) fn ear(&self) -> impl FnMut(&[u8]) + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move |bytes| {
@@ -89,7 +89,7 @@ impl OutputListener {
         }
     }
 
-    /// Everything that was kept, when all of it has been passed on.
+    /// Returns all kept output, after all of it has been passed on.
     pub(crate) fn end(mut self) -> HeadTailBuffer {
         self.stop();
         let kept = HeadTailBuffer::new(0);
@@ -99,7 +99,7 @@ impl OutputListener {
     fn stop(&mut self) {
         self.shared.lock().ended = true;
         self.shared.stirred.notify_one();
-        // One that panicked has said what it had to say.
+        // A panic of the thread has already been reported.
         drop(self.thread.take().map(JoinHandle::join));
     }
 }
@@ -115,7 +115,7 @@ impl OutputShared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for this long, unless `is_due` sooner.
+    /// Waits for this time, or until `is_due`.
     fn wait(&self, long: Duration, is_due: impl Fn(&OutputState) -> bool) -> MutexGuard<'_, OutputState> {
         let waited = self.stirred.wait_timeout_while(self.lock(), long, |state| !is_due(state));
         waited.unwrap_or_else(PoisonError::into_inner).0
@@ -163,7 +163,7 @@ impl OutputShared {
     }
 }
 
-/// How much may be passed on: what was saved up, and more with time.
+/// The allowance for output to pass on, which grows with time.
 struct RateAllowance {
     bytes: usize,
     since: Instant,

@@ -1,11 +1,11 @@
-//! Patches, read to be applied: unified diffs as `diff -u` and `git diff` write them, and the `*** Begin Patch` form. Pure.
+//! Parses patches for application: unified diffs as `diff -u` and `git diff` write them, and the `*** Begin Patch` form. Pure.
 //!
-//! Strict, where `byleave::patch` is generous: that one says which files a patch could mean to anybody, and by it the gate judges;
-//! this one takes nothing that could be read in two ways. Names are told by the same functions there; who applies must hold the
-//! names found here against those that were judged.
+//! This parser is strict, whereas `byleave::patch` is lenient. That one returns all files that a patch could mean to any reader, and the
+//! gate judges by it. This one must never accept input with two readings. Both use the same functions for names. The caller must compare
+//! the names found here with the judged ones.
 //!
-//! The `diffy` crate reads and applies diffs as well. It passes over lines that it does not know, takes a hunk that it finds
-//! elsewhere without saying where, knows no fuzz, and does not know the second form: too much is silent for a tool that must tell.
+//! The `diffy` crate also parses and applies diffs. It skips unknown lines, does not report where it moved a hunk, has no fuzz, and does
+//! not know the second form. That is too much silence for a tool that must report.
 
 pub(crate) mod apply;
 mod begin_patch;
@@ -13,53 +13,53 @@ mod diff;
 #[cfg(test)]
 mod differential_tests;
 
-/// What a patch does, file by file.
+/// The changes of a patch to one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FilePatch {
-    /// The file; where it is moved or copied, the one that it comes from.
+    /// The file. For a move or copy, it is the source.
     pub(crate) name: String,
-    /// What becomes of it.
+    /// The operation.
     pub(crate) what: FileOperation,
-    /// Whether it can be run as a program afterwards, where that is said.
+    /// Whether the file is executable afterwards, if the patch says so.
     pub(crate) runs: Option<bool>,
-    /// What changes in it.
+    /// The changes in the file.
     pub(crate) hunks: Vec<Hunk>,
 }
 
-/// What becomes of a file.
+/// An operation on a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FileOperation {
-    /// It is made.
+    /// Creates the file.
     Add,
-    /// It stays, and something in it changes.
+    /// Changes the file.
     Update,
-    /// It is removed.
+    /// Deletes the file.
     Delete,
-    /// It is removed, and made under this name.
+    /// Moves the file to this name.
     Move(String),
-    /// It stays as it is, and is made under this name as well.
+    /// Copies the file to this name.
     Copy(String),
 }
 
-/// Lines that stand together, and what becomes of them.
+/// A group of adjacent lines and their changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hunk {
-    /// Where they stand.
+    /// The position.
     pub(crate) place: HunkPosition,
     /// The lines, in order.
     pub(crate) lines: Vec<HunkLine>,
 }
 
-/// Where a hunk is looked for.
+/// The position where a hunk is searched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HunkPosition {
-    /// At a line, from 1, or near it; 0 where nothing is there before.
+    /// At or near a line, from 1; 0 if the old content is empty.
     Line(usize),
-    /// After these lines, in turn; and at the end of the file, if so.
+    /// After these lines, one after the other, and optionally at the end of the file.
     After {
         /// The lines.
         headings: Vec<String>,
-        /// Whether it must reach to the end.
+        /// Whether the hunk must reach the end of the file.
         to_the_end: bool,
     },
 }
@@ -67,25 +67,25 @@ pub(crate) enum HunkPosition {
 /// One line of a hunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HunkLine {
-    /// What becomes of it.
+    /// The kind of the line.
     pub(crate) fate: HunkLineKind,
-    /// The line, with its end if it has one.
+    /// The line, including its line end if it has one.
     pub(crate) text: String,
 }
 
-/// What becomes of a line.
+/// The kind of a hunk line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HunkLineKind {
-    /// It stays.
+    /// An unchanged line.
     Kept,
-    /// It goes.
+    /// A removed line.
     Old,
-    /// It comes.
+    /// An added line.
     New,
 }
 
 impl FilePatch {
-    /// The names of all files that it is about.
+    /// Returns the names of all files of the patch.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let other = match &self.what {
             FileOperation::Move(to) | FileOperation::Copy(to) => Some(to.as_str()),
@@ -95,7 +95,7 @@ impl FilePatch {
     }
 }
 
-/// Reads a patch. Why it cannot be read is told with what to do.
+/// Parses a patch. An error includes what to do.
 pub(crate) fn read(text: &str) -> Result<Vec<FilePatch>, String> {
     let sections = if text.lines().any(|line| line.trim() == begin_patch::BEGIN) {
         begin_patch::read(text)?
@@ -111,12 +111,12 @@ pub(crate) fn read(text: &str) -> Result<Vec<FilePatch>, String> {
     }
 }
 
-/// The lines of a patch with their numbers, from 1, without their line feeds.
+/// Returns the lines of a patch with their numbers, from 1, without line feeds.
 fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
     (1..).zip(text.split_terminator('\n'))
 }
 
-/// A line of the patch in a message.
+/// Formats a line of the patch for a message.
 fn quoted(line: &str) -> String {
     let mut short: String = line.chars().take(80).collect();
     if short.len() < line.len() {

@@ -1,4 +1,4 @@
-//! `read_file`: shows a text file, or some of its lines.
+//! The tool `read_file`: shows a text file, or some of its lines.
 
 use std::fmt::Write as _;
 
@@ -35,7 +35,7 @@ struct ReadFile {
     numbered: Option<bool>,
 }
 
-/// The tool for a workplace.
+/// Creates the tool for an execution environment.
 pub fn read_file(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let workplace = workplace.clone();
     let body = move |args: ReadFile, run: RunContext| {

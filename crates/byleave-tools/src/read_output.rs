@@ -1,5 +1,5 @@
-//! `read_output`: reads on where an output was cut. Shows only what was released to the same session: what reviewers took out or
-//! withheld stays so.
+//! The tool `read_output`: reads the rest of a truncated output. It must only show what was released to the same session. Text that
+//! reviewers removed or withheld stays hidden.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::gate_lines::in_its_own_words;
 
-/// How much is shown at once; an answer must not be cut itself.
+/// The maximum size at once, so that the answer itself is not truncated.
 const BYTES_MAX: usize = 50_000;
 
 #[derive(Deserialize, JsonSchema)]
@@ -33,7 +33,7 @@ struct ReadOutput {
     bytes: Option<usize>,
 }
 
-/// The tool for what a ledger keeps.
+/// Creates the tool for outputs in a ledger.
 pub fn read_output(ledger: Arc<dyn Ledger>) -> impl Tool {
     let body = move |args: ReadOutput, run: RunContext| {
         let ledger = Arc::clone(&ledger);
@@ -51,7 +51,7 @@ pub fn read_output(ledger: Arc<dyn Ledger>) -> impl Tool {
 
 async fn read(args: &ReadOutput, ledger: &dyn Ledger, run: &RunContext) -> Result<Output, String> {
     let shown = args.call.escape_debug();
-    // Of another session's calls nothing is told, not even that there is one.
+    // A call of another session is treated as missing, so that not even its existence is revealed.
     let none =
         || format!("this session has no call `{shown}`; use the id that stands where the output was cut");
     let call: CallId = args.call.parse().map_err(|_| none())?;
@@ -71,7 +71,7 @@ async fn read(args: &ReadOutput, ledger: &dyn Ledger, run: &RunContext) -> Resul
     page(&output.text, args)
 }
 
-/// Whether a call is of the session that asks.
+/// Checks whether a call belongs to the requesting session.
 fn is_of(loaded: &LoadedRecord, site: &ToolContext) -> bool {
     let heading = loaded.record.heading();
     heading.is_some_and(|heading| (&heading.tenant, &heading.session) == (&site.tenant, &site.session))
@@ -97,7 +97,7 @@ fn page(text: &str, args: &ReadOutput) -> Result<Output, String> {
     Ok(Output::text(shown).with_data(json!({ "from": from, "to": to, "bytes": whole })))
 }
 
-/// A text that begins within a line: what that line says there is none of our words, whatever it looks like.
+/// Returns a text that begins within a line. That first part must not look like a line of the gate.
 fn from_within(text: &str) -> String {
     let end = text.find('\n').map_or(text.len(), |end| end + 1);
     let (line, rest) = text.split_at_checked(end).unwrap_or((text, ""));

@@ -1,4 +1,4 @@
-//! Unasked: what may be read without anybody being asked. For tools that change files and could tell, by the way, what is in them.
+//! Checks which paths may be read without a question. Tools that change files use it, because their results could reveal file content.
 
 use byleave::core::decision::Verdict;
 use byleave::core::effect::{Effect, Plan};
@@ -6,7 +6,7 @@ use byleave::core::manifest::Manifest;
 use byleave::core::policy::PolicyRequest;
 use byleave::tool::RunContext;
 
-/// Whether a path may be read by a tool, by the rules alone.
+/// Checks whether the rules alone allow a tool to read a path.
 pub(crate) fn may_be_read(path: &str, manifest: &Manifest, run: &RunContext) -> bool {
     let Some(rules) = &run.rules else { return false };
     let plan = Plan { effects: vec![Effect::Read { path: path.to_owned() }], ..Plan::default() };

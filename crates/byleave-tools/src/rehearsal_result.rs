@@ -1,4 +1,4 @@
-//! What a run on a copy came to, put together from what the sandbox saw and what the copy shows.
+//! The result of a run on a copy, assembled from the observations of the sandbox and the changes on the copy.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,14 +14,14 @@ use byleave_sandbox::confinement::{Confinement, CopySource};
 use byleave_sandbox::launch::{CommandOutcome, CommandStatus};
 use byleave_sandbox::protected_paths::look;
 
-/// The changes on a copy, and how many files in scratch are not among them.
+/// Returns the changes on a copy, and the number of scratch files, which are not among them.
 pub(crate) fn changes(copy: &WorkspaceCopy) -> Result<(FileChanges, u64), Error> {
     let changes = copy.changes()?;
     let scratch = copy.scratch_files()?;
     Ok((changes, scratch))
 }
 
-/// What a rehearsal came to.
+/// Assembles the result of a rehearsal.
 pub(crate) fn rehearsal(
     outcome: &CommandOutcome,
     output: Output,
@@ -49,13 +49,13 @@ pub(crate) fn rehearsal(
     }
 }
 
-/// What it wanted of the network, each once.
+/// Returns the hosts that the command tried to reach, without duplicates.
 fn wanted(outcome: &CommandOutcome) -> Vec<BlockedHost> {
     let named = outcome.network.decisions.iter();
     let all: BTreeSet<BlockedHost> = named
         .map(|decision| BlockedHost { host: Some(decision.host.clone()), port: decision.port })
         .collect();
-    // A name that was looked up and then connected to is one want.
+    // A name that was looked up and then connected to is one entry.
     let connected = |want: &BlockedHost| all.iter().any(|other| other.host == want.host && other.port != 0);
     let mut wanted: Vec<BlockedHost> =
         all.iter().filter(|want| want.port != 0 || !connected(want)).cloned().collect();
@@ -65,7 +65,7 @@ fn wanted(outcome: &CommandOutcome) -> Vec<BlockedHost> {
     wanted
 }
 
-/// What of the changes no rule lets anybody make: it could not be kept from being made anew on the copy, so it is kept from counting.
+/// Returns the changes that the rules forbid. The sandbox could not prevent them on the copy, so they are excluded from the commit.
 pub(crate) fn forbidden(changes: &FileChanges, confinement: &Confinement) -> Vec<String> {
     let Some(asked) = &confinement.files.asked else { return Vec::new() };
     let is_forbidden =
@@ -74,31 +74,31 @@ pub(crate) fn forbidden(changes: &FileChanges, confinement: &Confinement) -> Vec
     made.filter(|path| is_forbidden(path)).map(str::to_owned).collect()
 }
 
-/// The time by the clock of the disk, before a command starts: that of its copy, which was just made.
+/// Returns the file system time before a command starts. It is the time of the command's new copy.
 pub(crate) fn now(confinement: &Confinement) -> Result<(i64, i64), String> {
     let made = confinement.files.copied.first().map(|copied| match &copied.source {
         CopySource::Overlay { upper, .. } => upper.as_path(),
         CopySource::Tree { at } => at.as_path(),
     });
-    // Without a copy nothing can be written: then anything of it will do that was not touched since.
+    // Without a copy nothing can be written. Then any path that was not changed since is sufficient.
     let made = made.unwrap_or(Path::new("/proc/self"));
     let touched =
         fs::metadata(made).map_err(|error| format!("cannot look at `{}`: {error}", made.display()))?;
     Ok((touched.ctime(), touched.ctime_nsec()))
 }
 
-/// The time by the clock of files, for what has no copy. That clock goes in steps, so that it may be a step behind.
+/// Returns the file system time for a run without a copy. That clock advances in steps, so it may be one step behind.
 pub(crate) fn just_now() -> (i64, i64) {
     const STEP: Duration = Duration::from_millis(20);
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(STEP);
     (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), i64::from(since.subsec_nanos()))
 }
 
-/// What must not be seen, and came while the command ran: nothing hid it, so what was printed may be of it. In words.
+/// Describes hidden files that appeared while the command ran. They were not hidden from it, so its output may contain them.
 pub(crate) fn came_into_sight(confinement: &Confinement, began: (i64, i64)) -> Vec<String> {
     let Some(asked) = &confinement.files.asked else { return Vec::new() };
     let is_newer = |path: &Path| {
-        // Gone again is no comfort.
+        // A file that is gone again may still have been read.
         fs::symlink_metadata(path).map_or(true, |found| (found.ctime(), found.ctime_nsec()) > began)
     };
     let mut words = Vec::new();

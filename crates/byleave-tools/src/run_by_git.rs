@@ -1,5 +1,5 @@
-//! What of the changes git would run later, where no rule knows it by its name: commands in lists that it works off, and directories
-//! that are repositories by what is in them.
+//! Finds changes that Git would run later and that no rule knows by name. These are commands in lists that Git executes, and directories
+//! that their content makes repositories.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use byleave::core::file_change::{FileChange, FileChanges};
 use byleave_copy::{Error, WorkspaceCopy};
 use byleave_sandbox::repository::{RepositoryDetector, SETTINGS, is_command, is_list};
 
-/// The paths of such changes, with everything beneath them.
+/// Returns the paths of such changes, and of all changes beneath them.
 pub(crate) fn run_by_git(copy: &WorkspaceCopy, changes: &FileChanges) -> Result<Vec<String>, Error> {
     let by_path: BTreeMap<&str, &FileChange> =
         changes.list.iter().map(|change| (change.path.as_str(), change)).collect();
@@ -23,7 +23,7 @@ pub(crate) fn run_by_git(copy: &WorkspaceCopy, changes: &FileChanges) -> Result<
     Ok(changes.list.iter().map(|change| &change.path).filter(|path| is_found(path)).cloned().collect())
 }
 
-/// Whether a list has a command that it did not have. What cannot be compared may have one.
+/// Checks whether a change adds a command to a list. A change that cannot be compared is treated as if it did.
 fn adds_command(copy: &WorkspaceCopy, change: &FileChange) -> Result<bool, Error> {
     let [before, after] = [&change.before, &change.after].map(|node| node.as_ref().map(|node| &node.kind));
     if !is_list(&change.path) || before == after {
@@ -33,7 +33,7 @@ fn adds_command(copy: &WorkspaceCopy, change: &FileChange) -> Result<bool, Error
     Ok(difference.lines().filter_map(|line| line.strip_prefix('+')).any(is_command))
 }
 
-/// Whether a change makes a directory a repository, or is of what git obeys in one. In `.git` rules say what may be changed.
+/// Checks whether a change makes a directory a repository, or changes settings that Git obeys in one. Within `.git`, the rules decide.
 fn makes_repository(path: &str, changes: &BTreeMap<&str, &FileChange>) -> bool {
     path.match_indices('/').any(|(at, _)| {
         let (directory, beneath) =

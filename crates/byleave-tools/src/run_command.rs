@@ -1,4 +1,4 @@
-//! Runs a command in the sandbox, and ends with everything that it started.
+//! Runs a command in the sandbox, and waits until everything that it started has ended.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::gate_lines::{in_its_own_words, say};
 use crate::head_tail_buffer::HeadTailBuffer;
 use crate::output_stream::{OutputForwarding, OutputListener};
 
-/// The shell that reads commands: by its place, so that nothing in the workspace can be it.
+/// The shell, by absolute path, so that no file in the workspace can replace it.
 const SHELL: &str = "/bin/bash";
 
-/// A command that has run to its end, and what it printed.
+/// A completed command and its output.
 pub(crate) struct CompletedCommand {
     pub(crate) outcome: CommandOutcome,
     pub(crate) printed: HeadTailBuffer,
 }
 
-/// Runs a shell command to its end. Blocks; stops when it is told to.
+/// Runs a shell command to its end. Blocks; a cancellation stops the command.
 pub(crate) fn run(
     workplace: &ExecutionEnv,
     confinement: &Confinement,
@@ -54,7 +54,7 @@ pub(crate) fn run(
     outcome.map(|outcome| CompletedCommand { outcome, printed }).map_err(words)
 }
 
-/// Runs a shell command to its end with nobody listening, for who reads what it prints and what it prints as errors by themselves.
+/// Runs a shell command to its end without a listener. Standard output and standard error are separate.
 pub(crate) fn unheard(
     workplace: &ExecutionEnv,
     confinement: &Confinement,
@@ -66,7 +66,7 @@ pub(crate) fn unheard(
     running.finish().map_err(words)
 }
 
-/// Whether what a command prints and what it prints as errors comes as one, in order.
+/// The choice between one combined, ordered output and separate standard output and standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputStreams {
     Together,
@@ -104,7 +104,7 @@ pub(crate) fn words(error: LaunchError) -> String {
     error.to_string()
 }
 
-/// Stops a command when the call is called off; lets go of it when it has ended.
+/// A guard that stops a command when its call is cancelled. It ends with the command.
 struct CancelWatch {
     ended: CancellationToken,
 }
@@ -113,7 +113,7 @@ impl CancelWatch {
     fn begin(stopper: Stopper, called_off: CancellationToken) -> Self {
         let ended = CancellationToken::new();
         let until = ended.clone();
-        // Without a runtime nobody can call it off.
+        // Without a runtime the call cannot be cancelled.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 tokio::select! {
@@ -136,14 +136,14 @@ impl Drop for CancelWatch {
     }
 }
 
-/// What a model can be advised to do otherwise.
+/// Possible advice for the model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunAdvice {
-    /// There are background jobs.
+    /// Whether background jobs are available.
     pub(crate) background: bool,
 }
 
-/// What the model is told of a run.
+/// Returns the output of a run for the model.
 pub(crate) fn output(
     confinement: &Confinement,
     outcome: &CommandOutcome,
@@ -170,19 +170,19 @@ pub(crate) fn output(
     Output { text, is_error: error.is_some(), error, truncated, data, ..Output::default() }
 }
 
-/// How a shell would tell of it.
+/// Returns the exit code as a shell would report it.
 fn exit_code(outcome: &CommandOutcome) -> u32 {
     match outcome.status {
         _ if outcome.ended_by == Some(LimitKind::Wall) => 124,
         CommandStatus::Exited(code) => u32::try_from(code).unwrap_or(1),
         CommandStatus::Signalled(signal) => u32::try_from(signal).unwrap_or(0).saturating_add(128),
-        // Not there, or not to be run.
+        // Not found, or not executable.
         CommandStatus::NotStarted(2) => 127,
         CommandStatus::NotStarted(_) => 126,
     }
 }
 
-/// What was printed, in its own words, with what is said where something is left out.
+/// Returns the printed text with lines of the gate marked, and a note where text is omitted.
 pub(crate) fn shown(printed: HeadTailBuffer) -> String {
     let (head, lost, tail) = printed.parts();
     let mut text = in_its_own_words(&head);

@@ -1,4 +1,4 @@
-//! Where a tool looks that looks through directories: what it plans to read, what was judged, and what it tells in the end.
+//! The start directory of tools that search directories: their plan, the judged path, and the notes in their result.
 
 use byleave::core::effect::{Effect, Plan};
 use byleave::path_resolution::named;
@@ -7,16 +7,16 @@ use byleave::tool::{RunContext, ToolContext, ToolError};
 use crate::dir_walk::{ENTRIES_MAX, WalkSummary};
 use crate::gate_lines::say;
 
-/// How many lines or paths are shown where nothing is said.
+/// The default maximum number of lines or paths.
 pub(crate) const MAX: usize = 1_000;
 
-/// The plan of a tool that reads a directory, or the one that it is called in.
+/// Plans a tool that reads a directory. The default is the working directory.
 pub(crate) fn plan(path: Option<&str>, site: &ToolContext) -> Result<Plan, ToolError> {
     let path = named(path.unwrap_or("."), &site.cwd)?;
     Ok(Plan { effects: vec![Effect::Read { path }], reads_only: true, ..Plan::default() })
 }
 
-/// The path that was judged.
+/// Returns the judged path.
 pub(crate) fn judged(run: &RunContext) -> Result<&str, String> {
     match run.plan.effects.as_slice() {
         [Effect::Read { path }] => Ok(path),
@@ -24,7 +24,7 @@ pub(crate) fn judged(run: &RunContext) -> Result<&str, String> {
     }
 }
 
-/// Adds what a walk left out, and why.
+/// Adds what a walk omitted, and why.
 pub(crate) fn tell_left_out(text: &mut String, told: &WalkSummary) {
     let WalkSummary { kept, unread, is_cut, is_deeper, .. } = *told;
     if kept > 0 {

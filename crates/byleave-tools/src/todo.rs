@@ -1,7 +1,7 @@
-//! `todo_write` and `todo_read`: an agent's own list of what it means to do, one for each session.
+//! The tools `todo_write` and `todo_read`: an agent's own to-do list, one for each session.
 //!
-//! Lists lie in a directory of ours, which no command can see. They hold what the agent wrote and nothing else; whatever reads them
-//! must take them for that. A list is replaced as a whole, and a reader finds the old one or the new one.
+//! The lists are in a directory of Byleave that no command can see. They contain only what the agent wrote, and readers must treat them as
+//! untrusted. A list is replaced atomically, so a reader sees either the old one or the new one.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -26,7 +26,7 @@ use crate::gate_lines::in_its_own_words;
 const ITEMS_MAX: usize = 200;
 const CONTENT_CHARS_MAX: usize = 1_000;
 const ID_CHARS_MAX: usize = 64;
-/// More than any list that was written here: what is larger is somebody else's.
+/// The maximum size of a file. It is more than any valid list needs, so a larger file is not one.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// The arguments of `todo_write`.
@@ -76,7 +76,7 @@ impl TodoStatus {
     }
 }
 
-/// Why there is no list.
+/// The reason why there is no list.
 #[derive(Debug, thiserror::Error)]
 enum TodoError {
     #[error("the list has {0} items; keep it to {ITEMS_MAX}: take out what is completed")]
@@ -99,7 +99,7 @@ enum TodoError {
     Unwritten(io::Error),
 }
 
-/// The tool that writes the list of a session; lists lie in this directory, which is made when it is needed.
+/// Creates the tool that writes the list of a session. Lists are in this directory, which is created when needed.
 pub fn todo_write(kept_in: PathBuf) -> impl Tool {
     let lists = Arc::new(TodoStore { at: kept_in });
     let write = move |args: TodoWrite, run: RunContext| {
@@ -112,7 +112,7 @@ pub fn todo_write(kept_in: PathBuf) -> impl Tool {
     };
     let description = "Writes your list of what is to be done in this session: the whole list, each time. Nothing but the list changes.";
     TypedTool::new("todo_write", description, write)
-        // It keeps to what is the agent's own.
+        // It stays within the agent.
         .class(PermissionClass::Readonly)
         .hint("write plan todo task list")
         .audit_operation("write")
@@ -120,7 +120,7 @@ pub fn todo_write(kept_in: PathBuf) -> impl Tool {
         .not_sensitive()
 }
 
-/// The tool that reads the list of a session.
+/// Creates the tool that reads the list of a session.
 pub fn todo_read(kept_in: PathBuf) -> impl Tool {
     let lists = Arc::new(TodoStore { at: kept_in });
     let read = move |_: TodoRead, run: RunContext| {
@@ -142,7 +142,7 @@ fn words(fault: TodoError) -> String {
     fault.to_string()
 }
 
-/// The list, if it can be kept: every item with an id of its own.
+/// Checks a list, and gives every item a unique id.
 fn checked(mut todos: Vec<Todo>) -> Result<Vec<Todo>, TodoError> {
     if todos.len() > ITEMS_MAX {
         return Err(TodoError::TooMany(todos.len()));
@@ -197,7 +197,7 @@ struct TodoStore {
 }
 
 impl TodoStore {
-    /// Where the list of a session lies. A session is named by others: its name is no path.
+    /// Returns the file for a session. The name of a session is untrusted, so it is not used as a path.
     fn file(&self, site: &ToolContext) -> PathBuf {
         let whose = [site.tenant.as_str().as_bytes(), site.session.as_str().as_bytes()];
         self.at.join(format!("{}.json", Digest::of_parts("byleave.todos", &whose)))
@@ -220,7 +220,7 @@ impl TodoStore {
         self.replace(&self.file(site), &text).map_err(TodoError::Unwritten)
     }
 
-    /// Puts a file in the place of another, whole or not at all.
+    /// Replaces a file atomically.
     fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.at)?;
         let beside = self.at.join(format!("{}.new", uuid::Uuid::new_v4()));
@@ -232,7 +232,7 @@ impl TodoStore {
             own::sync_directory(&self.at)
         })();
         if written.is_err() {
-            // It may never have been there.
+            // The file may not exist.
             fs::remove_file(&beside).ok();
         }
         written

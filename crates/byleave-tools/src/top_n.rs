@@ -1,22 +1,22 @@
-//! The first of many, in order: whatever order they come in, and without keeping all of them.
+//! The first items of many, in order. It accepts items in any order and does not keep all of them.
 
-/// Those that come first, among all that were given.
+/// The first of all added items.
 pub(crate) struct TopN<T> {
     kept: Vec<T>,
-    /// How much of it is wanted, as weighed.
+    /// The total weight that is wanted.
     most: usize,
     weight: fn(&T) -> usize,
-    /// How much was kept since it was last cut down.
+    /// The weight that is currently stored.
     heavy: usize,
 }
 
 impl<T: Ord> TopN<T> {
-    /// As many as weigh that much together; the last may weigh more.
+    /// Creates a collector for this total weight. The last item may exceed it.
     pub(crate) const fn new(most: usize, weight: fn(&T) -> usize) -> Self {
         Self { kept: Vec::new(), most, weight, heavy: 0 }
     }
 
-    /// Takes one more.
+    /// Adds an item.
     pub(crate) fn push(&mut self, one: T) {
         self.heavy += (self.weight)(&one);
         self.kept.push(one);
@@ -25,7 +25,7 @@ impl<T: Ord> TopN<T> {
         }
     }
 
-    /// Those that come first of all of these together, in order.
+    /// Returns the first items of all these collectors together, in order.
     pub(crate) fn of_all(all: impl IntoIterator<Item = Self>) -> Vec<T> {
         let mut all = all.into_iter();
         let Some(mut first) = all.next() else { return Vec::new() };

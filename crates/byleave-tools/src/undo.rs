@@ -1,4 +1,4 @@
-//! `undo`: takes back what a call changed, as a call of its own that can be taken back as well.
+//! The tool `undo`: reverts the changes of a call. It is itself a call that can be undone.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::copy_commit::undo_of;
 use crate::execution_env::ExecutionEnv;
 use crate::read_permission::may_be_read;
 
-/// Takes back what calls changed.
+/// The tool that reverts changes of calls.
 #[derive(Clone, Debug)]
 pub struct Undo {
     manifest: Arc<Manifest>,
@@ -26,7 +26,7 @@ pub struct Undo {
 }
 
 impl Undo {
-    /// The tool for a workplace.
+    /// Creates the tool for an execution environment.
     pub fn new(workplace: ExecutionEnv) -> Self {
         let schema = json!({
             "type": "object",
@@ -44,7 +44,7 @@ impl Undo {
         manifest.permission_class = PermissionClass::File;
         manifest.sensitive = Some(false);
         manifest.reversible = true;
-        // What was interrupted is finished, and what is finished is only told.
+        // An interrupted undo is finished, and a finished one is only reported.
         manifest.repeatable = true;
         manifest.audit_operation = Some("undo".into());
         manifest.search_hint = Some("take back undo revert changes of a call".into());
@@ -81,7 +81,7 @@ impl Tool for Undo {
     }
 }
 
-/// What taking changes back does: what was made is removed, everything else written.
+/// Returns the effects of an undo: created files are deleted, and all others are written.
 fn inverse(changes: &FileChanges) -> Vec<Effect> {
     let back = changes.list.iter().map(|change| {
         let path = change.path.clone();
@@ -96,7 +96,7 @@ impl Undo {
         let force = arguments.get("force").and_then(Value::as_bool).unwrap_or(false);
         let words = |fault: Error| told(&fault, |path| may_be_read(path, &self.manifest, run));
         let store = self.workplace.store().map_err(words)?;
-        // An undo that was interrupted is a commit that was interrupted.
+        // An interrupted undo is an interrupted commit.
         if store.state(run.call.uuid()).map_err(words)? == CopyState::Interrupted {
             store.recover().map_err(words)?;
         }
@@ -111,13 +111,13 @@ impl Undo {
     }
 }
 
-/// Why nothing was taken back; conflicts with the texts of both sides, where they may be read.
+/// Returns why nothing was reverted. Conflicts include the texts of both sides, if they may be read.
 fn told(fault: &Error, may_be_read: impl Fn(&str) -> bool) -> String {
     let Error::Conflicts(conflicts) = fault else { return fault.to_string() };
     let mut why = "nothing was taken back, because some of it was changed since:".to_owned();
     for conflict in conflicts {
         why.push_str(&format!("\n  `{}`: {}", conflict.path.escape_debug(), conflict.why));
-        // Who may put a file back may not read for that what somebody else has written into it since.
+        // The right to restore a file does not include the right to read what others have written into it since.
         if let Some(text) = Conflict::three_way(conflict).filter(|_| may_be_read(&conflict.path)) {
             text.lines().for_each(|line| why.push_str(&format!("\n    │ {}", line.escape_debug())));
         }

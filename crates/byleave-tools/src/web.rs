@@ -1,14 +1,14 @@
-//! `web_fetch`: reads one page of the web, as text that a model can work with.
+//! The tool `web_fetch`: reads one web page as text for a model.
 //!
 //! ```text
-//! address ─▶ plan: which hosts ─▶ (gate) ─▶ door: judge, look up once, check the address, dial it ─▶ head ─▶ body ─▶ text
-//!                ▲                                                                                    │
-//!                └──────────────────────── each redirect, at most five ───────────────────────────────┘
+//! address ─▶ plan: which hosts ─▶ (gate) ─▶ egress: judge, look up once, check the address, dial it ─▶ head ─▶ body ─▶ text
+//!                ▲                                                                                      │
+//!                └──────────────────────── each redirect, at most five ─────────────────────────────────┘
 //! ```
 //!
-//! Must never dial what the [`Egress`] has not judged, nor follow a redirect to a host that nobody permitted. It sends no
-//! credential, no cookie and no body, uses no proxy of the environment, and reads no more than it may. What comes back was written
-//! by strangers, and is put after a line that says so.
+//! It must never dial what the [`Egress`] has not judged, nor follow a redirect to a host that was not permitted. It sends no credential,
+//! no cookie and no body, ignores proxy settings of the environment, and reads no more than its limit. The content is written by strangers,
+//! and follows a line that says so.
 
 mod body;
 mod bounded_tree;
@@ -55,7 +55,7 @@ use report::FetchReport;
 /// The name of the tool.
 pub const NAME: &str = "web_fetch";
 
-/// How pages are fetched: by whom names are looked up, which addresses may be dialled, how long it may take.
+/// The settings of a fetch: the resolver, the permitted addresses, and the time limit.
 pub struct Fetcher {
     resolver: Arc<dyn Resolver>,
     reachable: AddressPolicy,
@@ -88,33 +88,33 @@ impl fmt::Debug for Fetcher {
 }
 
 impl Fetcher {
-    /// Names looked up by this machine, the public internet alone, the machine's own certificates.
+    /// Uses this machine's resolver, the public internet only, and the machine's own certificates.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same, with names looked up by another. What it finds is judged all the same.
+    /// Sets another resolver. Its results are still judged.
     #[must_use]
     pub fn with_resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
         self.resolver = resolver;
         self
     }
 
-    /// The same, with other addresses reachable.
+    /// Sets the addresses that may be reached.
     #[must_use]
     pub fn with_reachable(mut self, reachable: AddressPolicy) -> Self {
         self.reachable = reachable;
         self
     }
 
-    /// The same, trusting these authorities as well.
+    /// Adds trusted certificate authorities.
     #[must_use]
     pub fn with_roots(mut self, roots: Vec<CertificateDer<'static>>) -> Self {
         self.roots = roots;
         self
     }
 
-    /// The same, with another limit for everything that the network takes.
+    /// Sets the time limit for the network.
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -153,7 +153,7 @@ enum PageFormat {
     Raw,
 }
 
-/// The tool, fetching in this way.
+/// Creates the tool with these settings.
 pub fn web_fetch(fetcher: Fetcher) -> impl Tool {
     let timeout = fetcher.limit.saturating_add(AFTERWARDS);
     let fetcher = Arc::new(fetcher);
@@ -189,7 +189,7 @@ pub fn web_fetch(fetcher: Fetcher) -> impl Tool {
         .timeout(timeout)
 }
 
-/// What rules judge hosts by: the same for a hop as for the call.
+/// Returns the manifest for judging hosts. It is the same for a redirect as for the call.
 fn judged_as() -> Manifest {
     let mut manifest =
         Manifest::new(NAME, "", json!({"type": "object", "properties": {"url": {"type": "string"}}}));
@@ -199,7 +199,7 @@ fn judged_as() -> Manifest {
     manifest
 }
 
-/// The hosts that an address leads to, as for every tool of this class; but a name and a password are not for us to carry.
+/// Plans the hosts of an address, as for every tool of this class. An address with a name or a password is refused.
 fn planned(address: &str, site: &ToolContext) -> Result<Plan, ToolError> {
     if address.len() > ADDRESS_BYTES_MAX {
         return Err(ToolError(format!(
@@ -247,7 +247,7 @@ async fn fetched(fetcher: &Fetcher, args: &WebFetch, run: &RunContext) -> Result
     let packed = body::is_packed(&head.headers).map_err(FetchError::Packed)?;
     let bytes_max = args.max_bytes.unwrap_or(BYTES_DEFAULT).clamp(1, BYTES_MAX);
     let mut told = FetchReport::of(&target.address, &head, &hops);
-    // What is not shown need not come.
+    // Content that is not shown need not be received.
     let body = match kind.form() {
         ContentForm::Binary => ResponseBody { bytes: Vec::new(), received: 0, end: BodyEnd::Whole },
         _ => body::read(incoming, packed, bytes_max, began, until).await,
@@ -268,7 +268,7 @@ async fn fetched(fetcher: &Fetcher, args: &WebFetch, run: &RunContext) -> Result
     Ok(told.shown(&text, body.end))
 }
 
-/// The target of the call itself: just what was permitted.
+/// Returns the target of the call itself, which must be exactly the permitted one.
 fn first(address: &str, run: &RunContext) -> Result<FetchTarget, FetchError> {
     let plan = planned(address, &run.site).map_err(|fault| FetchError::NotAnAddress(fault.0))?;
     if !plan.effects.iter().all(|effect| run.plan.effects.contains(effect)) {
@@ -285,7 +285,7 @@ fn target(address: Url, plan: &Plan) -> Option<FetchTarget> {
     }
 }
 
-/// Where an answer sends on to, if it does.
+/// Returns the target of a redirect, if the answer is one.
 fn redirect(answer: &PendingResponse, from: &FetchTarget) -> Result<Option<Url>, FetchError> {
     let response = &answer.response;
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308)
@@ -299,7 +299,7 @@ fn redirect(answer: &PendingResponse, from: &FetchTarget) -> Result<Option<Url>,
     from.address.join(&place).map(Some).map_err(|error| bad(error.to_string()))
 }
 
-/// The target of a redirect, if it may be followed: planned as a call of its own would be, and permitted already.
+/// Checks a redirect. It is planned like a separate call, and must already be permitted.
 fn onward(
     next: &Url,
     from: &FetchTarget,
@@ -316,7 +316,7 @@ fn onward(
                 HostDecision::Refused(why) => {
                     return Err(FetchError::ElsewhereDenied { from: leaves, to: leads, why });
                 }
-                // Where every call is asked about, nobody was asked about this host.
+                // In the mode that asks about every call, no person was asked about this host.
                 HostDecision::Granted if is_granted || run.mode != Mode::ConfirmAll => {}
                 HostDecision::Granted | HostDecision::Ask => {
                     return Err(FetchError::ElsewhereUnasked { from: leaves, to: leads });

@@ -1,5 +1,7 @@
-//! Files: the one gate for paths (B7). What a tool reads, it opens here: by a handle beneath the workspace, or beneath what was
-//! granted elsewhere, on the path that was judged, without following any link. Nothing is compared as text and opened later.
+//! Opens files for tools (B7). Every file that a tool reads is opened here, by a handle beneath the workspace or a granted directory. It
+//! is opened on the judged path, without following links. No path is compared as text and opened later.
+//!
+//! `hidden_inodes` finds hard links to hidden files. `hidden_prefilter` avoids needless policy checks.
 
 mod hidden_inodes;
 mod hidden_prefilter;
@@ -24,13 +26,13 @@ pub(crate) use open_file::FileContent;
 
 use crate::execution_env::ExecutionEnv;
 
-/// No link is followed, on no step: the path was judged with all of them resolved, and one that is there now was not there then.
+/// No link is followed in any component. The path was judged with all links resolved, so a link that exists now is new.
 const NO_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
 
-/// The files that one call may read, and how it gets at them.
+/// The files that one call may read.
 pub(crate) struct Files {
     workspace: PathBuf,
-    /// The workspace itself, by its handle.
+    /// The handle of the workspace.
     root: OwnedFd,
     cwd: PathBuf,
     plan: Arc<Plan>,
@@ -43,7 +45,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// What a call may read, by what was granted and by the rules in force.
+    /// Returns the files that a call may read, from the granted plan and the current rules.
     pub(crate) fn of(workplace: &ExecutionEnv, run: &RunContext) -> Result<Self, String> {
         let rules = run.rules.clone().ok_or("nobody said which rules are in force")?;
         let (cwd, workspace) = workplace.places(run)?;
@@ -65,12 +67,12 @@ impl Files {
         })
     }
 
-    /// How long a file may be that is read or written as a whole.
+    /// Returns the maximum size of a file that is read or written as a whole.
     pub(crate) const fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
 
-    /// Opens what is at a path that the plan lets be read, whatever it is. Never waits for the other end of a pipe.
+    /// Opens a path that the plan allows to read, of any type. Never blocks on a pipe.
     pub(crate) fn open(&self, path: &str, flags: OFlags) -> Result<OwnedFd, String> {
         if !self.may_read(path) {
             return Err(format!("reading `{}` was not granted", self.shown(path)));
@@ -79,7 +81,7 @@ impl Files {
         self.handle(path, flags).map_err(|errno| self.not_opened(path, errno))
     }
 
-    /// Says of a path that must not be seen that it must not.
+    /// Returns an error if a path is hidden.
     fn may_be_seen(&self, path: &str) -> Result<(), String> {
         match self.is_hidden(path) {
             true => Err(format!(
@@ -90,19 +92,19 @@ impl Files {
         }
     }
 
-    /// Opens a directory that the plan lets be read, for listing it and for what lies beneath it.
+    /// Opens a directory that the plan allows to read, for listing it and for opening files beneath it.
     pub(crate) fn directory(&self, path: &str) -> Result<OwnedFd, String> {
         self.open(path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// Whether something else than a directory is at a path. Only for choosing how to look: what is then opened is looked at again.
+    /// Checks whether a path is not a directory. It only selects how to search; the opened file is checked again.
     pub(crate) fn is_no_directory(&self, path: &str) -> bool {
         self.handle(path, OFlags::RDONLY)
             .and_then(fstat)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::Directory)
     }
 
-    /// Whether something may be seen at a path in the workspace, which need not have been named by anybody who may be trusted.
+    /// Checks whether a visible file exists at a path in the workspace. The path may be untrusted.
     pub(crate) fn stands(&self, path: &Path) -> bool {
         let is_plain =
             path.components().all(|step| !matches!(step, Component::ParentDir | Component::CurDir));
@@ -112,18 +114,18 @@ impl Files {
         is_shown && inside.is_some_and(|inside| beneath(&self.root, inside.as_os_str(), flags).is_ok())
     }
 
-    /// Whether a path must not be seen: a rule says so, or it is ours.
+    /// Checks whether a path is hidden: by a rule, or because it belongs to Byleave.
     pub(crate) fn is_hidden(&self, path: &str) -> bool {
         self.marker.hides(path) || self.ours.iter().any(|ours| Path::new(path).starts_with(ours))
     }
 
-    /// What spares asking [`Files::is_hidden`] of every name.
+    /// Returns the prefilter that avoids most calls of [`Files::is_hidden`].
     pub(crate) fn sieve(&self) -> &HiddenPrefilter {
         self.sieve.get_or_init(|| HiddenPrefilter::of(&self.rules, &self.ours))
     }
 
-    /// The directories above one, from the workspace down, and what it is called beneath the workspace. To read what their ignore
-    /// files say of it, and nothing else. None where it lies elsewhere.
+    /// Returns the directories above a path, from the workspace down, and its path relative to the workspace. They are only for reading
+    /// ignore files. The list is empty if the path is elsewhere.
     pub(crate) fn above(&self, path: &str) -> (Vec<OwnedFd>, PathBuf) {
         let Ok(inside) = Path::new(path).strip_prefix(&self.workspace) else {
             return (Vec::new(), PathBuf::new());
@@ -135,7 +137,7 @@ impl Files {
         (opened.collect(), inside.to_path_buf())
     }
 
-    /// Whether a file is another name of one that must not be seen.
+    /// Checks whether a file is a hard link to a hidden file.
     #[expect(clippy::useless_conversion, reason = "the widths differ between architectures")]
     pub(crate) fn is_veiled(&self, stat: &rustix::fs::Stat) -> bool {
         let names: u64 = stat.st_nlink.into();
@@ -146,15 +148,14 @@ impl Files {
                 .covers(stat)
     }
 
-    /// A path as the model knows it: within the directory that it works in by its name there, and nothing that could be read as
-    /// something else.
+    /// Formats a path for the model: relative to the working directory if possible, with ambiguous characters escaped.
     pub(crate) fn shown(&self, path: &str) -> String {
         let inside =
             Path::new(path).strip_prefix(&self.cwd).ok().filter(|inside| !inside.as_os_str().is_empty());
         inside.map_or(path, |inside| inside.to_str().unwrap_or(path)).escape_debug().to_string()
     }
 
-    /// What stands in front of the paths beneath a directory, so that they can be given to other tools as they are shown.
+    /// Returns the prefix for paths beneath a directory, so that other tools accept the shown paths.
     pub(crate) fn in_front(&self, directory: &str) -> String {
         let inside = Path::new(directory).strip_prefix(&self.cwd).ok().and_then(Path::to_str);
         match inside {
@@ -164,8 +165,8 @@ impl Files {
         }
     }
 
-    /// Whether the plan lets a path be read: it is named there, or lies beneath a directory that is. Who may change a file may look
-    /// at what it changes.
+    /// Checks whether the plan allows to read a path: the plan names it, or a directory above it. The right to change a file includes the
+    /// right to read it.
     fn may_read(&self, path: &str) -> bool {
         let lets = |effect: &Effect| match effect {
             Effect::Read { path: granted } => Path::new(path).starts_with(granted),
@@ -176,7 +177,7 @@ impl Files {
     }
 
     fn handle(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-        // What is only looked at waits for nobody, and the kernel refuses to be told so.
+        // A path handle never blocks, and the kernel rejects these flags for it.
         let at_once =
             if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK | OFlags::NOCTTY };
         let flags = flags | at_once | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -186,7 +187,7 @@ impl Files {
         }
     }
 
-    /// Why something could not be opened, and what to do.
+    /// Returns why a path could not be opened, and what to do.
     fn not_opened(&self, path: &str, errno: Errno) -> String {
         let shown = self.shown(path);
         match errno {
@@ -209,7 +210,7 @@ impl Files {
     }
 }
 
-/// Opens what lies beneath a directory; the empty path is the directory itself.
+/// Opens a path beneath a directory; the empty path is the directory itself.
 fn beneath(root: impl AsFd, inside: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     let inside = if inside.is_empty() { OsStr::from_bytes(b".") } else { inside };
     openat2(root, inside, flags, Mode::empty(), NO_LINKS | ResolveFlags::BENEATH)

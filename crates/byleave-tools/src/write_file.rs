@@ -1,4 +1,4 @@
-//! `write_file`: makes a file, replaces its content, or appends to it.
+//! The tool `write_file`: creates a file, replaces its content, or appends to it.
 
 use byleave::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave::core::outcome::Output;
@@ -35,7 +35,7 @@ enum WriteMode {
     Append,
 }
 
-/// The tool for a workplace.
+/// Creates the tool for an execution environment.
 pub fn write_file(workplace: &ExecutionEnv) -> impl Tool + use<> {
     let about =
         "Writes a text file: makes it, replaces what is in it, or appends to it. Wholly or not at all.";

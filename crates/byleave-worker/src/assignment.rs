@@ -1,8 +1,8 @@
-//! The crew: what workers can do by their own word, and which of them drives a call.
+//! The capabilities that workers declare, and the choice of the worker for a call.
 //!
-//! A session stays with one worker, for what it has written is on that worker's disk. Which one, follows from their names alone, so
-//! that every office says the same, and so that one who comes or goes moves no session but those that come or go with it. Who is
-//! away for less than its lease is waited for.
+//! A session stays with one worker, because its files are on that worker's disk. The choice depends on the workers' names
+//! alone, so that every server makes the same one. A worker that comes or goes moves only its own sessions. A worker that is
+//! away for less than its lease keeps its sessions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use byleave_core::id::{CallId, OwnerId, SessionId, TenantId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-/// How many calls a worker may say that it drives at once.
+/// The maximum number of calls that a worker may declare to execute at once.
 pub const CAPACITY_MAX: u32 = 1_024;
 
-/// How many calls wait for room at one worker; those beyond that wait in the book, and hold up nobody.
+/// The maximum number of calls that wait for room at one worker. Further calls wait in the audit log and block no other call.
 const WAITING_MAX: usize = 64;
 const TOOLS_MAX: usize = 4_096;
 const LABELS_MAX: usize = 64;
 
-/// What a worker says of itself when it comes in.
+/// The capabilities that a worker declares when it connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
-    /// The tools that it has.
+    /// Its tools.
     pub tools: BTreeSet<String>,
-    /// How many calls it drives at once.
+    /// The number of calls that it executes at once.
     pub capacity: u32,
     /// The directory that its calls work in.
     pub dir: String,
-    /// For people to tell workers apart.
+    /// Labels that help people to distinguish workers.
     pub labels: BTreeSet<String>,
 }
 
 impl Capabilities {
-    /// What is wrong with them, where anything is.
+    /// Returns the reason why these capabilities are invalid, if they are.
     pub(crate) fn flaw(&self) -> Option<&'static str> {
         let long = |texts: &BTreeSet<String>, most: usize| texts.iter().any(|text| text.len() > most);
         match self {
@@ -53,70 +53,70 @@ impl Capabilities {
     }
 }
 
-/// A call that somebody is to drive.
+/// A call that needs a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct CallAssignment<'a> {
-    /// The call.
+    /// The id of the call.
     pub call: CallId,
-    /// Whose it is.
+    /// The tenant of the call.
     pub tenant: &'a TenantId,
-    /// Which stays with one worker.
+    /// The session, which stays with one worker.
     pub session: &'a SessionId,
-    /// Which the worker should have.
+    /// The tool that the worker should have.
     pub tool: &'a str,
-    /// Where the worker must work.
+    /// The directory that the worker must work in.
     pub dir: &'a str,
 }
 
-/// What came of looking for somebody to drive a call.
+/// The outcome of an attempt to have a worker execute a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DispatchOutcome {
-    /// It was driven to where it stands now.
+    /// The call was driven as far as possible.
     Stood {
-        /// Behind which, where it stands behind another.
+        /// The call that blocks it, if one does.
         held_up_by: Option<CallId>,
     },
-    /// No worker is here who works there.
+    /// No connected worker works in that directory.
     Nobody,
-    /// Whose it is, is away, went away meanwhile, or has too many to do. It may be tried again.
+    /// The call's worker is away, disconnected meanwhile, or has too many calls. The call may be tried again.
     Away,
 }
 
-/// A worker, as a list shows it.
+/// A worker as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerInfo {
-    /// Its name.
+    /// The worker's name.
     pub name: String,
-    /// Whom it writes claims as.
+    /// The owner id under which it writes claims.
     pub owner: OwnerId,
-    /// Whether it is here.
+    /// Whether it is connected.
     pub is_here: bool,
-    /// Whether it takes nothing new.
+    /// Whether it accepts no new calls.
     pub is_leaving: bool,
-    /// How many calls were offered to it that it has not driven to where they stand.
+    /// The number of offered calls that it has not finished driving.
     pub busy: u32,
-    /// What it can do.
+    /// Its capabilities.
     pub skills: Capabilities,
 }
 
 /// A call that is offered to a worker.
 pub(crate) struct OfferedCall {
     pub(crate) call: CallId,
-    /// Told when it stands, and behind which other; dropped when that is not known.
+    /// Notified when the call was driven as far as possible, with the call that blocks it. Dropped if the outcome is unknown.
     pub(crate) stood: oneshot::Sender<Option<CallId>>,
 }
 
-/// What there is of a worker while it is known.
+/// The state of a known worker.
 pub(crate) struct WorkerHandle {
     pub(crate) name: String,
     pub(crate) tenant: TenantId,
     pub(crate) skills: Capabilities,
     pub(crate) room: Arc<Semaphore>,
-    /// Where its newest wire takes offers, while it is here.
+    /// The channel for offers of its newest connection, while it is connected.
     pub(crate) line: Option<mpsc::Sender<OfferedCall>>,
     pub(crate) is_leaving: bool,
     owner: OwnerId,
-    /// Those who wait for room.
+    /// Counts the calls that wait for room.
     pub(crate) waiting: Arc<()>,
 }
 
@@ -127,7 +127,7 @@ impl WorkerHandle {
         Self { name, tenant, skills, room, line: None, is_leaving: false, owner, waiting: Arc::default() }
     }
 
-    /// Whether it works for this tenant in this directory.
+    /// Checks whether it works for this tenant in this directory.
     fn works_there(&self, job: &CallAssignment<'_>) -> bool {
         self.tenant == *job.tenant && self.skills.dir == job.dir
     }
@@ -142,15 +142,17 @@ impl WorkerHandle {
     }
 }
 
-/// How much a session is this worker's: it is whose this is highest.
+/// Returns the rendezvous weight of a worker for a session. The worker with the highest weight gets the session.
 fn weight(job: &CallAssignment<'_>, name: &str) -> Digest {
     let parts = [job.tenant.as_str(), job.session.as_str(), name].map(str::as_bytes);
     Digest::of_parts("byleave.worker.session", &parts)
 }
 
-/// Whose a call is: of who has the tool, and where nobody has it of everybody, for somebody must say so.
+/// Picks the worker for a call by rendezvous hashing among workers that have the tool. If none has it, picks among all
+/// workers, so that one of them can report the missing tool.
 ///
-/// A name that is here under two owners is one worker, and the newest counts: the other is left from before.
+/// A name that is connected under two owners is one worker. The newest owner is used, because the other is left over from
+/// before.
 pub(crate) fn choose<'a>(
     hands: impl Iterator<Item = &'a WorkerHandle> + Clone,
     job: &CallAssignment<'_>,

@@ -1,4 +1,4 @@
-//! The link: one wire to the office, opened again whenever it breaks. What was not answered is said again.
+//! One connection to the server that reconnects whenever it breaks. Unanswered requests are repeated.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,92 +18,93 @@ use crate::protocol::{
     Disconnected, Frame, FrameChannel, LedgerRequest, LedgerResponseError, PROTOCOL, WorkerHello, patience,
 };
 
-/// How long the office may take to say its first word.
+/// How long the server may take to send its first message.
 const WELCOME: Duration = Duration::from_secs(10);
-/// How often we say that we are alive, in the time for which we may be silent.
+/// The number of heartbeats within the time for which the worker may be silent.
 const BEATS: u32 = 3;
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// How many questions wait at most to be taken up by the link.
+/// The maximum number of requests that wait for the connection task.
 const WAITING_MAX: usize = 64;
 
-/// Opens wires to the office.
+/// Opens connections to the server.
 pub trait Connector: Send + Sync + 'static {
-    /// Opens one.
+    /// Opens one connection.
     fn dial(&self) -> BoxFuture<'_, Result<FrameChannel, ConnectError>>;
 }
 
-/// Why there is no wire.
+/// The reason why there is no connection.
 #[derive(Debug)]
 pub struct ConnectError(pub String);
 
-/// A question on its way.
+/// A request that is not answered yet.
 struct InFlightRequest {
     ask: LedgerRequest,
     reply: oneshot::Sender<RequestOutcome>,
-    /// To which office it was said first.
+    /// The server to which it was sent first.
     said_to: Option<Uuid>,
-    /// Nobody waits for the answer any longer than until then.
+    /// The time until which the caller waits for the answer.
     until: Instant,
 }
 
-/// What came of a question.
+/// The outcome of a request.
 pub(crate) struct RequestOutcome {
     pub(crate) told: Result<Value, LedgerResponseError>,
-    /// It was said to another office before, where it may have had its effect already.
+    /// Whether it was sent to another server before, where it may have had its effect already.
     pub(crate) again: bool,
 }
 
-/// One wire to the office, opened again whenever it breaks; closed when this is dropped.
+/// One connection to the server that reconnects whenever it breaks. It is closed when this is dropped.
 pub(crate) struct Connection {
     questions: mpsc::Sender<InFlightRequest>,
     patience: Duration,
     heard: Arc<Mutex<LeaseClock>>,
 }
 
-/// When we said what the office has last said that it heard, and how long one may be away from it.
+/// The sending time of the last message that the server confirmed, and the lease.
 ///
-/// Not when we heard it: what lay in the wire while this process stood still says nothing about now.
+/// It is not the time at which the confirmation arrived. A confirmation that waited in the connection while this process was
+/// paused says nothing about now.
 #[derive(Clone, Copy)]
 struct LeaseClock {
     at: Duration,
     lease: Duration,
 }
 
-/// How it stands with the office.
+/// The status of the connection to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionStatus {
-    /// Nobody has dialled yet.
+    /// No connection was attempted yet.
     Unknown,
-    /// It is there.
+    /// The server is connected.
     Here,
-    /// It cannot be reached, or does not want us.
+    /// The server cannot be reached, or rejects this worker.
     Away(String),
 }
 
-/// The time since the machine was started, also while it slept.
+/// Returns the time since the machine was started, including the time that it slept.
 pub fn uptime() -> Duration {
     let now = clock_gettime(ClockId::Boottime);
     Duration::try_from(now).unwrap_or_default()
 }
 
-/// What a worker wants calls for, and what comes of it.
+/// The channels of a worker that accepts calls.
 pub(crate) struct WorkerRegistration {
     pub(crate) skills: Capabilities,
     /// Calls that are offered.
     pub(crate) offers: mpsc::Sender<CallId>,
-    /// What the worker says of itself.
+    /// Notices of the worker.
     pub(crate) says: mpsc::Receiver<WorkerNotice>,
-    /// Told how it stands with the office.
+    /// Receives the status of the connection.
     pub(crate) reach: watch::Sender<ConnectionStatus>,
 }
 
-/// What a worker says without being asked. What is not heard need not be said again: the office asks.
+/// A notice that a worker sends without being asked. Lost notices need not be repeated, because the server asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerNotice {
-    /// A call that was offered stands, behind another or not.
+    /// An offered call was driven as far as possible, and another call may block it.
     Stood { call: CallId, held_up_by: Option<CallId> },
-    /// Nothing new is taken.
+    /// The worker accepts no new calls.
     Leaving,
 }
 
@@ -131,14 +132,14 @@ impl Connection {
         Self { questions, patience, heard }
     }
 
-    /// Whether the office may have given us up, because it has not heard of us for too long.
+    /// Checks whether the server may consider this worker gone, because it has not received a message for too long.
     pub(crate) fn may_be_given_up(&self) -> bool {
         let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        // Zero: an office that waits for nobody, and does not offer.
+        // Zero means a server that has no lease and offers no calls.
         !heard.lease.is_zero() && uptime().saturating_sub(heard.at) >= heard.lease
     }
 
-    /// Asks the office, for as long as our patience lasts.
+    /// Sends a request to the server and waits for the answer until the timeout.
     pub(crate) async fn ask(&self, ask: LedgerRequest) -> Result<RequestOutcome, LedgerError> {
         let away = |why: &str| LedgerError::new("cannot ask the office", why);
         let (reply, answered) = oneshot::channel();
@@ -153,26 +154,26 @@ impl Connection {
     }
 }
 
-/// The task that keeps the wire.
+/// The task that maintains the connection.
 struct ConnectionTask {
     dial: Box<dyn Connector>,
     owner: OwnerId,
     asked: mpsc::Receiver<InFlightRequest>,
-    /// Not answered yet, by their ids.
+    /// Unanswered requests, by id.
     open: BTreeMap<u64, InFlightRequest>,
     next: u64,
     hire: Option<WorkerRegistration>,
     is_leaving: bool,
-    /// Whom we speak to, or spoke to last.
+    /// The current or last server.
     office: Option<Uuid>,
     heard: Arc<Mutex<LeaseClock>>,
 }
 
-/// Why a conversation ended.
+/// The reason why a connection ended.
 enum DisconnectReason {
-    /// The wire broke.
+    /// The connection broke.
     Broke,
-    /// Nobody asks any more.
+    /// No sender is left.
     Over,
 }
 
@@ -201,7 +202,7 @@ impl ConnectionTask {
         }
     }
 
-    /// Takes questions while there is no wire; comes back when nobody asks any more.
+    /// Accepts requests while there is no connection. Returns when no sender is left.
     async fn questions_over(&mut self) {
         loop {
             tokio::select! {
@@ -283,7 +284,7 @@ impl ConnectionTask {
                     }
                     None => Err(Disconnected),
                 },
-                // Since it was last heard, whatever we said meanwhile.
+                // Measured from the last received message, whatever was sent meanwhile.
                 () = tokio::time::sleep_until(heard_at + patience) => Err(Disconnected),
                 say = next_word(&mut self.hire) => {
                     self.is_leaving |= say == WorkerNotice::Leaving;
@@ -322,18 +323,18 @@ impl ConnectionTask {
             Ok(Frame::Told { id, told }) => {
                 if let Some(question) = self.open.remove(&id) {
                     let answered = RequestOutcome { told, again: question.said_to != self.office };
-                    // Who asked may have given up.
+                    // The caller may have given up.
                     drop(question.reply.send(answered));
                 }
                 Ok(())
             }
             Ok(Frame::Offer { call }) => match &self.hire {
-                // More than we said that we could do, and then some.
+                // The channel holds more than the declared capacity.
                 Some(hire) => hire.offers.try_send(call).map_err(|_| Disconnected),
                 None => Err(Disconnected),
             },
             Ok(Frame::Beat { at_ms }) => {
-                // No later than now, whatever it says.
+                // Never later than now, whatever the server says.
                 self.was_heard(Duration::from_millis(at_ms).min(uptime()), None);
                 Ok(())
             }
@@ -345,7 +346,7 @@ impl ConnectionTask {
     }
 }
 
-/// What the worker says next; never anything where nobody wants calls.
+/// Returns the next notice of the worker. Never returns if this worker accepts no calls.
 async fn next_word(hire: &mut Option<WorkerRegistration>) -> WorkerNotice {
     if let Some(hire) = hire
         && let Some(say) = hire.says.recv().await

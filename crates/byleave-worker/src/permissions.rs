@@ -1,4 +1,4 @@
-//! What who is at the other end of a wire may ask.
+//! The permissions of the peer of a connection.
 
 use byleave::clock::fresh_id;
 use byleave::ledger::{Batch, LedgerError};
@@ -6,19 +6,20 @@ use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::entry::RecordEvent;
 use byleave_core::id::{AdminActionId, TenantId};
 
-/// What who is at the other end of a wire may ask.
+/// The permissions of the peer of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permissions {
-    /// Everything that a ledger is asked: for ends that are one's own.
+    /// Every request to a ledger, for peers of the same trust.
     All,
-    /// To drive the calls of one tenant.
+    /// Executing the calls of one tenant.
     ///
-    /// A worker is believed about what its calls would do and did, for that happens where it is. It is not believed to be anyone
-    /// else: it answers no question, makes no call, does nothing that is for administrators, and sees nothing of others.
+    /// A worker is trusted about what its calls would do and did, because that happens where it is. It is not trusted to be
+    /// anyone else. It answers no question, makes no call, performs no administrator's action and sees nothing of other
+    /// tenants.
     Worker {
-        /// Whose calls.
+        /// The tenant of the calls.
         tenant: TenantId,
-        /// Whom it was named by who let it in. Nobody comes in as another's owner.
+        /// The name that the server gave it. No worker connects under another worker's owner id.
         name: String,
     },
 }
@@ -51,12 +52,12 @@ impl Permissions {
         Ok(())
     }
 
-    /// The act as it is written. What a worker does without is for it to say, of itself and under its own name.
+    /// Returns the admin action as it is written. A worker may record only its own waived guarantees, under its own name.
     pub(crate) fn admit(&self, act: AdminAction) -> Result<AdminAction, LedgerError> {
         match (self, &act.deed) {
             (Self::All, _) => Ok(act),
             (Self::Worker { tenant, name }, AdminActionKind::Waive { .. }) => {
-                // Of an id of ours: some ids stand for something.
+                // With a fresh id, because some ids have a meaning.
                 let id = AdminActionId::new(fresh_id());
                 Ok(AdminAction { id, tenant: tenant.clone(), by: name.clone(), ..act })
             }

@@ -1,6 +1,6 @@
-//! What is said between a worker and the office: one JSON text a frame. Plain data; nothing here decides.
+//! The messages between a worker and the server, one JSON text per frame. They are plain data; nothing here decides.
 //!
-//! Contents and keys are in it, in the clear: whatever carries a wire between machines must be TLS.
+//! They contain contents and keys in the clear. Every connection between machines must therefore use TLS.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use byleave::ledger::{
     AttemptStart, Batch, CallSummary, ContentError, IncomingState, Interruption, LedgerError, LoadedRecord,
-    PendingQuestion, RecordContent, SessionContext, StartBlocked,
+    PendingQuestion, RecordContent, SessionContext, StartBlockedError,
 };
 use byleave_core::admin_action::AdminAction;
 use byleave_core::call::Millis;
@@ -29,32 +29,32 @@ use uuid::Uuid;
 
 use crate::assignment::Capabilities;
 
-/// Which way of speaking this is. Both ends must have the same.
+/// The protocol version. It must be the same at both ends.
 pub(crate) const PROTOCOL: u32 = 1;
-/// How many frames wait at most in either direction; who says more waits.
+/// The maximum number of frames that wait in each direction. Further senders wait.
 const WAITING_MAX: usize = 256;
 
-/// How long the other end may say nothing at all, however long the lease.
+/// The maximum time without a message from the peer, for long leases.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// However short it is.
+/// The minimum of that time, for short leases.
 const SILENCE_MIN: Duration = Duration::from_secs(2);
 
-/// How long the other end may say nothing at all. Both go by the same.
+/// Returns the maximum time without a message from the peer. Both ends use the same.
 pub(crate) fn patience(lease: Duration) -> Duration {
     lease.clamp(SILENCE_MIN, SILENCE_MAX)
 }
 
-/// A connection, as texts in both directions. It is closed by letting go of it.
+/// A connection as texts in both directions. Dropping it closes it.
 #[derive(Debug)]
 pub struct FrameChannel {
-    /// What is said.
+    /// Outgoing frames.
     pub say: mpsc::Sender<String>,
-    /// What is heard; nothing more once the other end is gone.
+    /// Incoming frames. The channel ends when the peer is gone.
     pub hear: mpsc::Receiver<String>,
 }
 
 impl FrameChannel {
-    /// The two ends of one.
+    /// Creates two connected ends.
     pub fn pair() -> (Self, Self) {
         let ((say, heard), (answer, hear)) = (mpsc::channel(WAITING_MAX), mpsc::channel(WAITING_MAX));
         (Self { say, hear }, Self { say: answer, hear: heard })
@@ -66,78 +66,73 @@ impl FrameChannel {
     }
 }
 
-/// The other end is gone.
+/// The peer is gone.
 #[derive(Debug)]
 pub(crate) struct Disconnected;
 
-/// One thing that is said.
+/// One message.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Frame {
-    /// A worker's first word.
+    /// The first message of a worker.
     Hello(WorkerHello),
-    /// The office's.
+    /// The first message of the server.
     Welcome {
         /// How long the worker may be away and keep its claims.
         lease_ms: u64,
-        /// Another each time that an office begins: it knows nothing of what was said to the one before.
+        /// A new id for each start of a server. A new server does not know the requests to the one before.
         office: Uuid,
     },
-    /// The office turns the worker away.
+    /// The server rejects the worker.
     Unwelcome {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A worker asks.
+    /// A request of a worker.
     Ask {
-        /// By which the answer is known; said again, it is the same question.
+        /// Identifies the answer. A repeated request has the same id.
         id: u64,
-        /// What.
         ask: LedgerRequest,
     },
-    /// The office answers.
+    /// An answer of the server.
     Told {
-        /// Which question.
+        /// The id of the request.
         id: u64,
-        /// What came of it.
+        /// The result.
         told: Result<Value, LedgerResponseError>,
     },
-    /// The office offers a call. It may be offered again while it is driven, and is the same offer.
-    Offer {
-        /// Which.
-        call: CallId,
-    },
-    /// A worker has driven a call that it was offered to where it stands.
+    /// The server offers a call. It may be offered again while it is driven; that is the same offer.
+    Offer { call: CallId },
+    /// A worker has driven an offered call as far as possible.
     Stood {
-        /// Which.
         call: CallId,
-        /// Behind which, where it stands behind another.
+        /// The call that blocks it, if one does.
         held_up_by: Option<CallId>,
     },
-    /// A worker takes nothing new.
+    /// A worker accepts no new calls.
     Leaving,
-    /// A worker is alive, and the office says so back at once: so each knows that the other is.
+    /// A heartbeat of a worker, which the server returns immediately. Each end thus knows that the other is alive.
     Beat {
-        /// When the worker said it, by a clock of its own.
+        /// The sending time by the worker's own clock.
         at_ms: u64,
     },
 }
 
-/// Who a worker is.
+/// The identity of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WorkerHello {
     pub(crate) protocol: u32,
-    /// Who it writes claims as.
+    /// The owner id under which it writes claims.
     pub(crate) owner: OwnerId,
-    /// What it can do, where it wants calls.
+    /// Its capabilities, if it accepts calls.
     #[serde(default)]
     pub(crate) skills: Option<Capabilities>,
-    /// It takes nothing new.
+    /// Whether it accepts no new calls.
     #[serde(default)]
     pub(crate) is_leaving: bool,
 }
 
-/// What a ledger is asked.
+/// A request to a ledger.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LedgerRequest {
@@ -156,13 +151,13 @@ pub(crate) enum LedgerRequest {
 }
 
 impl LedgerRequest {
-    /// Whether it may have an effect, so that it is done once however often it is said.
+    /// Checks whether the request may have an effect, so that it must be executed once however often it is repeated.
     pub(crate) const fn has_effect(&self) -> bool {
         matches!(self, Self::Append(_) | Self::Interrupt { .. } | Self::Act(_))
     }
 }
 
-/// Why there is no answer but this.
+/// The reason why a request failed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LedgerResponseError {
@@ -193,18 +188,18 @@ impl From<ContentError> for LedgerResponseError {
     }
 }
 
-impl From<StartBlocked> for LedgerResponseError {
-    fn from(hindrance: StartBlocked) -> Self {
+impl From<StartBlockedError> for LedgerResponseError {
+    fn from(hindrance: StartBlockedError) -> Self {
         match hindrance {
-            StartBlocked::Halted { why } => Self::Halted { why },
-            StartBlocked::LeaveSpent => Self::LeaveSpent,
-            StartBlocked::SessionBusy { call, attempt } => Self::SessionBusy { call, attempt },
+            StartBlockedError::Halted { why } => Self::Halted { why },
+            StartBlockedError::LeaveSpent => Self::LeaveSpent,
+            StartBlockedError::SessionBusy { call, attempt } => Self::SessionBusy { call, attempt },
         }
     }
 }
 
 impl LedgerResponseError {
-    /// The same where only a broken ledger is expected.
+    /// Converts to a [`LedgerError`], for requests where nothing else is expected.
     pub(crate) fn into_fault(self) -> LedgerError {
         match self {
             Self::Fault { what, why } => LedgerError { what, why },
@@ -212,7 +207,7 @@ impl LedgerResponseError {
         }
     }
 
-    /// The same of a content.
+    /// Converts to a [`ContentError`].
     pub(crate) fn into_content_fault(self) -> ContentError {
         match self {
             Self::Forgotten => ContentError::Forgotten,
@@ -223,13 +218,13 @@ impl LedgerResponseError {
     }
 }
 
-/// Bytes, as text.
+/// Bytes as Base64 text.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Base64Bytes(pub(crate) Vec<u8>);
 
 impl std::fmt::Debug for Base64Bytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // They may be a key or a content.
+        // The bytes may be a key or contents.
         write!(f, "{} bytes", self.0.len())
     }
 }
@@ -256,13 +251,13 @@ fn key_heard(blob: Base64Bytes) -> Result<RecordKey, LedgerError> {
     bytes.map(RecordKey::from_bytes).map_err(|_| unreadable("a key of another size"))
 }
 
-/// Lines to append to a record.
+/// Entries to append to a record.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WireAppend {
     pub(crate) call: CallId,
     pub(crate) at_len: u32,
     pub(crate) before: Digest,
-    /// As they are; their links are checked like everyone's.
+    /// The entries as stored. Their chain digests are checked like all others.
     pub(crate) lines: Vec<ChainedEntry>,
     pub(crate) contents: Vec<(ContentRef, Base64Bytes)>,
     pub(crate) key: Option<Base64Bytes>,
@@ -272,7 +267,7 @@ pub(crate) struct WireAppend {
     pub(crate) settles: bool,
 }
 
-/// What a list shows of a call.
+/// The list data of a call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WireCallSummary {
     pub(crate) tenant: TenantId,
@@ -283,7 +278,7 @@ pub(crate) struct WireCallSummary {
     pub(crate) summary: String,
 }
 
-/// An attempt that begins.
+/// The start of an attempt.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct WireAttemptStart {
     pub(crate) attempt: AttemptId,
@@ -315,7 +310,7 @@ impl From<Batch> for WireAppend {
 }
 
 impl WireAppend {
-    /// The batch that is meant, with the entries that its lines say: nobody is believed that they are others.
+    /// Returns the batch, with entries parsed from their stored text. The sender's own view of the entries is not trusted.
     pub(crate) fn into_batch(self) -> Result<Batch, LedgerError> {
         let entries: Result<Vec<Entry>, _> =
             self.lines.iter().map(|line| serde_json::from_str(line.body())).collect();
@@ -345,7 +340,7 @@ impl WireAppend {
     }
 }
 
-/// A record, read back.
+/// A record that was read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WireRecord {
     bodies: Vec<String>,
@@ -377,12 +372,12 @@ impl WireRecord {
         linked.collect()
     }
 
-    /// The links of its lines.
+    /// Returns the chain digests of its entries.
     pub(crate) fn links(&self, call: CallId) -> impl Iterator<Item = Digest> {
         self.lines(call).into_iter().map(|line| line.link())
     }
 
-    /// The record, which must be the very one that was read.
+    /// Returns the record. It must be the one that was requested.
     pub(crate) fn into_loaded(self, call: CallId) -> Result<LoadedRecord, LedgerError> {
         let lines = self.lines(call);
         if lines.last().map_or(GENESIS, ChainedEntry::link) != self.head {
@@ -392,7 +387,7 @@ impl WireRecord {
     }
 }
 
-/// What stood when a call came in.
+/// The state that an incoming call found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WireIncomingState {
     pub(crate) loaded: Option<WireRecord>,
@@ -401,7 +396,7 @@ pub(crate) struct WireIncomingState {
     pub(crate) around: Option<WireSessionContext>,
 }
 
-/// What stood around a call when it came in.
+/// The session context that an incoming call found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WireSessionContext {
     leaves: Vec<StandingApproval>,
@@ -428,7 +423,7 @@ impl WireIncomingState {
     }
 }
 
-/// What came of asking for an interruption.
+/// The outcome of a request for an interruption.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WireInterruption {

@@ -1,4 +1,4 @@
-//! The roster: which owners are here, and for how long those are waited for who are away.
+//! The registry of connected workers, and how long an absent one keeps its claims.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,37 +21,38 @@ use crate::assignment::{
 use crate::permissions::Permissions;
 use crate::protocol::LedgerResponseError;
 
-/// How many answers of each owner are remembered: more than it has questions under way.
+/// The number of answers that are remembered for each owner. It is larger than the number of its requests in flight.
 const ANSWERS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
 
-/// How many calls are told of that nobody has heard of yet; then that they were too many.
+/// The capacity of the channel of changed calls. A slower listener learns that it missed some.
 const WRITTEN_MAX: usize = 1_024;
 
-/// How many of the calls that a worker was offered are remembered: more than it drives at once.
+/// The number of offered calls that are remembered for each worker. It is larger than the number that it executes at once.
 const OFFERED_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(2_047);
-/// How many owners of one name may be known at once: one, and those who died within a lease.
+/// The maximum number of owners with one name: one, and those that died within a lease.
 const NAMESAKES_MAX: usize = 64;
-/// How long those are waited for who were here before the office began: longer than they pause before they dial.
+/// How long the registry waits for workers that were connected before the server started. It is longer than their reconnect
+/// pause.
 const ARRIVING: Duration = Duration::from_secs(3);
 
 type OfferedCalls = Arc<Mutex<LruCache<CallId, ()>>>;
 
-/// A store that writes for owners who are elsewhere.
+/// A store that writes for owners on other machines.
 pub trait OwnerBackend: Send + Sync + 'static {
-    /// From now on an owner of which this says so lives, wherever it is; whoever writes on this store goes by it.
+    /// Sets the function that decides whether a remote owner is alive. All writers on this store use it.
     fn watch(&self, is_alive: OwnerLiveness);
 
-    /// A ledger that writes claims for this owner, who lives for at least as long as it is held.
+    /// Returns a ledger that writes claims for this owner. The owner is alive for at least as long as the ledger is held.
     fn ledger_of(&self, owner: OwnerId) -> Result<Arc<dyn Ledger>, LedgerError>;
 
-    /// Whether no other process answers for the same owners. While that is not sure, nobody is given up here, and no worker is told
-    /// that it is heard.
+    /// Checks that no other process is responsible for the same owners. While that is uncertain, no owner is considered gone,
+    /// and no heartbeat is confirmed.
     fn is_sure(&self) -> bool {
         true
     }
 }
 
-/// Who is here. Cheap to clone; all clones are one.
+/// The connected workers. Clones are cheap and share their state.
 #[derive(Clone)]
 pub struct WorkerRegistry(Arc<WorkerRegistryInner>);
 
@@ -63,31 +64,31 @@ struct WorkerRegistryInner {
     owners: Mutex<HashMap<OwnerId, RegisteredOwner>>,
     written: broadcast::Sender<CallId>,
     came: Notify,
-    /// Where calls work, where that is one place.
+    /// The directory of all calls, if there is a single one.
     dir: Option<String>,
 }
 
 struct RegisteredOwner {
     ledger: Arc<dyn Ledger>,
     answers: Arc<ResponseCache>,
-    /// What it may do who came in as this owner first: nobody else comes in as the same.
+    /// The permissions under which this owner connected first. No other peer may connect as the same owner.
     rights: Permissions,
-    /// Where it wants calls.
+    /// The worker's state, if it accepts calls.
     hand: Option<WorkerHandle>,
-    /// The calls that it was offered, the newest of them.
+    /// The newest of the calls that it was offered.
     offered: OfferedCalls,
     wires: u32,
-    /// When the last wire broke; counts only while there is none.
+    /// When the last connection broke. Meaningful only while there is none.
     left: Instant,
 }
 
 impl WorkerRegistry {
-    /// An empty roster. Who is away for longer than the lease is gone.
+    /// Creates an empty registry. A worker that is away for longer than the lease is gone.
     pub fn new(deputy: impl OwnerBackend, lease: Duration) -> Self {
         Self::with(deputy, lease, None)
     }
 
-    /// The same for calls that all work in one directory: who works elsewhere is turned away.
+    /// Creates a registry for calls that all work in one directory. Workers of other directories are rejected.
     pub fn in_dir(deputy: impl OwnerBackend, lease: Duration, dir: String) -> Self {
         Self::with(deputy, lease, Some(dir))
     }
@@ -126,9 +127,9 @@ impl WorkerRegistry {
         self.0.lease
     }
 
-    /// Whether an owner is here, or may still come back.
+    /// Checks whether an owner is connected or may still come back.
     ///
-    /// Who was never seen may have been here before this process began, and is waited for as long as anyone.
+    /// An unknown owner may have been connected before this process started. It gets the same lease as any other.
     pub fn is_alive(&self, owner: OwnerId) -> bool {
         match self.owners().get(&owner) {
             _ if !self.is_sure() => true,
@@ -137,30 +138,30 @@ impl WorkerRegistry {
         }
     }
 
-    /// Forgets who has been away for too long. To be called now and then.
+    /// Removes owners that have been away for too long. Call this periodically.
     pub fn sweep(&self) {
         let lease = self.0.lease;
         self.owners().retain(|_, known| known.wires > 0 || known.left.elapsed() < lease);
     }
 
-    /// Hears of every call that a worker has written on.
+    /// Subscribes to the calls that workers have written to.
     pub fn subscribe(&self) -> broadcast::Receiver<CallId> {
         self.0.written.subscribe()
     }
 
-    /// Waits until somebody has come in, who may drive what nobody could.
+    /// Waits until a worker has connected that may execute calls without a worker.
     pub async fn until_someone_comes(&self) {
         self.0.came.notified().await;
     }
 
-    /// Who is here, and who may come back.
+    /// Returns the workers that are connected or may come back.
     pub fn workers(&self) -> Vec<WorkerInfo> {
         self.sweep();
         let owners = self.owners();
         let mut workers: Vec<WorkerInfo> = owners
             .iter()
             .filter_map(|(owner, known)| {
-                // Who said goodbye does not come back.
+                // A worker that announced its end does not come back.
                 let hand = known.hand.as_ref().filter(|hand| known.wires > 0 || !hand.is_leaving)?;
                 Some(WorkerInfo {
                     name: hand.name.clone(),
@@ -176,19 +177,19 @@ impl WorkerRegistry {
         workers
     }
 
-    /// Whether so many wait for the worker whose a call is that it would not be taken up soon.
+    /// Checks whether the queue of the call's worker is full, so that the call would not start soon.
     pub fn is_crowded(&self, job: &CallAssignment<'_>) -> bool {
         let owners = self.owners();
         let hands = owners.values().filter_map(|known| known.hand.as_ref());
         choose(hands, job).is_some_and(WorkerHandle::is_crowded)
     }
 
-    /// Has a call driven by the worker whose it is, to where it stands.
+    /// Has the call's worker drive it as far as possible.
     ///
-    /// A worker has room for so many; the others wait here. Whoever stops waiting stops nothing.
+    /// A worker has limited room; further calls wait here. A caller that stops waiting stops no call.
     pub async fn drive(&self, job: CallAssignment<'_>) -> DispatchOutcome {
         self.sweep();
-        // Those who were here before this office was are about to come back, and their sessions are theirs.
+        // Workers that were connected before this server started are about to come back, and keep their sessions.
         if self.0.began.elapsed() < ARRIVING.min(self.0.lease) {
             return DispatchOutcome::Away;
         }
@@ -216,20 +217,20 @@ impl WorkerRegistry {
         standing.await.map_or(DispatchOutcome::Away, |held_up_by| DispatchOutcome::Stood { held_up_by })
     }
 
-    /// Tells who listens that a worker has written on a call.
+    /// Notifies listeners that a worker has written to a call.
     fn tell_written(&self, call: CallId) {
-        // Nobody may listen.
+        // There may be no listener.
         drop(self.0.written.send(call));
     }
 
-    /// An owner comes in. Who it is, it says itself; that it is not another's, is looked at.
+    /// Registers an owner. The owner names itself; this checks that the id does not belong to another peer.
     pub(crate) fn enter(
         &self,
         (owner, skills): (OwnerId, Option<Capabilities>),
         rights: &Permissions,
     ) -> Result<(RegistrationGuard, mpsc::Receiver<OfferedCall>), LedgerError> {
         self.sweep();
-        // Before anything is held: it may take a moment.
+        // Done before the lock is taken, because it may take a moment.
         let ledger = match self.owners().contains_key(&owner) {
             true => None,
             false => Some(self.0.deputy.ledger_of(owner)?),
@@ -267,7 +268,7 @@ impl WorkerRegistry {
         let (ledger, answers) = (Arc::clone(&known.ledger), Arc::clone(&known.answers));
         let offered = Arc::clone(&known.offered);
         drop(owners);
-        // Kept for who looks next, if nobody waits for it now.
+        // Stored for the next waiter if there is none now.
         self.0.came.notify_one();
         Ok((RegistrationGuard { roster: self.clone(), offered, owner, ledger, answers }, offers))
     }
@@ -277,7 +278,7 @@ impl WorkerRegistry {
     }
 }
 
-/// An owner who is here; away once this is dropped.
+/// A connected owner. It is away once this is dropped.
 pub(crate) struct RegistrationGuard {
     roster: WorkerRegistry,
     offered: OfferedCalls,
@@ -287,14 +288,14 @@ pub(crate) struct RegistrationGuard {
 }
 
 impl RegistrationGuard {
-    /// It takes nothing new.
+    /// Notes that the worker accepts no new calls.
     pub(crate) fn leaves(&self) {
         if let Some(hand) = self.roster.owners().get_mut(&self.owner).and_then(|known| known.hand.as_mut()) {
             hand.is_leaving = true;
         }
     }
 
-    /// Remembers that a call was offered to it.
+    /// Remembers that a call was offered to the worker.
     pub(crate) fn note_offered(&self, call: CallId) {
         self.offered.lock().unwrap_or_else(PoisonError::into_inner).put(call, ());
     }
@@ -307,13 +308,13 @@ impl RegistrationGuard {
         self.roster.is_sure()
     }
 
-    /// Has those told who listen that it has written on a call.
+    /// Notifies listeners that the worker has written to a call.
     pub(crate) fn tell_written(&self, call: CallId) {
         self.roster.tell_written(call);
     }
 }
 
-/// What an owner was last told of what has an effect: said again over another wire, it is not done again.
+/// The last answers of requests with an effect. A request that is repeated over another connection is not executed again.
 pub(crate) struct ResponseCache(Mutex<LruCache<u64, Arc<OnceCell<LedgerResponse>>>>);
 
 pub(crate) type LedgerResponse = Result<Value, LedgerResponseError>;
@@ -325,7 +326,7 @@ impl Default for ResponseCache {
 }
 
 impl ResponseCache {
-    /// The answer to a question, which is worked out once; whoever comes meanwhile waits for it.
+    /// Returns the answer to a request, which is computed once. Concurrent repetitions wait for it.
     pub(crate) async fn once<W: Future<Output = LedgerResponse>>(
         &self,
         id: u64,
@@ -345,7 +346,7 @@ impl Drop for RegistrationGuard {
         if let Some(known) = owners.get_mut(&self.owner) {
             known.wires = known.wires.saturating_sub(1);
             known.left = Instant::now();
-            // The line of a wire that came later is another's.
+            // The channel of a later connection belongs to that connection.
             if let Some(hand) =
                 known.hand.as_mut().filter(|hand| hand.line.as_ref().is_some_and(mpsc::Sender::is_closed))
             {

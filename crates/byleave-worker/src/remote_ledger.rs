@@ -1,4 +1,4 @@
-//! The ledger of a worker: everything is asked of the office, but for what only the worker's own disk can say.
+//! The ledger of a worker. It sends every request to the server, except for those that only the worker's own disk can answer.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use byleave::ledger::owner_locks::{self, OwnerLock};
 use byleave::ledger::start_markers::StartMarkers;
 use byleave::ledger::{
     AppendError, Batch, ContentError, IncomingCall, IncomingState, Interruption, Ledger, LedgerError,
-    LoadedRecord, StartBlocked,
+    LoadedRecord, StartBlockedError,
 };
 use byleave_core::admin_action::AdminAction;
 use byleave_core::call::Millis;
@@ -32,16 +32,16 @@ use crate::protocol::{
 };
 use crate::worker_loop::CallOffers;
 
-/// Where a worker lives.
+/// Options of a worker's ledger.
 #[derive(Clone, Debug)]
 pub struct RemoteLedgerOptions {
-    /// A directory on this machine, for its lock and the marks of what it starts. It must outlive the worker.
+    /// A directory on this machine, for the lock and for the marks of started attempts. It must outlive the worker.
     pub dir: PathBuf,
-    /// How long an office that does not answer is waited for.
+    /// How long to wait for a server that does not answer.
     pub patience: Duration,
 }
 
-/// A ledger over a wire. Each is an owner of its own.
+/// A ledger over a connection. Each one is an owner of its own.
 pub struct RemoteLedger {
     link: Connection,
     owner: OwnerId,
@@ -50,12 +50,12 @@ pub struct RemoteLedger {
 }
 
 impl RemoteLedger {
-    /// Becomes an owner, and begins to dial. Wants a runtime.
+    /// Creates an owner and starts to connect. Requires a runtime.
     pub fn open(options: &RemoteLedgerOptions, dial: impl Connector) -> Result<Self, LedgerError> {
         Self::with(options, dial, None)
     }
 
-    /// The same for a worker that wants calls: they come as offers.
+    /// Opens the ledger of a worker that accepts calls. They arrive as offers.
     pub fn open_to_work(
         options: &RemoteLedgerOptions,
         skills: Capabilities,
@@ -81,7 +81,7 @@ impl RemoteLedger {
         Ok(Self { link: Connection::open(dial, owner, options.patience, hire), owner, starts, _lock: lock })
     }
 
-    /// Asks what only a broken ledger does not answer.
+    /// Sends a request that can fail only because the ledger fails.
     async fn asked<T: DeserializeOwned>(&self, ask: LedgerRequest) -> Result<T, LedgerError> {
         let RequestOutcome { told, .. } = self.link.ask(ask).await?;
         read(told.map_err(LedgerResponseError::into_fault)?)
@@ -95,19 +95,19 @@ impl RemoteLedger {
             self.link.ask(LedgerRequest::Append(Box::new(batch.into()))).await?;
         match told {
             Ok(_) => Ok(()),
-            // Said twice to an office that was started anew meanwhile, it is the second time that is stale.
+            // If the server restarted between two sends of one append, the second send is the one that is stale.
             Err(LedgerResponseError::Stale) if again && self.is_taken(call, at_len, last).await? => Ok(()),
             Err(LedgerResponseError::Stale) => Err(AppendError::Stale),
-            Err(LedgerResponseError::Halted { why }) => Err(StartBlocked::Halted { why }.into()),
-            Err(LedgerResponseError::LeaveSpent) => Err(StartBlocked::LeaveSpent.into()),
+            Err(LedgerResponseError::Halted { why }) => Err(StartBlockedError::Halted { why }.into()),
+            Err(LedgerResponseError::LeaveSpent) => Err(StartBlockedError::LeaveSpent.into()),
             Err(LedgerResponseError::SessionBusy { call, attempt }) => {
-                Err(StartBlocked::SessionBusy { call, attempt }.into())
+                Err(StartBlockedError::SessionBusy { call, attempt }.into())
             }
             Err(other) => Err(other.into_fault().into()),
         }
     }
 
-    /// Whether the record has these very lines: a link stands for a line and for everything before it.
+    /// Checks whether the record has exactly these entries. A chain digest covers its entry and all before it.
     async fn is_taken(&self, call: CallId, at_len: u32, last: Option<Digest>) -> Result<bool, LedgerError> {
         let read: Option<WireRecord> = self.asked(LedgerRequest::Load { call }).await?;
         Ok(read.is_some_and(|read| read.links(call).skip(at_len as usize).any(|link| Some(link) == last)))
@@ -177,7 +177,7 @@ impl Ledger for RemoteLedger {
         let starts = self.starts.clone();
         Box::pin(async move {
             starts.mark_aside(attempt).await?;
-            // The last moment: whoever was held up until now may hold a claim no more.
+            // The last moment for this check: a process that was paused until now may have lost its claim.
             if self.link.may_be_given_up() {
                 let why = "the office was not heard for longer than a lease, and may have given the call up";
                 return Err(LedgerError::new("cannot start an attempt", why));

@@ -1,4 +1,4 @@
-//! The office: answers what comes over the wire of one worker, on the store that it stands on.
+//! Answers the requests of one worker, on the store of this server.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -26,18 +26,18 @@ use crate::protocol::{
 };
 use crate::registry::{RegistrationGuard, WorkerRegistry};
 
-/// How long a worker may take to say who it is.
+/// How long a worker may take to identify itself.
 const HELLO: Duration = Duration::from_secs(10);
-/// How many questions of one worker are worked on at once; the others wait in the wire.
+/// The number of requests of one worker that are handled at once. Further ones wait in the connection.
 const AT_ONCE: usize = 64;
-/// How many calls are remembered as ones that the worker may see.
+/// The number of calls that are remembered as visible to the worker.
 const SEEN_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
-/// How many records are remembered as they were last seen: more than a worker usually drives at once.
+/// The number of records that are cached: more than a worker usually executes at once.
 const RECORDS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(127);
-/// By how much the clock of a worker may be ahead.
+/// How far the clock of a worker may be ahead.
 const SKEW_MS: Millis = 60_000;
 
-/// Answers a worker until its wire breaks.
+/// Answers a worker until its connection breaks.
 pub async fn attend(roster: &WorkerRegistry, rights: Permissions, mut wire: FrameChannel) {
     let hello = tokio::time::timeout(HELLO, wire.hear.recv()).await;
     let said = hello.ok().flatten().and_then(|text| serde_json::from_str(&text).ok());
@@ -84,7 +84,7 @@ pub async fn attend(roster: &WorkerRegistry, rights: Permissions, mut wire: Fram
 
 async fn turn_away(wire: &FrameChannel, why: &str) {
     tracing::warn!(why, "a worker was turned away");
-    // It may be gone already.
+    // The worker may be gone already.
     wire.say(&Frame::Unwelcome { why: why.to_owned() }).await.unwrap_or_default();
 }
 
@@ -95,13 +95,13 @@ async fn converse(
     patience: Duration,
 ) -> Result<(), Disconnected> {
     let room = Arc::new(Semaphore::new(AT_ONCE));
-    // What was offered over this wire; let go of with it.
+    // The calls that were offered over this connection. They are dropped with it.
     let mut offered: HashMap<CallId, oneshot::Sender<Option<CallId>>> = HashMap::new();
     let mut heard_at = Instant::now();
     loop {
         let text = tokio::select! {
             text = wire.hear.recv() => text.ok_or(Disconnected)?,
-            // Since it was last heard, whatever we said meanwhile.
+            // Measured from the last received message, whatever was sent meanwhile.
             () = tokio::time::sleep_until(heard_at + patience) => return Err(Disconnected),
             Some(OfferedCall { call, stood }) = offers.recv() => {
                 desk.present.note_offered(call);
@@ -115,7 +115,7 @@ async fn converse(
             Ok(Frame::Ask { id, ask }) => {
                 let place = Arc::clone(&room).acquire_owned().await.map_err(|_| Disconnected)?;
                 let (desk, say) = (Arc::clone(desk), wire.say.clone());
-                // Carried to its end also where the wire breaks: what was half said may be half done.
+                // Completed even if the connection breaks, because an aborted request could have half an effect.
                 tokio::spawn(async move {
                     let told = if ask.has_effect() {
                         desk.present.answers.once(id, || desk.answer(ask)).await
@@ -128,7 +128,7 @@ async fn converse(
             }
             Ok(Frame::Stood { call, held_up_by }) => {
                 if let Some(stood) = offered.remove(&call) {
-                    // Nobody may wait any more.
+                    // The waiter may be gone.
                     stood.send(held_up_by).unwrap_or_default();
                 }
             }
@@ -148,19 +148,19 @@ async fn converse(
 
 async fn tell(say: &mpsc::Sender<String>, id: u64, told: Result<Value, LedgerResponseError>) {
     match serde_json::to_string(&Frame::Told { id, told }) {
-        // It asks again where it does not hear this.
+        // The worker repeats its request if it does not receive this.
         Ok(text) => say.send(text).await.unwrap_or_default(),
         Err(error) => tracing::error!(%error, "an answer cannot be said"),
     }
 }
 
-/// One worker's.
+/// The session of one worker.
 struct WorkerSession {
     present: RegistrationGuard,
     rights: Permissions,
     /// The calls that it may see.
     seen: Mutex<LruCache<CallId, ()>>,
-    /// As they were last seen. One whose last link is known is known whole: it need not be read again to judge what continues it.
+    /// Cached records. If the last chain digest of a record matches, the record need not be read again to check an append.
     records: Mutex<LruCache<CallId, Record>>,
 }
 
@@ -254,8 +254,9 @@ impl WorkerSession {
         }
     }
 
-    /// Whether a worker may write this: on a call that it was offered or has claimed, what the walk admits and is its own to say.
-    /// Returns the record as it is then.
+    /// Checks whether a worker may write this batch. It must have been offered the call or have claimed it, and the record
+    /// must admit the entries. It must not end an attempt of another owner, or a question before its time. Returns the record
+    /// as it is then.
     async fn may_write(&self, batch: &Batch) -> Result<Record, LedgerResponseError> {
         let is_before = |record: &Record| (record.len(), record.head()) == (batch.at_len, batch.before);
         let known = self.records.lock().unwrap_or_else(PoisonError::into_inner).pop(&batch.call);
@@ -277,7 +278,7 @@ impl WorkerSession {
                 RecordEvent::Ended { .. } if !is_mine(&record) => {
                     return Err(not_for_workers("to end what another runs").into());
                 }
-                // Clocks differ by a little.
+                // Clocks differ a little.
                 RecordEvent::Expired { question } => {
                     let until =
                         record.question(*question).map_or(Millis::MAX, |question| question.expires_at);
@@ -301,7 +302,7 @@ impl WorkerSession {
         Ok(loaded)
     }
 
-    /// Whether a call is one that it may see. What is not there, it may look for.
+    /// Checks whether the worker may see a call. It may look up a call that does not exist.
     async fn may_see(&self, call: CallId) -> Result<(), LedgerError> {
         if self.rights == Permissions::All {
             return Ok(());
@@ -315,7 +316,7 @@ impl WorkerSession {
     fn note(&self, call: CallId, loaded: &LoadedRecord) -> Result<(), LedgerError> {
         match loaded.record.heading() {
             Some(heading) => self.rights.may_see(&heading.tenant)?,
-            // Nobody can say whose it is.
+            // The tenant of such a call is unknown.
             None if self.rights != Permissions::All => {
                 return Err(LedgerError::new("cannot show a call", "its record has no beginning"));
             }

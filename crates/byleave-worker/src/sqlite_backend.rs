@@ -1,4 +1,4 @@
-//! The book of one machine as a store for workers elsewhere.
+//! The audit log of one machine as a store for remote workers.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use byleave_core::id::OwnerId;
 
 use crate::registry::OwnerBackend;
 
-/// Writes for workers elsewhere into a book on this machine.
+/// Writes for remote workers into an audit log on this machine.
 ///
-/// This process holds the locks of those workers: another one that shares the book goes by them. While no process does, nobody
-/// knows that a worker lives but the worker.
+/// This process holds the locks of those workers, and other processes that share the audit log respect them. While no process
+/// holds them, only the worker itself knows that it is alive.
 pub struct SqliteOwnerBackend(pub Arc<SqliteLedger>);
 
 impl OwnerBackend for SqliteOwnerBackend {

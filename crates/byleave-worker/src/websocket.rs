@@ -1,4 +1,4 @@
-//! Wires over WebSockets: one text a frame. Between machines over TLS only.
+//! Connections over WebSocket, one text per frame. Between machines they use TLS only.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,26 +26,26 @@ use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use crate::connection::{ConnectError, Connector};
 use crate::protocol::FrameChannel;
 
-/// The longest thing that is said: an append with its contents, as text.
+/// The maximum size of a message: an append with its contents, as text.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How long the whole of opening a wire may take.
+/// The timeout for opening a connection.
 const OPENING: Duration = Duration::from_secs(15);
 
-/// What both ends keep to.
+/// Returns the WebSocket settings of both ends.
 pub fn config() -> WebSocketConfig {
     WebSocketConfig::default()
         .max_message_size(Some(MESSAGE_BYTES_MAX))
         .max_frame_size(Some(MESSAGE_BYTES_MAX))
 }
 
-/// A wire over a socket that is open.
+/// Creates a connection over an open socket.
 pub fn over<S>(socket: WebSocketStream<S>) -> FrameChannel
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (near, FrameChannel { say, mut hear }) = FrameChannel::pair();
     let (mut sink, mut stream) = socket.split();
-    // Either end that is let go of ends both.
+    // If either half is dropped, both end.
     tokio::spawn(async move {
         let saying = async {
             while let Some(text) = hear.recv().await {
@@ -53,7 +53,7 @@ where
                     return;
                 }
             }
-            // The other end sees the stream end, if not this.
+            // If this fails, the peer still sees the end of the stream.
             drop(sink.close().await);
         };
         let hearing = async {
@@ -77,12 +77,12 @@ where
     near
 }
 
-/// The answer to a request that wants to become a wire, or what is wrong with it.
+/// Returns the answer to an upgrade request, or the reason why the request is invalid.
 pub fn answer<B>(request: &Request<B>) -> Result<Response<()>, String> {
     create_response_with_body(request, || ()).map_err(|error| error.to_string())
 }
 
-/// A wire over what such a request has become.
+/// Creates a connection over the stream of an upgraded request.
 pub async fn answered<S>(stream: S) -> FrameChannel
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -90,7 +90,7 @@ where
     over(WebSocketStream::from_raw_socket(stream, Role::Server, Some(config())).await)
 }
 
-/// Opens wires to an office by its address.
+/// Opens connections to a server by its address.
 #[derive(Clone)]
 pub struct SocketConnector {
     uri: Uri,
@@ -98,7 +98,7 @@ pub struct SocketConnector {
     tls: Arc<ClientConfig>,
 }
 
-/// TLS that trusts the certificates of this machine, and those in a PEM file.
+/// Creates a TLS configuration that trusts the certificates of this machine, and those in a PEM file.
 pub fn trusting(more: Option<&Path>) -> Result<Arc<ClientConfig>, TrustRootsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let roots = match more {
@@ -121,21 +121,21 @@ pub fn trusting(more: Option<&Path>) -> Result<Arc<ClientConfig>, TrustRootsErro
     Ok(Arc::new(builder.with_no_client_auth()))
 }
 
-/// Why certificates cannot be trusted.
+/// The reason why certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot trust certificates: {0}")]
 pub struct TrustRootsError(String);
 
-/// Why an address cannot be dialled.
+/// The reason why an address cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot dial `{0}`: {1}")]
 pub struct ServerAddressError(String, String);
 
 impl SocketConnector {
-    /// An office at this address: https, or http on this machine. The token says who dials.
+    /// Creates a connector for this address: https, or http on this machine. The token identifies the worker.
     pub fn new(address: &str, token: Secret, tls: Arc<ClientConfig>) -> Result<Self, ServerAddressError> {
         let bad = |why: String| ServerAddressError(address.to_owned(), why);
-        // Which addresses may be asked at all is said in one place.
+        // `Endpoint` is the only place that decides which addresses are allowed.
         Endpoint::new(address).map_err(|why| bad(why.to_string()))?;
         let spoken = address.replacen("http", "ws", 1);
         let uri = spoken.parse().map_err(|why| bad(format!("{why}")))?;
@@ -171,7 +171,7 @@ impl SocketConnector {
     }
 }
 
-/// Why there is no wire, in words that say what to do.
+/// Describes why there is no connection and what to do.
 fn words(error: &Refused) -> String {
     let Refused::Http(response) = error else { return error.to_string() };
     let why = match response.status().as_u16() {

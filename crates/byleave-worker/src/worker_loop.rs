@@ -1,4 +1,4 @@
-//! Working: drives the calls that the office offers, each once at a time, until it is told to leave.
+//! Executes the calls that the server offers, each in one task at a time, until the worker is asked to leave.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use crate::assignment::{CAPACITY_MAX, Capabilities};
 use crate::connection::{ConnectionStatus, WorkerNotice, WorkerRegistration};
 
-/// Calls that the office offers to this worker.
+/// The calls that the server offers to this worker.
 pub struct CallOffers {
     offered: mpsc::Receiver<CallId>,
     say: mpsc::Sender<WorkerNotice>,
@@ -22,21 +22,23 @@ pub struct CallOffers {
 
 impl CallOffers {
     pub(crate) fn new(skills: Capabilities) -> (WorkerRegistration, Self) {
-        // The office offers no more at once than we have room for; after a wire broke, the same may come twice.
+        // The server offers no more calls at once than there is room for. After a broken connection, the same call may come
+        // twice.
         let most = usize::try_from(CAPACITY_MAX).unwrap_or(usize::MAX).saturating_mul(2);
         let ((offers, offered), (say, says)) = (mpsc::channel(most), mpsc::channel(most));
         let (reach, reached) = watch::channel(ConnectionStatus::Unknown);
         (WorkerRegistration { skills, offers, says, reach }, Self { offered, say, reached })
     }
 
-    /// How it stands with the office, now and whenever that changes.
+    /// Returns the status of the connection, now and whenever it changes.
     pub fn reach(&self) -> watch::Receiver<ConnectionStatus> {
         self.reached.clone()
     }
 
-    /// Drives what is offered with this gate. Once it is told to leave it takes nothing new, and comes back when all stands.
+    /// Executes the offered calls with this gate. After `leave` it accepts no new calls, and returns when all others were
+    /// driven as far as possible.
     ///
-    /// The gate must stand on the ledger that these offers came with.
+    /// The gate must use the ledger that these offers came with.
     pub async fn work(mut self, gate: Gate, leave: CancellationToken) {
         let (tasks, driven) = (TaskTracker::new(), Arc::new(Mutex::new(HashSet::new())));
         loop {
@@ -48,7 +50,7 @@ impl CallOffers {
                     None => break,
                 },
             };
-            // Offered again: the same task says how it stands.
+            // Offered again: the running task reports its status.
             if !driven.lock().unwrap_or_else(PoisonError::into_inner).insert(call) {
                 continue;
             }
@@ -58,7 +60,7 @@ impl CallOffers {
                     CallStatus::HeldUp { by, .. } => Some(by),
                     _ => None,
                 };
-                // First: who hears that it stands may offer it again at once.
+                // Removed first, because a server that learns the outcome may offer the call again immediately.
                 driven.lock().unwrap_or_else(PoisonError::into_inner).remove(&call);
                 say.send(WorkerNotice::Stood { call, held_up_by }).await.unwrap_or_default();
             });

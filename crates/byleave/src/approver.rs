@@ -1,6 +1,6 @@
-//! Approvers: who is asked, and how. A person at a terminal, a callback, a webhook; or nobody.
+//! Approvers answer questions: a person at a terminal, a callback or a webhook.
 //!
-//! An approver shows what it is given, whole, and passes on what it was told. It must never answer by itself.
+//! An approver shows the complete question and passes on the answer it receives. It must never answer on its own.
 
 mod callback;
 mod risk;
@@ -20,13 +20,13 @@ pub use risk::RiskLevel;
 pub use terminal::{Console, KeyInput, TerminalApprover};
 pub use webhook::WebhookApprover;
 
-/// Who is asked. The same trait serves as checkpoint handler (R8).
+/// An approver of questions. The same trait serves as checkpoint handler (R8).
 pub trait Approver: Send + Sync + 'static {
-    /// Its name in the book.
+    /// Returns its name in the audit log.
     fn name(&self) -> &str;
-    /// How sure its answers are a person's.
+    /// Returns how certain it is that its answers come from a person.
     fn grade(&self) -> Assurance;
-    /// Puts the question and returns the answer. Taking too long, failing and panicking all refuse.
+    /// Asks the question and returns the answer. A timeout, an error or a panic refuses the call.
     fn ask<'a>(
         &'a self,
         sheet: &'a QuestionView,
@@ -34,46 +34,46 @@ pub trait Approver: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Reply, ApproverError>>;
 }
 
-/// What an approver says.
+/// The answer of an approver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// Go ahead.
+    /// Approve.
     Yes {
-        /// Something for the model to know.
+        /// A note for the model.
         note: Option<String>,
     },
-    /// Do not.
+    /// Decline.
     No {
-        /// What the model should do instead.
+        /// Feedback for the model on what to do instead.
         feedback: Option<String>,
     },
-    /// With these arguments, or this result, instead.
+    /// Approve with these arguments, or this result, instead.
     Edit {
-        /// The whole of the new arguments (an object), or of the new result (an output).
+        /// The complete new arguments (an object), or the complete new result (an output).
         value: Value,
-        /// Something for the model to know.
+        /// A note for the model.
         note: Option<String>,
     },
-    /// Go ahead with a part of what the rehearsal changed.
+    /// Approve a part of the changes of the rehearsal.
     Part {
-        /// The paths that are committed, absolute, with everything beneath them.
+        /// The absolute paths to commit, with everything beneath them.
         paths: Vec<String>,
-        /// Something for the model to know.
+        /// A note for the model.
         note: Option<String>,
     },
-    /// Go ahead, now and in future within this scope.
+    /// Approve now and in the future within this scope.
     Leave(StandingApproval),
     /// Stop everything.
     Abort,
 }
 
-/// An approver could not ask.
+/// The error of an approver that could not ask.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApproverError {
-    /// It broke.
+    /// The approver failed.
     #[error("{0}")]
     Failed(String),
-    /// It got an answer that makes no sense.
+    /// The approver received an invalid answer.
     #[error("{0}")]
     Nonsense(String),
 }

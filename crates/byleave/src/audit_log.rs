@@ -1,7 +1,7 @@
-//! The book: all records, to be listed, verified, exported and, where someone asks for it, forgotten.
+//! The audit log: lists, verifies, exports and, on request, erases records.
 //!
-//! A book is read through projections, which are for finding things. It must never take a permission, an answer or an
-//! outcome from them: those count only from the lines of a record that verifies.
+//! Lists come from projections, which only serve to find things. An audit log must never take a permission, an answer or
+//! an outcome from a projection. Those are valid only from the entries of a record that verifies.
 
 pub mod admin_records;
 pub mod anchor_file;
@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::boxed::BoxFuture;
 use crate::ledger::{CallSummary, LedgerError, RecordContent};
 
-/// All records: listed, verified, exported. Every implementation must pass [`conformance`].
+/// All records, to list, verify and export. Every implementation must pass [`conformance`].
 pub trait AuditLog: Send + Sync + 'static {
     /// Lists calls, the newest first.
     fn calls(
@@ -38,9 +38,9 @@ pub trait AuditLog: Send + Sync + 'static {
         page: PageRequest,
     ) -> BoxFuture<'_, Result<Vec<CallItem>, LedgerError>>;
 
-    /// Which calls were written on after a place in the book, the oldest first, from at most so many appends.
+    /// Returns the calls written to after a position in the audit log, the oldest first, from at most `limit` appends.
     ///
-    /// For those who watch: without a place it only says where the book ends, and it never costs more than what is new.
+    /// It is meant for watchers. Without a position it only returns the end of the log. Its cost depends only on what is new.
     fn written(&self, after: Option<Cursor>, limit: usize) -> BoxFuture<'_, Result<NewRecords, LedgerError>>;
 
     /// Lists open questions, the newest first.
@@ -50,28 +50,28 @@ pub trait AuditLog: Send + Sync + 'static {
         page: PageRequest,
     ) -> BoxFuture<'_, Result<Vec<QuestionItem>, LedgerError>>;
 
-    /// Reads one call back with its lines; `None` where there is no such call.
+    /// Reads one call with its entries. Returns `None` if the call does not exist.
     fn record(&self, call: CallId) -> BoxFuture<'_, Result<Option<StoredCall>, LedgerError>>;
 
-    /// The contents of a call, as far as they can still be read. Empty once forgotten.
+    /// Returns the contents of a call, as far as they can still be read. The list is empty once the call is erased.
     fn contents(&self, call: CallId) -> BoxFuture<'_, Result<Vec<RecordContent>, LedgerError>>;
 
-    /// Lists the leaves that were given, the newest first: those that stand, and those that no longer do.
+    /// Lists all standing approvals, the newest first, whether or not they are still valid.
     ///
-    /// Only from verified entries: what merely stands in a projection is not a leave.
+    /// It takes them only from verified entries, because a row in a projection is not a standing approval.
     fn leaves_given(
         &self,
         tenant: &TenantId,
         now: Millis,
     ) -> BoxFuture<'_, Result<Vec<StandingApprovalItem>, LedgerError>>;
 
-    /// All acts of administrators, the oldest first.
+    /// Returns all admin actions, the oldest first.
     fn acts(&self) -> BoxFuture<'_, Result<Vec<AdminAction>, LedgerError>>;
 
-    /// Checks everything that is written, and names the first place that is not as it was written.
+    /// Checks everything that is written and names the first position that was altered.
     fn verify(&self) -> BoxFuture<'_, Result<Verification, LedgerError>>;
 
-    /// Destroys the key of a call, so that its contents are gone for good, and writes down who did that.
+    /// Destroys the key of a call, so that its contents are permanently unreadable, and records who did so.
     fn forget(
         &self,
         call: CallId,
@@ -79,47 +79,47 @@ pub trait AuditLog: Send + Sync + 'static {
         at: Millis,
     ) -> BoxFuture<'_, Result<Option<EraseReport>, LedgerError>>;
 
-    /// Throws every projection away and makes it again from the lines.
+    /// Deletes every projection and builds it again from the entries.
     fn rebuild(&self) -> BoxFuture<'_, Result<(), LedgerError>>;
 
-    /// Signs everything that is not yet sealed, and moves the anchor. Returns how many segments that took.
+    /// Signs everything that is not yet sealed and moves the anchor. Returns the number of new segments.
     fn seal(&self) -> BoxFuture<'_, Result<u64, LedgerError>>;
 
-    /// The anchor: what the newest segment was when it was last sealed.
+    /// Returns the anchor: the identity of the newest segment when it was last sealed.
     fn anchor(&self) -> BoxFuture<'_, Result<Option<Anchor>, LedgerError>>;
 }
 
-/// Which part of a list.
+/// The part of a list to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageRequest {
-    /// At most so many.
+    /// The maximum number of items.
     pub limit: usize,
-    /// Only what comes after this item of the list before.
+    /// Only items after this position in the list.
     pub after: Option<Cursor>,
 }
 
 impl PageRequest {
-    /// The first so many.
+    /// Returns a request for the first `limit` items.
     pub const fn first(limit: usize) -> Self {
         Self { limit, after: None }
     }
 }
 
-/// A place in a list.
+/// A position in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(pub i64);
 
-/// What was written after a place in the book.
+/// The calls written to after a position in the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewRecords {
-    /// Where that ends: what is asked for the next time comes after it.
+    /// The end of this part. The next request starts after it.
     pub upto: Cursor,
-    /// The calls whose records grew, each once.
+    /// The calls whose records grew, each listed once.
     pub calls: Vec<CallId>,
 }
 
-/// Which calls to list. Everything that is set must fit.
+/// A filter for calls. Every field that is set must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallFilter {
     /// Of this tenant.
@@ -128,40 +128,40 @@ pub struct CallFilter {
     pub session: Option<SessionId>,
     /// Of this tool.
     pub tool: Option<String>,
-    /// Of this agent, as lists name it; a sub-agent is also found by its own name alone.
+    /// Of this agent, by its listed name. A sub-agent is also found by its own name alone.
     pub agent: Option<String>,
     /// In this state.
     pub state: Option<CallState>,
-    /// With this outcome, in a word.
+    /// With this outcome, as a single word.
     pub outcome: Option<String>,
     /// Refused with this code.
     pub code: Option<String>,
-    /// With this text in its summary; small and capital letters of ASCII are the same.
+    /// With this text in its summary, ignoring ASCII case.
     pub text: Option<String>,
     /// Only calls that a person was asked about.
     pub asked: bool,
-    /// Received then or later.
+    /// Received at this time or later.
     pub since: Option<Millis>,
-    /// Received before then.
+    /// Received before this time.
     pub until: Option<Millis>,
 }
 
-/// How far a call has come.
+/// The progress of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallState {
-    /// Can be driven on.
+    /// It can continue.
     Open,
-    /// Waits for a person.
+    /// It waits for a person.
     Waiting,
-    /// Has its outcome.
+    /// It has its outcome.
     Settled,
     /// Its record is damaged.
     Damaged,
 }
 
 impl CallState {
-    /// The state in a word.
+    /// Returns the state as a single word.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -175,25 +175,25 @@ impl CallState {
 /// One call of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallItem {
-    /// Which.
+    /// The id of the call.
     pub call: CallId,
-    /// Where it stands in the list.
+    /// Its position in the list.
     pub cursor: Cursor,
-    /// What it is.
+    /// The summary shown in lists.
     pub listing: CallSummary,
-    /// How far it has come.
+    /// Its progress.
     pub state: CallState,
-    /// What came of it, in a word.
+    /// Its outcome, as a single word.
     pub outcome: Option<String>,
-    /// The refusal's code, where it was refused.
+    /// The code of the refusal, if it was refused.
     pub code: Option<String>,
-    /// When it came in.
+    /// When it was received.
     pub opened_at: Millis,
-    /// When something was last written on its record.
+    /// When its record was last written to.
     pub changed_at: Millis,
 }
 
-/// Which questions to list. Everything that is set must fit.
+/// A filter for questions. Every field that is set must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuestionFilter {
     /// Of this tenant.
@@ -207,55 +207,55 @@ pub struct QuestionFilter {
 /// One open question of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuestionItem {
-    /// Which.
+    /// The id of the question.
     pub question: QuestionId,
-    /// Where it stands in the list.
+    /// Its position in the list.
     pub cursor: Cursor,
-    /// What it is about.
+    /// The kind of question.
     pub kind: QuestionKind,
     /// The call it belongs to.
     pub call: CallId,
-    /// What that call is.
+    /// The summary of that call.
     pub listing: CallSummary,
     /// When it was asked.
     pub asked_at: Millis,
-    /// Nobody can answer it after that.
+    /// Nobody can answer it after this time.
     pub expires_at: Millis,
 }
 
-/// One leave of a list.
+/// One standing approval of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StandingApprovalItem {
-    /// The leave, as the answer that gave it says.
+    /// The standing approval, as in the answer that gave it.
     pub leave: StandingApproval,
     /// The call whose question was answered with it.
     pub call: CallId,
-    /// Who gave it.
+    /// The approver who gave it.
     pub by: ApproverIdentity,
-    /// When.
+    /// When it was given.
     pub given_at: Millis,
     /// How often it was used.
     pub uses: u32,
-    /// Whether it still counts.
+    /// Whether it is still valid.
     pub state: StandingApprovalState,
 }
 
-/// Whether a leave still counts.
+/// The validity of a standing approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StandingApprovalState {
-    /// It counts.
+    /// It is valid.
     Standing,
     /// Its time is over.
     Expired,
-    /// It was used as often as it may be.
+    /// It has no uses left.
     Spent,
     /// Someone revoked it.
     Revoked,
 }
 
 impl StandingApprovalState {
-    /// The state in a word.
+    /// Returns the state as a single word.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Standing => "standing",
@@ -266,29 +266,29 @@ impl StandingApprovalState {
     }
 }
 
-/// One call as the book keeps it.
+/// One call as stored in the audit log.
 #[derive(Clone, Debug)]
 pub struct StoredCall {
     /// The record, read and checked.
     pub record: Record,
-    /// Its lines as they are stored.
+    /// Its entries as they are stored.
     pub lines: Vec<ChainedEntry>,
-    /// What a list shows of it.
+    /// The summary shown in lists.
     pub listing: Option<CallSummary>,
-    /// Its key was destroyed.
+    /// Whether its key was destroyed.
     pub forgotten: bool,
 }
 
-/// What forgetting a call came to.
+/// The result of erasing a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EraseReport {
-    /// The act that stands in the book.
+    /// The admin action recorded in the audit log.
     pub act: AdminAction,
-    /// No copy of the key is left in the files of the book. Where not, another process was reading; forget again later.
+    /// Whether no copy of the key is left in the files of the audit log. If `false`, another process was reading: erase again later.
     pub scrubbed: bool,
 }
 
-/// What the newest segment was when it was last sealed; kept outside the book, it shows an old copy put back.
+/// The identity of the newest segment when it was last sealed. Kept outside the audit log, it reveals a restored old copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Anchor {
@@ -296,42 +296,42 @@ pub struct Anchor {
     pub number: u64,
     /// Its digest.
     pub digest: Digest,
-    /// The public key it is signed with, in hexadecimal.
+    /// The public key of its signature, in hexadecimal.
     pub key: String,
 }
 
-/// What came of checking the book.
+/// The result of verifying the audit log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verification {
     /// How many records were checked.
     pub records: u64,
-    /// How many lines they have.
+    /// How many entries they have.
     pub lines: u64,
-    /// How many acts were checked.
+    /// How many admin actions were checked.
     pub acts: u64,
     /// How many segments were checked.
     pub segments: u64,
-    /// How many lines and acts are not yet sealed.
+    /// How many entries and admin actions are not yet sealed.
     pub unsealed: u64,
-    /// The anchor the book was held against; without one an old copy put back does not show.
+    /// The anchor that the audit log was compared with. Without one, a restored old copy is not detected.
     pub anchor: Option<Anchor>,
-    /// The first place that is not as it was written.
+    /// The first position that was altered.
     pub flaw: Option<IntegrityError>,
 }
 
 impl Verification {
-    /// Whether everything is as it was written.
+    /// Checks whether nothing was altered.
     pub const fn is_sound(&self) -> bool {
         self.flaw.is_none()
     }
 }
 
-/// A place in the book that is not as it was written.
+/// A position in the audit log that was altered, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntegrityError {
-    /// Where.
+    /// The position.
     pub place: LogPosition,
-    /// What is wrong there.
+    /// The error found there.
     pub why: String,
 }
 
@@ -341,41 +341,41 @@ impl fmt::Display for IntegrityError {
     }
 }
 
-/// A place in the book.
+/// A position in the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogPosition {
-    /// A line of a record.
+    /// An entry of a record.
     Line {
-        /// Whose.
+        /// The call of the record.
         call: CallId,
-        /// Which, from 0.
+        /// The number of the entry, from 0.
         seq: u32,
     },
     /// The key of a record.
     Key {
-        /// Whose.
+        /// The call of the record.
         call: CallId,
     },
     /// A content of a record.
     Content {
-        /// Whose.
+        /// The call of the record.
         call: CallId,
-        /// In the contents stored with this line.
+        /// The number of the entry that the contents are stored with.
         seq: u32,
     },
-    /// An act.
+    /// An admin action.
     Act {
-        /// Which.
+        /// The id of the admin action.
         act: AdminActionId,
     },
     /// A segment.
     Segment {
-        /// Which, from 1.
+        /// The number of the segment, from 1.
         number: u64,
     },
     /// The anchor.
     Anchor,
-    /// The file as such.
+    /// The file as a whole.
     File,
 }
 

@@ -1,13 +1,13 @@
-//! The shape of an asynchronous answer behind a trait object, and how to let others go first.
+//! The type of asynchronous results behind a trait object, and a function to yield to other tasks.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
 
-/// An answer that may take a while.
+/// An asynchronous result.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Lets everything else that is ready run once.
+/// Yields once, so that all other ready tasks can run.
 pub(crate) async fn step_aside() {
     let mut stepped = false;
     poll_fn(|context| {

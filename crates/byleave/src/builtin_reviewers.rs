@@ -1,4 +1,4 @@
-//! Reviewers that come with the library. They go through the same traits as anyone's.
+//! Built-in reviewers. They use the same traits as any other reviewer.
 
 mod drop_fields;
 mod injection;

@@ -1,8 +1,8 @@
-//! The catalog: which tools there are, by name and alias (G1).
+//! The catalog of tools by name and alias (G1).
 //!
-//! Reading never waits, neither for other readers nor for a writer (G2): readers see a snapshot that never changes;
-//! writers make a new one and put it in its place. What a tool says of itself is taken once, when it is registered;
-//! whatever its `manifest` says later does not matter.
+//! Reads never wait, neither for other readers nor for a writer (G2). Readers see an immutable snapshot, and a writer
+//! replaces it with a new one. The manifest of a tool is read once, when it is registered. Later results of its `manifest`
+//! are ignored.
 
 mod check;
 
@@ -24,10 +24,10 @@ use crate::tool_ranking::{ToolDocument, rank};
 
 pub use check::ManifestError;
 
-/// How alike two names must be for the one to be offered for the other, from 0 to 1.
+/// How similar two names must be for one to be suggested for the other, from 0 to 1.
 const NEAR: f64 = 0.85;
 
-/// Which tools there are. Cheap to clone: clones share the same tools.
+/// A catalog of tools. Cloning is cheap: clones share the same tools.
 #[derive(Clone, Default)]
 pub struct Catalog {
     shared: Arc<CatalogInner>,
@@ -36,20 +36,20 @@ pub struct Catalog {
 #[derive(Default)]
 struct CatalogInner {
     snapshot: ArcSwap<CatalogSnapshot>,
-    /// Held by whoever makes the next snapshot; readers never take it.
+    /// Held by the writer of the next snapshot. Readers never take it.
     writing: Mutex<()>,
 }
 
-/// The tools at one moment. Never changes.
+/// The immutable set of tools at one time.
 #[derive(Clone, Default)]
 pub struct CatalogSnapshot {
     tools: BTreeMap<Arc<str>, Arc<CatalogEntry>>,
     aliases: BTreeMap<Arc<str>, Arc<CatalogEntry>>,
-    /// The names of all tools that were ever here.
+    /// The names of all tools that were ever registered.
     known: BTreeSet<Arc<str>>,
 }
 
-/// One tool, with what was made of it when it was registered.
+/// One registered tool, with data computed at registration.
 pub struct CatalogEntry {
     name: Arc<str>,
     tool: Arc<dyn Tool>,
@@ -65,36 +65,36 @@ pub struct WeakCatalog {
     shared: Weak<CatalogInner>,
 }
 
-/// Why a tool was not registered.
+/// The reason why a tool was not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
-    /// What it says of itself is not right.
+    /// Its manifest is not valid.
     #[error("cannot register tool `{}`: {why}", tool.escape_debug())]
     Bad {
         /// The tool.
         tool: String,
-        /// What is wrong.
+        /// The error in the manifest.
         why: ManifestError,
     },
-    /// Another tool has the name already.
+    /// Another tool already has the name.
     #[error("cannot register tool `{tool}`: the name `{name}` belongs to tool `{owner}` already")]
     Taken {
         /// The tool.
         tool: String,
         /// The name or alias.
         name: String,
-        /// Whose it is.
+        /// The tool that has it.
         owner: String,
     },
 }
 
-/// No tool has that name or alias.
+/// The error for an unknown name or alias.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no tool `{}`{}", name.escape_debug(), hint(nearest.as_deref()))]
 pub struct UnknownToolError {
-    /// The name, cut if it is very long.
+    /// The name, truncated if it is very long.
     pub name: String,
-    /// The name that is most like it, if one is like it.
+    /// The most similar name, if any is similar enough.
     pub nearest: Option<String>,
 }
 
@@ -109,27 +109,27 @@ impl From<UnknownToolError> for Refusal {
 }
 
 impl Catalog {
-    /// A catalog without tools.
+    /// Creates an empty catalog.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Registers a tool; refuses if its name or one of its aliases is taken.
+    /// Registers a tool. Fails if its name or one of its aliases is taken.
     pub fn register(&self, tool: impl Tool) -> Result<Arc<CatalogEntry>, RegisterError> {
         let entry = CatalogEntry::new(Arc::new(tool))?;
         self.change(|next| next.add(Arc::clone(&entry)))?;
         Ok(entry)
     }
 
-    /// Registers many tools at once: all of them, or none.
+    /// Registers several tools atomically: all of them or none.
     pub fn register_all(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<(), RegisterError> {
         let entries = tools.into_iter().map(CatalogEntry::new).collect::<Result<Vec<_>, _>>()?;
         self.change(|next| entries.iter().try_for_each(|entry| next.add(Arc::clone(entry))))
     }
 
-    /// Registers a tool in place of the one with the same name, which is returned.
+    /// Registers a tool in place of the one with the same name, and returns the old one.
     ///
-    /// Names of other tools are not taken over: that still is an error.
+    /// A name or alias of any other tool is still an error.
     pub fn replace(&self, tool: impl Tool) -> Result<Option<Arc<CatalogEntry>>, RegisterError> {
         let entry = CatalogEntry::new(Arc::new(tool))?;
         self.change(|next| {
@@ -139,12 +139,12 @@ impl Catalog {
         })
     }
 
-    /// Takes a tool out, by its own name.
+    /// Removes a tool by its own name.
     pub fn unregister(&self, name: &str) -> Result<Arc<CatalogEntry>, UnknownToolError> {
         self.change(|next| next.remove(name).ok_or_else(|| next.unknown(name)))
     }
 
-    /// Takes all tools out.
+    /// Removes all tools.
     pub fn clear(&self) {
         let writing = locked(&self.shared.writing);
         let old = self.shared.snapshot.swap(Arc::default());
@@ -152,37 +152,37 @@ impl Catalog {
         drop(old);
     }
 
-    /// The tools at this moment.
+    /// Returns the current snapshot.
     pub fn snapshot(&self) -> Arc<CatalogSnapshot> {
         self.shared.snapshot.load_full()
     }
 
-    /// The tool with this name or alias.
+    /// Returns the tool with this name or alias.
     pub fn get(&self, name: &str) -> Result<Arc<CatalogEntry>, UnknownToolError> {
         self.shared.snapshot.load().get(name)
     }
 
-    /// Whether a tool has this name or alias.
+    /// Checks whether a tool has this name or alias.
     pub fn has(&self, name: &str) -> bool {
         self.shared.snapshot.load().find(name).is_some()
     }
 
-    /// Whether a tool of this name is here, or was.
+    /// Checks whether a tool with this name is or was registered.
     pub fn has_had(&self, name: &str) -> bool {
         self.shared.snapshot.load().known.contains(name)
     }
 
-    /// How many tools there are.
+    /// Returns the number of tools.
     pub fn count(&self) -> usize {
         self.shared.snapshot.load().tools.len()
     }
 
-    /// All tools, sorted by name.
+    /// Returns all tools, sorted by name.
     pub fn list(&self) -> Vec<Arc<CatalogEntry>> {
         self.shared.snapshot.load().list()
     }
 
-    /// The tools with these names or aliases, sorted by name, each once.
+    /// Returns the tools with these names or aliases, sorted by name, each once.
     pub fn filter<N: AsRef<str>>(
         &self,
         names: impl IntoIterator<Item = N>,
@@ -190,24 +190,24 @@ impl Catalog {
         self.shared.snapshot.load().filter(names)
     }
 
-    /// The tools that fit a query, best first (G3).
+    /// Returns the tools that match a query, best first (G3).
     pub fn search(&self, query: &str, limit: usize) -> Vec<Arc<CatalogEntry>> {
         self.shared.snapshot.load().search(query, limit)
     }
 
-    /// A handle that does not keep the catalog alive.
+    /// Returns a handle that does not keep the catalog alive.
     pub fn downgrade(&self) -> WeakCatalog {
         WeakCatalog { shared: Arc::downgrade(&self.shared) }
     }
 
-    /// Makes the next snapshot from the present one; after an error the present one stays.
+    /// Makes the next snapshot from the current one. After an error the current one remains.
     fn change<R, E>(&self, edit: impl FnOnce(&mut CatalogSnapshot) -> Result<R, E>) -> Result<R, E> {
-        // The lock guards no data, so a writer that panicked leaves nothing half done.
+        // The lock guards no data, so a panic of a writer leaves nothing in an invalid state.
         let writing = locked(&self.shared.writing);
         let mut next = CatalogSnapshot::clone(&self.shared.snapshot.load());
         let made = edit(&mut next)?;
         let old = self.shared.snapshot.swap(Arc::new(next));
-        // Letting go of the last of a tool runs code that is not ours: not while the lock is held.
+        // Dropping the last reference to a tool runs foreign code, which must not happen while the lock is held.
         drop(writing);
         drop(old);
         Ok(made)
@@ -215,24 +215,24 @@ impl Catalog {
 }
 
 impl WeakCatalog {
-    /// The catalog, if it is still there.
+    /// Returns the catalog, if it still exists.
     pub fn upgrade(&self) -> Option<Catalog> {
         self.shared.upgrade().map(|shared| Catalog { shared })
     }
 }
 
 impl CatalogSnapshot {
-    /// The tool with this name or alias.
+    /// Returns the tool with this name or alias.
     pub fn get(&self, name: &str) -> Result<Arc<CatalogEntry>, UnknownToolError> {
         self.find(name).cloned().ok_or_else(|| self.unknown(name))
     }
 
-    /// All tools, sorted by name.
+    /// Returns all tools, sorted by name.
     pub fn list(&self) -> Vec<Arc<CatalogEntry>> {
         self.tools.values().cloned().collect()
     }
 
-    /// The tools with these names or aliases, sorted by name, each once.
+    /// Returns the tools with these names or aliases, sorted by name, each once.
     pub fn filter<N: AsRef<str>>(
         &self,
         names: impl IntoIterator<Item = N>,
@@ -245,7 +245,7 @@ impl CatalogSnapshot {
         Ok(chosen.into_values().collect())
     }
 
-    /// The tools that fit a query, best first; equals by name.
+    /// Returns the tools that match a query, best first, and by name if equal.
     pub fn search(&self, query: &str, limit: usize) -> Vec<Arc<CatalogEntry>> {
         let entries: Vec<&Arc<CatalogEntry>> = self.tools.values().collect();
         let places = rank(entries.iter().map(|entry| &entry.document), query, limit);
@@ -257,12 +257,12 @@ impl CatalogSnapshot {
     }
 
     fn unknown(&self, name: &str) -> UnknownToolError {
-        // The name is the model's and may be anything; what is too long to be a name is like none.
+        // The name comes from the model and may be anything. Only as many characters as a name may have are compared.
         let plain: String = plain(name).take(check::NAME_CHARS_MAX).collect();
         let likeness = |known: &str| strsim::jaro_winkler(&plain, &self::plain(known).collect::<String>());
         let known = self.tools.keys().chain(self.aliases.keys());
         let near = known.map(|known| (likeness(known), known)).filter(|(likeness, _)| *likeness >= NEAR);
-        // The first of equals by name, so that the same mistake always gets the same advice.
+        // The first of equals by name, so that the same mistake always gets the same suggestion.
         let nearest = near.reduce(|best, next| match best.0.total_cmp(&next.0).then(next.1.cmp(best.1)) {
             std::cmp::Ordering::Less => next,
             _ => best,
@@ -323,32 +323,32 @@ impl CatalogEntry {
         }))
     }
 
-    /// The tool's own name.
+    /// Returns the tool's own name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The tool.
+    /// Returns the tool.
     pub fn tool(&self) -> &Arc<dyn Tool> {
         &self.tool
     }
 
-    /// What the tool said of itself when it was registered.
+    /// Returns the manifest as registered.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The digest of that.
+    /// Returns the digest of the manifest.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// Its schema, ready to check arguments.
+    /// Returns the validator for its arguments.
     pub fn validator(&self) -> &Validator {
         &self.validator
     }
 
-    /// The description for the model; the registered one, if the tool cannot say.
+    /// Returns the description for the model, or the registered one if the tool panics.
     pub fn describe(&self, site: &ToolContext) -> Cow<'_, str> {
         catch_unwind(AssertUnwindSafe(|| self.tool.describe(site)))
             .unwrap_or(Cow::Borrowed(&self.manifest.description))
@@ -367,7 +367,7 @@ impl fmt::Debug for Catalog {
     }
 }
 
-/// A name without what people mix up: case, and the marks between words.
+/// Normalizes a name: removes case and separators, which people confuse.
 fn plain(name: &str) -> impl Iterator<Item = char> + '_ {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase)
 }

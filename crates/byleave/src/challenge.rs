@@ -1,4 +1,4 @@
-//! Challengers: who makes the case against a call (R9).
+//! Challengers, which make the case against a call (R9).
 
 use byleave_core::challenge::Challenge;
 use byleave_core::effect::Plan;
@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use crate::boxed::BoxFuture;
 
-/// Makes the case against a call.
+/// A challenger of calls.
 pub trait Challenger: Send + Sync + 'static {
-    /// The case. One that says nothing is refused as nonsense.
+    /// Makes the case against a call. An empty challenge is refused as invalid.
     fn challenge<'a>(
         &'a self,
         subject: ChallengeSubject<'a>,
     ) -> BoxFuture<'a, Result<Challenge, ChallengeError>>;
 }
 
-/// The call to make a case against.
+/// The call to challenge.
 #[derive(Clone, Copy, Debug)]
 pub struct ChallengeSubject<'a> {
     /// The call.
@@ -25,13 +25,13 @@ pub struct ChallengeSubject<'a> {
     pub tool: &'a str,
     /// The arguments.
     pub arguments: &'a Value,
-    /// The model's own words on why.
+    /// The model's stated reason.
     pub reason: Option<&'a str>,
-    /// What it would do.
+    /// The predicted effects.
     pub plan: &'a Plan,
 }
 
-/// A challenger could not do its work.
+/// The error of a challenger.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ChallengeError(pub String);

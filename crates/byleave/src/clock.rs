@@ -1,4 +1,4 @@
-//! Time and fresh ids, as things that are passed in, so that tests can say what time it is.
+//! Time and fresh ids. The clock is injected, so that tests can set the time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,13 +7,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use byleave_core::call::Millis;
 use uuid::Uuid;
 
-/// Says what time it is.
+/// A clock.
 pub trait Clock: Send + Sync + 'static {
-    /// Milliseconds since the Unix epoch.
+    /// Returns milliseconds since the Unix epoch.
     fn now(&self) -> Millis;
 }
 
-/// The clock of the system.
+/// The system clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -24,17 +24,17 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is told to move.
+/// A clock that only moves on request.
 #[derive(Clone, Debug, Default)]
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// A clock that shows this time.
+    /// Creates a clock that shows this time.
     pub fn at(now: Millis) -> Self {
         Self(Arc::new(AtomicU64::new(now)))
     }
 
-    /// Moves the hands forward.
+    /// Moves the clock forward.
     pub fn advance(&self, by_ms: u64) {
         self.0.fetch_add(by_ms, Ordering::SeqCst);
     }
@@ -46,7 +46,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// A fresh UUIDv7: unique without anyone being asked, and sorted by time.
+/// Returns a new UUIDv7, which is unique without coordination and sorts by time.
 pub fn fresh_id() -> Uuid {
     Uuid::now_v7()
 }

@@ -1,7 +1,7 @@
-//! An address of somebody else's that is posted to: https, or http on this machine.
+//! An HTTP endpoint of a third party: https, or http on this machine.
 //!
-//! No redirect is followed and no proxy used, so what is said goes to the address that was named or nowhere. The address may itself
-//! be a secret: nothing that is said about it here has more of it than the host.
+//! It must never follow a redirect or use a proxy, so that messages only reach the configured URL. The URL may itself be a
+//! secret, so no output here contains more of it than scheme, host and port.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,16 +14,16 @@ use rustls::{ClientConfig, RootCertStore, crypto};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Why an address cannot be used.
+/// The reason why a URL cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidEndpointError {
-    /// It is none.
+    /// It is not a URL.
     #[error("it is no address: {0}")]
     Address(String),
-    /// It is not protected on its way.
+    /// It is not encrypted in transit.
     #[error("it must begin with https, unless it is on this machine")]
     Unprotected,
-    /// It has a name or password in it.
+    /// It contains a user name or password.
     #[error("it carries a user name or password; leave them out")]
     Credentials,
     /// The machine cannot check certificates.
@@ -31,7 +31,7 @@ pub enum InvalidEndpointError {
     Tls(String),
 }
 
-/// An address that can be posted to.
+/// An HTTP endpoint.
 #[derive(Clone)]
 pub struct Endpoint {
     url: Url,
@@ -39,7 +39,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The endpoint at an address: https, or http on this machine.
+    /// Creates the endpoint for a URL: https, or http on this machine.
     pub fn new(url: &str) -> Result<Self, InvalidEndpointError> {
         let url = Url::parse(url).map_err(|error| InvalidEndpointError::Address(error.to_string()))?;
         if !url.username().is_empty() || url.password().is_some() {
@@ -61,12 +61,12 @@ impl Endpoint {
         Ok(Self { url, client })
     }
 
-    /// Where it is, with nothing that may be secret: scheme, host and port.
+    /// Returns the part of the URL that is not secret: scheme, host and port.
     fn place(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 
-    /// Posts JSON and returns the status that comes back; of the answer nothing is read. It takes no longer than this.
+    /// Posts JSON and returns the response status within the time limit. The response body is not read.
     pub async fn tell(
         &self,
         headers: &[(&'static str, String)],
@@ -82,7 +82,7 @@ impl Endpoint {
         Ok(told.map_err(|_| format!("no answer in {} s", limit.as_secs_f32()))??.status().as_u16())
     }
 
-    /// The status of what is at a path of the same origin; it takes no longer than this.
+    /// Requests a path of the same origin and returns the response status within the time limit.
     pub async fn look(&self, path: &str, limit: Duration) -> Result<u16, String> {
         let url = self.url.join(path).map_err(|error| error.to_string())?;
         let looked = tokio::time::timeout(limit, self.client.get(url).send()).await;
@@ -109,7 +109,7 @@ fn is_local(url: &Url) -> bool {
     host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
-/// TLS with the machine's own certificates. Our own provider, so that nothing is installed for the whole process.
+/// Sets up TLS with the machine's certificates. It uses its own provider, so that none is installed process-wide.
 fn tls(used: bool) -> Result<ClientConfig, InvalidEndpointError> {
     let bad = |error: rustls::Error| InvalidEndpointError::Tls(error.to_string());
     let provider = Arc::new(crypto::ring::default_provider());
@@ -123,7 +123,7 @@ fn tls(used: bool) -> Result<ClientConfig, InvalidEndpointError> {
     Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
-/// An error with its causes; the outermost of an HTTP client says nothing.
+/// Formats an error with its causes, because the outermost error of an HTTP client is not informative.
 pub(crate) fn unreached(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

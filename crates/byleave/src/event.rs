@@ -1,4 +1,4 @@
-//! Events: a subscriber sees every entry once it is durably on the record, and progress and what is printed as it comes.
+//! Events for subscribers: every entry after it is durably on the record, and progress and printed output as they arrive.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,33 +10,33 @@ use tokio::sync::{broadcast, mpsc};
 
 use crate::tool::{OutputChunk, Progress};
 
-/// Something that happened.
+/// An event of a gate.
 #[derive(Clone, Debug)]
 pub enum GateEvent {
     /// An entry is on the record.
     Entry {
-        /// Whose.
+        /// The call of the record.
         call: CallId,
-        /// Its place, from 0.
+        /// The number of the entry, from 0.
         seq: u32,
         /// The entry.
         entry: Arc<Entry>,
     },
-    /// A call has come further.
+    /// A call has reported progress.
     Progress {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// How far.
+        /// The progress.
         progress: Progress,
     },
-    /// A call has printed something, and still runs.
+    /// A running call has printed something.
     ///
-    /// For people at a screen: it comes before any reviewer has seen it, and nothing in it is masked. Nothing of it is on the
-    /// record, and who is too slow misses some. A rehearsal tells nothing; what it printed is in the result of its commit.
+    /// It is for people at a screen. It arrives before any reviewer has seen it, and nothing in it is masked. It is not on the
+    /// record, and a slow subscriber misses some. A rehearsal sends none: its output is in the result of its commit.
     Printed {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// What.
+        /// The output.
         printed: OutputChunk,
     },
     /// An approval was given or refused (R6).
@@ -47,25 +47,25 @@ pub enum GateEvent {
         tool: String,
         /// The arguments that were asked about.
         parameters: Arc<Value>,
-        /// Given, or refused.
+        /// Whether it was given.
         approved: bool,
     },
 }
 
-/// How many reports on one call wait for who follows it; who is slower misses some.
+/// How many reports on one call are queued for its follower. A slower follower misses some.
 const WAITING_MAX: usize = 256;
 
-/// Hands events to whoever listens. Nobody listening costs nothing.
+/// The sender of events to all subscribers. It costs nothing without subscribers.
 #[derive(Clone, Debug)]
 pub(crate) struct EventBus {
     all: broadcast::Sender<GateEvent>,
     followed: CallFollowers,
 }
 
-/// Who follows which call.
+/// The followers by call.
 type CallFollowers = Arc<Mutex<HashMap<CallId, mpsc::Sender<Progress>>>>;
 
-/// How far one call comes, for one who follows it: thousands may be followed, each by its own, and none hears of the others.
+/// The progress of one call for one follower. Thousands may be followed at once, and no follower receives other calls.
 #[derive(Debug)]
 pub struct CallEvents {
     call: CallId,
@@ -74,12 +74,12 @@ pub struct CallEvents {
 }
 
 impl CallEvents {
-    /// The next report; none where somebody else has begun to follow the call.
+    /// Returns the next report, or `None` if another follower has taken over the call.
     pub async fn next(&mut self) -> Option<Progress> {
         self.told.recv().await
     }
 
-    /// A report that is there already.
+    /// Returns a queued report, if there is one.
     pub fn already(&mut self) -> Option<Progress> {
         self.told.try_recv().ok()
     }
@@ -115,18 +115,18 @@ impl EventBus {
         self.all.receiver_count() > 0
     }
 
-    /// Builds and sends events only if somebody listens.
+    /// Builds and sends events only if there are subscribers.
     pub(crate) fn emit(&self, events: impl IntoIterator<Item = GateEvent>) {
         if !self.has_listeners() {
             return;
         }
         for event in events {
-            // The last listener may have just left; then there is nobody to tell.
+            // The last subscriber may have just left, so an error is ignored.
             drop(self.all.send(event));
         }
     }
 
-    /// Tells how far a call has come.
+    /// Reports the progress of a call.
     pub(crate) fn progress(&self, call: CallId, progress: Progress) {
         if let Some(follower) = held(&self.followed).get(&call) {
             drop(follower.try_send(progress.clone()));

@@ -1,4 +1,4 @@
-//! The gate: the one object an application holds, and the one way in for every call (E1).
+//! The one object that an application holds, and the only entry point for calls (E1).
 
 mod admin;
 mod build_result;
@@ -56,47 +56,47 @@ use crate::gate::working_record::WorkingRecord;
 use crate::ledger::{AppendError, ContentError, IncomingCall, IncomingState, LedgerError};
 use crate::result::{CallOutcome, CallResult, CallStatus};
 
-/// The gate between agents and the world. Cheap to clone; all clones are one gate.
+/// A gate between agents and tools. Clones are cheap and share one gate.
 #[derive(Clone)]
 pub struct Gate {
     parts: Arc<GateInner>,
 }
 
 impl Gate {
-    /// Begins to build a gate.
+    /// Returns a builder for a gate.
     pub fn builder() -> GateBuilder {
         GateBuilder::default()
     }
 
-    /// The tools.
+    /// Returns the registered tools.
     pub fn catalog(&self) -> &Catalog {
         &self.parts.catalog
     }
 
-    /// Puts another policy in force. Calls that were approved under a looser one are refused when they would begin.
+    /// Puts another policy in force. A call that was approved under a looser policy is refused when it would begin.
     pub fn set_policy(&self, policy: Policy) {
         self.parts.policy.store(Arc::new(policy));
     }
 
-    /// Whether somebody looks at results before they are released.
+    /// Returns whether any reviewer reads results before they are released.
     pub fn reviews_outputs(&self) -> bool {
         !self.parts.reviewers.no_outputs()
     }
 
-    /// Sees every entry from now on, once it is durably on its record, and progress.
+    /// Subscribes to progress and to every entry from now on. An entry is sent once it is durable.
     pub fn subscribe(&self) -> broadcast::Receiver<GateEvent> {
         self.parts.events.subscribe()
     }
 
-    /// Hears how far one call comes, from now on, and of no other.
+    /// Subscribes to the events of one call, from now on.
     pub fn follow(&self, call: CallId) -> CallEvents {
         self.parts.events.follow(call)
     }
 
-    /// Settles a call: drives it to its end, however long a person takes. Never fails outward (E1).
+    /// Drives a call until it is settled, however long a person takes. Always returns a result (E1).
     pub async fn settle(&self, call: Call) -> CallResult {
         let id = call.id;
-        // Kept to the end: a cancellation must find this call between two looks at it, too.
+        // Held until the end, so that a cancellation finds this call between two drives too.
         let place = self.parts.bustle.enter(id);
         let (mut standing, mut len) = self.submit(call, DriveUntil::Settled).await;
         loop {
@@ -109,13 +109,13 @@ impl Gate {
         }
     }
 
-    /// Settles the calls of one turn: concurrency-safe ones beside each other, the others alone and in order (E4).
+    /// Settles the calls of one turn. Concurrency-safe calls run concurrently, all others alone and in order (E4).
     ///
-    /// Results come back in the order of the calls. A person who aborts one stops all that are not yet settled.
+    /// Results are in the order of the calls. If a person aborts one call, all unsettled calls of the turn are stopped.
     pub async fn settle_all(&self, calls: Vec<Call>) -> Vec<CallResult> {
-        // All at once, so that whoever is stopped before it was begun does not begin.
+        // Enters all calls at once, so that a call that is stopped before it begins never begins.
         let all = self.parts.bustle.enter_turn(calls.iter().map(|call| call.id));
-        // Whoever settles an aborted call here stops the others before that. This is for one that another process settled.
+        // A call that is aborted in this process stops the others before it is settled. This covers calls that another process settled.
         let stop_others_if_aborted = |place: usize, result: &CallResult| {
             if result.ending.refusal().is_some_and(|refusal| refusal.code == Code::Aborted)
                 && let Some(aborted) = all.get(place)
@@ -128,7 +128,7 @@ impl Gate {
             .enumerate()
             .map(|(place, call)| async move { (place, self.settle(call).await) });
         let mut running: FuturesUnordered<_> = FuturesUnordered::new();
-        // Pushed in order and first polled in order: that fixes their places in the session.
+        // Pushed in order and first polled in order. That fixes their order within the session.
         let mut places = Vec::new();
         for call in indexed {
             let mut call = Box::pin(call);
@@ -148,7 +148,7 @@ impl Gate {
         places.into_iter().map(|(_, result)| result).collect()
     }
 
-    /// Settles a call from code that is not asynchronous (E8). May be called from anywhere.
+    /// Settles a call from synchronous code (E8). It may be called from any thread.
     pub fn settle_blocking(&self, call: Call) -> CallResult {
         let (id, tool) = (call.id, call.tool.clone());
         let gate = self.clone();
@@ -165,16 +165,17 @@ impl Gate {
         build_result::bare(id, Some(&tool), CallOutcome::Unknown(refusal))
     }
 
-    /// Drives a call as far as it goes now: to its end, to a person, or behind another call.
+    /// Drives a call as far as possible now: until it is settled, waits for a person, or is blocked by another call.
     ///
-    /// A waiting call costs nothing: [`Gate::answer`] and [`Gate::resume`] take it up again, in any process, any day.
+    /// A waiting call uses no resources. [`Gate::answer`] and [`Gate::resume`] continue it, in any process and at any time.
     pub async fn advance(&self, call: Call) -> CallStatus {
         self.submit(call, DriveUntil::Settled).await.0
     }
 
-    /// Takes a call in and does not drive it: by then its receipt is durable, and whoever resumes it, in any process, drives it.
+    /// Accepts a call without driving it. On success its receipt is durable, and any process can drive it with [`Gate::resume`].
     ///
-    /// For who tells a client that a call was accepted before it is settled. What never came onto a record is a refusal.
+    /// It serves callers that must report acceptance to a client before the call is settled. The error is the refusal of a call that
+    /// could not be recorded.
     pub async fn take_in(&self, call: &Call) -> Result<(), Box<CallResult>> {
         let mut desk = self.open(call).await?;
         if desk.is_durable() {
@@ -182,33 +183,33 @@ impl Gate {
         }
         match self.flush(&mut desk).await {
             Ok(()) => Ok(()),
-            // Someone else was quicker, with the same call or with another.
+            // Another writer was first, with the same call or with another.
             Err(AppendError::Stale) => self.open(call).await.map(drop),
             Err(fault) => Err(Box::new(unopened(call, Code::NotRecorded, fault.to_string()))),
         }
     }
 
-    /// Drives a call on that is in the book already.
+    /// Continues a call that is already recorded.
     pub async fn resume(&self, call: CallId) -> CallStatus {
         self.go_on(call, DriveUntil::Settled).await.0
     }
 
-    /// Drives a call as [`Gate::advance`] does, but never begins it: where only that is left, it is [`CallStatus::Ready`].
+    /// Drives a call as [`Gate::advance`] does, but never begins it. If only that is left, it returns [`CallStatus::Ready`].
     ///
-    /// By then it is judged, reviewed, rehearsed, asked about and answered, and all of it is durable. Whoever resumes it, in any
-    /// process, begins it, after the same last look that every call gets.
+    /// By then the call is evaluated, reviewed, rehearsed, asked about and answered, and all of this is durable. [`Gate::resume`] begins
+    /// the call in any process, after the same last check as for every call.
     pub async fn prepare(&self, call: Call) -> CallStatus {
         self.submit(call, DriveUntil::Ready).await.0
     }
 
-    /// Drives a call on that is in the book already, and never begins it.
+    /// Continues a call that is already recorded, but never begins it.
     pub async fn prepare_again(&self, call: CallId) -> CallStatus {
         self.go_on(call, DriveUntil::Ready).await.0
     }
 
-    /// Waits until a call that stands still may go on: something was written on its record, or it is time to look again.
+    /// Waits until an unsettled call may continue: its record has grown, or it is time to check again.
     ///
-    /// For those who do not leave it to [`Gate::settle`] to wait; [`Gate::resume`] then says how it stands.
+    /// It serves callers that do not let [`Gate::settle`] wait. [`Gate::resume`] then returns the status.
     pub async fn until_it_moves(&self, standing: &CallStatus) {
         if matches!(standing, CallStatus::Settled(_)) {
             return;
@@ -218,7 +219,7 @@ impl Gate {
         self.until_something_happens(&place, place.seen_len(), other).await;
     }
 
-    /// Drives on whatever in the book can be driven: answered, expired, interrupted or never finished.
+    /// Continues every recorded call that can be driven: answered, expired, interrupted or unfinished.
     pub async fn resume_all(&self) -> Result<Vec<CallStatus>, LedgerError> {
         let mut standings = Vec::new();
         let mut seen = std::collections::HashSet::new();
@@ -234,10 +235,10 @@ impl Gate {
         }
     }
 
-    /// Gives an answer to an open question, and returns its call, which can then be resumed.
+    /// Submits an answer to an open question. Returns its call, which can then be resumed.
     pub async fn answer(&self, given: SubmittedAnswer) -> Result<CallId, AnswerError> {
         let call = questions::call_of(&self.parts, given.question).await?;
-        // Someone else may append between our reading and our writing; then it is looked at again.
+        // Another writer may append between the read and the write. In that case, try again.
         for _ in 0..3 {
             let mut desk = self.desk(call).await?.ok_or(AnswerError::NoSuchQuestion(given.question))?;
             let asked = desk.record.question(given.question).cloned();
@@ -266,7 +267,7 @@ impl Gate {
         Err(AnswerError::Late)
     }
 
-    /// Everything a person must see to answer an open question, with true contents.
+    /// Returns everything that a person must see to answer an open question, with unredacted contents.
     pub async fn sheet(&self, question: QuestionId) -> Result<QuestionView, AnswerError> {
         let call = questions::call_of(&self.parts, question).await?;
         let mut desk = self.desk(call).await?.ok_or(AnswerError::NoSuchQuestion(question))?;
@@ -279,7 +280,7 @@ impl Gate {
             .map_err(|fault: ContentError| AnswerError::Unusable(fault.to_string()))
     }
 
-    /// Calls a call off. What runs is stopped; what waits is refused; what is settled stays.
+    /// Cancels a call. A running call is stopped and a waiting call is refused. A settled call does not change.
     pub async fn cancel(&self, call: CallId, by: &str) -> Result<(), LedgerError> {
         if let Some(driving) = self.parts.bustle.find(call) {
             driving.stop(by);
@@ -307,7 +308,7 @@ impl Gate {
         let driving = self.parts.bustle.enter(call.id);
         let stood = async {
             let _wheel = driving.wheel.lock().await;
-            // In line before anything is looked up, so that calls keep their order however long that takes.
+            // Queues the call before any lookup, so that calls keep their order however long a lookup takes.
             let mut spot = self.spot(&call.tenant, &call.session, &call.tool);
             spot.queue().await;
             match self.open(&call).await {
@@ -326,8 +327,8 @@ impl Gate {
         let stood = async {
             let _wheel = driving.wheel.lock().await;
             match self.desk(call).await {
-                // Who has another catalog does not know what the tool is; to say that it is gone would settle the call of somebody
-                // who has it.
+                // A gate with another catalog does not know the tool. If it reported the tool as gone, it would settle a call that another
+                // process can run.
                 Ok(Some(desk)) if self.is_for_others(&desk) => {
                     (CallStatus::RunningElsewhere { call }, desk.durable_len())
                 }
@@ -349,9 +350,9 @@ impl Gate {
         stood.instrument(span.clone()).await
     }
 
-    /// Whether a call that is not settled is left to others, or of a tool that was there where the call was made and never was here.
+    /// Returns whether this gate must not drive an unsettled call: others drive it, or its tool was never registered here.
     fn is_for_others(&self, desk: &WorkingRecord) -> bool {
-        // What is refused or over, anybody can write down.
+        // Any gate can record that a call was refused or is over.
         match next(&desk.record) {
             NextStep::Settle(_) => return false,
             NextStep::Wait(question) if question.expires_at <= self.parts.now() => return false,
@@ -363,7 +364,7 @@ impl Gate {
             || desk.terms().is_some_and(|terms| !known(terms))
     }
 
-    /// The desk for a call that comes in: a new one, or the one that the same call was put on before.
+    /// Opens the record of an incoming call: a new record, or the existing record of the same call.
     async fn open(&self, call: &Call) -> Result<WorkingRecord, Box<CallResult>> {
         let refuse = |code, why: String| Err(Box::new(unopened(call, code, why)));
         let stirs = self.parts.bustle.stirs();
@@ -425,7 +426,7 @@ impl Gate {
         (mut spot, until): (QueuedCall, DriveUntil),
         span: &Span,
     ) -> (CallStatus, u32) {
-        // What needs no driving needs no turn; and a question that waits must not stand in anyone's way.
+        // A call that needs no driving needs no turn. A waiting question must not block other calls.
         if matches!(next(&desk.record), NextStep::Wait(_) | NextStep::Settle(_)) {
             spot.leave();
         } else {
@@ -450,9 +451,9 @@ impl Gate {
         Ok(())
     }
 
-    /// Waits until the record has grown, here or in another process, or until the question's time is up.
+    /// Waits until this record or the blocking call's record grows, the call is cancelled, or the poll interval has passed.
     async fn until_something_happens(&self, driving: &ActiveCall, len: u32, other: Option<CallId>) {
-        // A cancellation that was looked at already is no news.
+        // A cancellation that was already handled must not end the wait.
         let is_running = !driving.cancel.is_cancelled();
         let theirs = other.map(|other| self.parts.bustle.enter(other));
         let other_grows = async {
@@ -469,7 +470,7 @@ impl Gate {
         }
     }
 
-    /// The call that this one stands behind, if there is one; that is looked after.
+    /// Returns the call that blocks this one, if there is one, and continues that call if nobody drives it.
     async fn stands_behind(&self, standing: &CallStatus) -> Option<CallId> {
         match standing {
             CallStatus::HeldUp { by, .. } => {
@@ -483,7 +484,7 @@ impl Gate {
         }
     }
 
-    /// Drives a call on that was answered and that nobody drives, because another stands behind it.
+    /// Continues a call that blocks another one, if it has a task to perform and nobody drives it here.
     async fn look_after(&self, call: CallId) {
         let is_driven = self.parts.bustle.find(call).is_some();
         if !is_driven
@@ -494,7 +495,7 @@ impl Gate {
         }
     }
 
-    /// Drives calls of dead processes that were found in the way on to their end.
+    /// Continues calls of dead processes that blocked other calls.
     fn look_after_orphans(&self) {
         while let Some(orphan) = self.parts.bustle.take_orphan() {
             let gate = self.clone();

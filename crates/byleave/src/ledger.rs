@@ -1,4 +1,6 @@
-//! The ledger: the authority over records. What it has taken is durable; two writers cannot take the same place.
+//! The trait of a store that appends entries to records.
+//!
+//! A ledger is the authority over records. Appended entries are durable. Two writers can never append at the same place of a record.
 
 pub mod conformance;
 pub mod invariants;
@@ -22,17 +24,17 @@ use byleave_core::standing_approval::StandingApproval;
 
 use crate::boxed::BoxFuture;
 
-/// Keeps records. Every implementation must pass [`conformance`].
+/// A store of records. Every implementation must pass [`conformance`].
 pub trait Ledger: Send + Sync + 'static {
-    /// Who this ledger writes claims for. Alive until it is dropped, or its process dies.
+    /// Returns the owner of the claims that this ledger writes. It is alive until the ledger is dropped or its process dies.
     fn owner(&self) -> OwnerId;
 
-    /// Reads a record back; `None` where nothing was ever written.
+    /// Loads a record, or `None` if nothing was ever written.
     fn load(&self, call: CallId) -> BoxFuture<'_, Result<Option<LoadedRecord>, LedgerError>>;
 
-    /// Looks a call up that comes in, and at what else stands then, where that is to be seen in the same look.
+    /// Looks up an incoming call and, if cheap, the session state that is needed to evaluate it.
     ///
-    /// What is told counts for a moment only, as any answer of the ledger does.
+    /// The returned state is valid for a moment only, as any answer of the ledger is.
     fn arrive<'a>(&'a self, comer: IncomingCall<'a>) -> BoxFuture<'a, Result<IncomingState, LedgerError>> {
         Box::pin(async move {
             let loaded = self.load(comer.call).await?;
@@ -44,15 +46,15 @@ pub trait Ledger: Send + Sync + 'static {
         })
     }
 
-    /// Appends lines, if the record is still as long as the batch says. All or nothing, and durable when it returns.
+    /// Appends entries if the record still has the length that the batch states. Atomic, and durable on return.
     fn append(&self, batch: Batch) -> BoxFuture<'_, Result<(), AppendError>>;
 
-    /// Reads a content back.
+    /// Reads the bytes of a content.
     fn content(&self, call: CallId, held: ContentRef) -> BoxFuture<'_, Result<Vec<u8>, ContentError>>;
 
-    /// Writes `Interrupted` for an open attempt whose owner is gone. Nobody else may.
+    /// Writes `Interrupted` for an open attempt whose owner is dead. No other code may write it.
     ///
-    /// An attempt of this ledger's own owner counts as gone too: who asks knows that it is not running here.
+    /// An attempt of this ledger's own owner is also treated as dead, because the caller knows that it is not running here.
     fn interrupt(
         &self,
         call: CallId,
@@ -60,30 +62,30 @@ pub trait Ledger: Send + Sync + 'static {
         at: Millis,
     ) -> BoxFuture<'_, Result<Interruption, LedgerError>>;
 
-    /// An attempt that is on the record is about to be run here, and only now. What this cannot note does not run.
+    /// Notes that this process is about to run an attempt whose claim is on the record. The attempt must not run if this fails.
     ///
-    /// A ledger whose owners die far from whoever finds out keeps a mark of it where the owner runs. Others need none.
+    /// A ledger keeps a mark where the owner runs if others find out about its death from afar. Other ledgers need no mark.
     fn starting(&self, _call: CallId, _attempt: AttemptId) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Writes an act of an administrator down. In force when it returns.
+    /// Records an admin action. The action is in force on return.
     fn act(&self, act: AdminAction) -> BoxFuture<'_, Result<(), LedgerError>>;
 
-    /// The newest halt, where it has not been lifted.
+    /// Returns the newest halt, unless it was lifted.
     fn halted(&self, tenant: &TenantId) -> BoxFuture<'_, Result<Option<AdminAction>, LedgerError>>;
 
-    /// The session as it was opened, and those above it, up to the top; empty where nobody opened it.
+    /// Returns the session as it was opened and its ancestors, up to the root. The list is empty if the session was never opened.
     ///
-    /// It never changes once there is anything: an opening is refused where there is one, or where the parent was never
-    /// opened. Only from verified acts; where one is missing or damaged, that is a fault and never a shorter list.
+    /// A list that is not empty never changes. A ledger refuses to open a session twice, or under a parent that was never opened.
+    /// The list comes from verified admin actions only. If one is missing or damaged, this is an error and never a shorter list.
     fn lineage(
         &self,
         tenant: &TenantId,
         session: &SessionId,
     ) -> BoxFuture<'_, Result<Vec<SessionNode>, LedgerError>>;
 
-    /// The leaves for a tool that were given, have not been revoked and have uses left. Only from verified entries.
+    /// Returns the standing approvals for a tool that are not revoked and have uses left. Reads only verified entries.
     fn leaves(
         &self,
         tenant: &TenantId,
@@ -91,11 +93,12 @@ pub trait Ledger: Send + Sync + 'static {
         now: Millis,
     ) -> BoxFuture<'_, Result<Vec<Arc<StandingApproval>>, LedgerError>>;
 
-    /// The call that a question belongs to.
+    /// Returns the call that a question belongs to.
     fn call_of(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>>;
 
-    /// A call of this session that a person was asked about, that has neither ended nor been settled since, and whose
-    /// effects conflict with this plan.
+    /// Returns a call of this session that blocks this plan, if there is one.
+    ///
+    /// Such a call has asked a person, has neither ended nor been settled since, and has effects that conflict with this plan.
     fn held_up_by(
         &self,
         tenant: &TenantId,
@@ -104,16 +107,16 @@ pub trait Ledger: Send + Sync + 'static {
         plan: &Plan,
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>>;
 
-    /// Calls that are not settled and can be driven on: all but those that wait for a person who still has time.
+    /// Returns unsettled calls that can be driven on: all except those that wait for a person who still has time.
     fn drivable(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>>;
 }
 
-/// A call that comes in.
+/// An incoming call.
 #[derive(Clone, Copy, Debug)]
 pub struct IncomingCall<'a> {
-    /// Its id.
+    /// The id of the call.
     pub call: CallId,
-    /// Whose book.
+    /// The tenant whose audit log records the call.
     pub tenant: &'a TenantId,
     /// The session.
     pub session: &'a SessionId,
@@ -123,77 +126,77 @@ pub struct IncomingCall<'a> {
     pub now: Millis,
 }
 
-/// What stood when a call came in.
+/// The state of the ledger when a call arrived.
 #[derive(Clone, Debug)]
 pub struct IncomingState {
-    /// Its record, where it has been here before.
+    /// The record of the call, if it was received before.
     pub loaded: Option<LoadedRecord>,
-    /// As [`Ledger::lineage`], where it has not.
+    /// The result of [`Ledger::lineage`] if the call is new.
     pub lineage: Vec<SessionNode>,
-    /// What else was seen in the same look.
+    /// Other state that the same lookup returned.
     pub around: Option<SessionContext>,
 }
 
-/// What stood around a call when it came in.
+/// The state of the session and its tenant when a call arrived.
 #[derive(Clone, Debug)]
 pub struct SessionContext {
-    /// As [`Ledger::leaves`].
+    /// The result of [`Ledger::leaves`].
     pub leaves: Vec<Arc<StandingApproval>>,
-    /// As [`Ledger::halted`].
+    /// The result of [`Ledger::halted`].
     pub halt: Option<AdminAction>,
-    /// Whether [`Ledger::held_up_by`] could find anyone.
+    /// Whether [`Ledger::held_up_by`] could return a call.
     pub is_crowded: bool,
 }
 
-/// A record as it was read back, with its key. Without the key its contents are forgotten.
+/// A record and its key, as loaded from the store. Without the key, the contents of the record are forgotten.
 #[derive(Clone, Debug)]
 pub struct LoadedRecord {
     /// The record.
     pub record: Record,
-    /// Its key.
+    /// The key of the record.
     pub key: Option<RecordKey>,
 }
 
-/// Lines to append to one record.
+/// The entries to append to one record.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// Whose record.
+    /// The call whose record is written.
     pub call: CallId,
-    /// How long the record must be.
+    /// The length that the record must have.
     pub at_len: u32,
-    /// What its last link must be.
+    /// The link that the last line of the record must have.
     pub before: Digest,
     /// The lines.
     pub lines: Vec<ChainedEntry>,
-    /// The same, as entries.
+    /// The same lines as entries.
     pub entries: Vec<Entry>,
-    /// Contents that the lines speak of.
+    /// The contents that the lines refer to.
     pub contents: Vec<RecordContent>,
-    /// Its key, with the first lines of a record.
+    /// The key of the record, present with its first lines.
     pub key: Option<RecordKey>,
-    /// What a list shows of the call; with secrets taken out.
+    /// The summary of the call for lists, with secrets removed.
     pub listing: CallSummary,
-    /// Present where the last line leaves the call waiting for a person.
+    /// Present if the call waits for a person after the last line.
     pub waits: Option<PendingQuestion>,
-    /// Present where the lines begin an attempt that is still open at their end.
+    /// Present if the lines begin an attempt that is still open after the last line.
     pub begins: Option<AttemptStart>,
-    /// The call is settled with these lines.
+    /// Whether these lines settle the call.
     pub settles: bool,
 }
 
-/// A content that lines speak of.
+/// A content that lines refer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordContent {
-    /// What the record keeps of it.
+    /// The reference that the record keeps.
     pub held: ContentRef,
     /// The content itself.
     pub bytes: Vec<u8>,
 }
 
-/// What a list shows of a call.
+/// The summary of a call for lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallSummary {
-    /// Whose book.
+    /// The tenant whose audit log records the call.
     pub tenant: TenantId,
     /// The session.
     pub session: SessionId,
@@ -201,9 +204,9 @@ pub struct CallSummary {
     pub agent: String,
     /// The tool's own name, once known.
     pub tool: String,
-    /// The word for it in the book.
+    /// The word for the operation in the audit log.
     pub operation: String,
-    /// What it would do, in a line.
+    /// The planned effects in one line.
     pub summary: String,
 }
 
@@ -212,98 +215,98 @@ pub struct CallSummary {
 pub struct PendingQuestion {
     /// The question.
     pub question: Question,
-    /// What it would do; later calls of the session that conflict with it are held up, until it has ended or is settled.
+    /// The planned effects. Later calls of the session that conflict with them are blocked until this call has ended or is settled.
     /// Empty for a held result.
     pub effects: Vec<Effect>,
 }
 
-/// An attempt that begins. The ledger refuses it, with a [`StartBlocked`], in the same step in which it would write it.
+/// An attempt that begins. The ledger refuses it with a [`StartBlockedError`], in the same transaction that would write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttemptStart {
     /// The attempt.
     pub attempt: AttemptId,
-    /// It runs alone in its session.
+    /// Whether the attempt must run alone in its session.
     pub exclusive: bool,
-    /// The leave it rests on, with how often that may be used.
+    /// The standing approval that the attempt uses, with its maximum number of uses.
     pub leave: Option<(StandingApprovalId, Option<u32>)>,
 }
 
-/// Why an attempt may not begin now.
+/// The reason why an attempt may not begin now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StartBlocked {
-    /// Everything is halted.
+pub enum StartBlockedError {
+    /// A halt is in force.
     #[error("everything is halted: {why}")]
     Halted {
-        /// Why.
+        /// The reason of the halt.
         why: String,
     },
-    /// The leave has no use left, or was revoked.
+    /// The standing approval has no uses left, or was revoked.
     #[error("the leave has no use left, or was revoked")]
     LeaveSpent,
     /// Another call of the session runs alone.
     #[error("call {call} of the same session is running")]
     SessionBusy {
-        /// Which.
+        /// The running call.
         call: CallId,
         /// Its open attempt.
         attempt: AttemptId,
     },
 }
 
-/// What came of asking for an interruption.
+/// The result of [`Ledger::interrupt`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interruption {
-    /// It is written down.
+    /// The interruption was recorded.
     Written,
-    /// The owner lives; leave it alone.
+    /// The owner is alive. The attempt was left unchanged.
     OwnerAlive,
-    /// There is no such open attempt any more.
+    /// The attempt is not open any more.
     NotOpen,
 }
 
-/// Why lines were not appended.
+/// The reason why lines were not appended.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// Someone else appended first: load the record and walk again.
+    /// Another writer appended first. Load the record and run the pipeline again.
     #[error("the record has changed meanwhile")]
     Stale,
     /// The attempt may not begin now.
     #[error(transparent)]
-    Hindered(#[from] StartBlocked),
-    /// The ledger broke. Whether the lines were taken must be looked at.
+    Hindered(#[from] StartBlockedError),
+    /// The ledger failed. The caller must check whether the lines were appended.
     #[error(transparent)]
     Fault(#[from] LedgerError),
 }
 
-/// Why a content cannot be had.
+/// The reason why a content cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentError {
-    /// It was forgotten.
+    /// The content was forgotten.
     #[error("the content was forgotten")]
     Forgotten,
-    /// It is not there.
+    /// The content is missing.
     #[error("the content is missing")]
     Missing,
-    /// It is not what was written.
+    /// The content differs from the recorded one.
     #[error("the content is not what was written")]
     Changed,
-    /// The ledger broke.
+    /// The ledger failed.
     #[error(transparent)]
     Fault(#[from] LedgerError),
 }
 
-/// The ledger broke.
+/// An error of the store behind a ledger.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {why}")]
 pub struct LedgerError {
-    /// What could not be done, in words.
+    /// The operation that failed, in words.
     pub what: String,
-    /// What the system said.
+    /// The error of the system.
     pub why: String,
 }
 
 impl LedgerError {
-    /// A fault from something that did not work.
+    /// Creates an error for a failed operation.
     pub fn new(what: impl Into<String>, why: impl std::fmt::Display) -> Self {
         Self { what: what.into(), why: why.to_string() }
     }

@@ -1,7 +1,7 @@
-//! Drives: the gate between an AI agent and the world.
+//! A gate between AI agents and tools.
 //!
-//! Every call goes one way: call → plan → ruling → question → execution → book. [`gate::Gate`] is the one object an
-//! application holds; [`tool::Tool`] is what it lets agents use; [`ledger::Ledger`] keeps the records.
+//! Every call takes the same path: call → plan → decision → question → execution → audit log. An application holds one
+//! [`gate::Gate`]. Agents use tools that implement [`tool::Tool`]. A [`ledger::Ledger`] stores the records.
 //!
 //! ```
 //! use byleave::clock::fresh_id;
@@ -44,21 +44,48 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A result always comes back; there is no error beside it. What is missing for the call above to run is said in the refusal: an
-//! [approver], a [rule](policy_files), or a word about the [tool](typed_tool::TypedTool::not_sensitive).
+//! The gate always returns a result and never a separate error. The refusal says what the call above needs before it can run: an
+//! [approver], a [rule](policy_files), or a declaration by the [tool](typed_tool::TypedTool::not_sensitive).
 //!
-//! # What you may bring
+//! # Extension points
 //!
-//! | What | Made by | A whole program that is run with the tests |
+//! | Extension | Made with | Complete program, run with the tests |
 //! |---|---|---|
 //! | a tool | [`typed_tool::TypedTool`], or the trait [`tool::Tool`] | `examples/tool.rs` |
 //! | a reviewer of arguments or results | closures of [`review`], or its traits | `examples/reviewer.rs` |
-//! | somebody who is asked | [`approver::callback`], or the trait [`approver::Approver`] | `examples/approver.rs` |
-//! | a layer of rules | [`core::policy`] and [`policy_files`] | `examples/policy_layer.rs` |
+//! | an approver | [`approver::callback`], or the trait [`approver::Approver`] | `examples/approver.rs` |
+//! | a policy layer | [`core::policy`] and [`policy_files`] | `examples/policy_layer.rs` |
 //! | the loop of an agent | [`gate::Gate::settle_all`] and [`provider_formats`] | `examples/agent.rs` |
-//! | a store | the trait [`ledger::Ledger`], with [`ledger::conformance`] to prove it; [`audit_log::sqlite::SqliteLedger`] is there | |
+//! | a store | the trait [`ledger::Ledger`], tested with [`ledger::conformance`]; [`audit_log::sqlite::SqliteLedger`] is included | |
 //!
-//! What breaks, hangs or panics in any of them refuses the call, and is never passed over.
+//! If an extension fails, hangs or panics, the gate refuses the call. It never skips the extension.
+//!
+//! # Modules
+//!
+//! | Module | Purpose |
+//! |---|---|
+//! | [`gate`] | The object that an application holds. Every call goes through it. |
+//! | [`ledger`] | The trait of a store that appends entries, a ledger in memory, and the test suite of a ledger. |
+//! | [`audit_log`] | The trait of a store that lists, verifies, exports and forgets records, and the SQLite store. |
+//! | [`tool`], [`typed_tool`] | The `Tool` trait; tools from a struct and an async function. |
+//! | [`catalog`] | The registered tools. |
+//! | [`schema`] | Validates arguments against JSON Schema, with bounds on everything. |
+//! | [`tool_search`], `tool_ranking` | The tool that offers tool search to a model; finds tools by words. |
+//! | [`plan`], [`patch`] | Effects from the permission class and argument roles; the files that a patch names. |
+//! | [`plan_bindings`] | The files that a plan depends on, and whether they are unchanged. |
+//! | [`path_resolution`], `local_shell_env` | Resolves a path to one file; this machine as the shell analyzer sees it. |
+//! | [`policy_files`], [`rule_examples`] | Finds and merges policy files; checks the commands in rule examples. |
+//! | [`policy_case`] | Evaluates a test case in a fictional environment. |
+//! | [`recorded_calls`], [`replay`], [`stats`] | Past calls; past calls under another policy; statistics from records. |
+//! | [`review`], [`builtin_reviewers`] | The reviewer traits, their registry and cache; the reviewers that come with the library. |
+//! | [`approver`], [`challenge`] | The approver trait with callbacks, a terminal and a webhook; the challenger trait. |
+//! | [`signed_http`], [`endpoint`] | Signed messages to a service and back; a URL that is posted to. |
+//! | [`secret`], [`redact`] | A secret that cannot print itself; removes secrets from text by shape. |
+//! | [`provider_formats`] | Tools and results in the formats of OpenAI, Anthropic, Gemini and MCP. |
+//! | [`event`] | Entries and progress for subscribers. |
+//! | [`result`], [`settings`] | The result for the caller; limits and choices of a gate. |
+//! | `plugin_guard` | Runs foreign code with a time limit and catches panics. |
+//! | [`clock`], [`boxed`], `lock` | Time and fresh ids; boxed futures; locks that survive a panic. |
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -102,7 +129,7 @@ pub mod typed_tool;
 pub use byleave_core as core;
 pub use byleave_shell as shell;
 
-/// The example in the README compiles and runs.
+/// Compiles and runs the example of the README as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;

@@ -1,4 +1,4 @@
-//! The scene of a command: this machine, as the command would find it. Looks, and changes nothing.
+//! The environment of a shell command: this machine, as the command would find it. It must not change anything.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use byleave_shell::shell_env::ShellEnv;
 use crate::path_resolution::resolve;
 use crate::tool::ToolContext;
 
-/// A directory with more names than this is not listed: what a glob would find there cannot be told.
+/// The maximum number of names in a listed directory. In a larger one, the matches of a glob are unknown.
 const NAMES_MAX: usize = 10_000;
-/// A script longer than this is not read.
+/// The maximum size of a script that is read.
 const SCRIPT_BYTES_MAX: u64 = 64 * 1024;
 
-/// This machine, seen from where a call works.
+/// This machine, seen from the working directory of a call.
 pub(crate) struct LocalShellEnv<'a> {
     site: &'a ToolContext,
     cwd: &'a str,
@@ -23,14 +23,14 @@ pub(crate) struct LocalShellEnv<'a> {
 }
 
 impl<'a> LocalShellEnv<'a> {
-    /// The machine as this process finds it; `None` where the directory has no readable name.
+    /// Returns the environment of this process, or `None` if the directory is not valid UTF-8.
     pub(crate) fn at(site: &'a ToolContext) -> Option<Self> {
         let path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect());
         let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
         Some(Self { site, cwd: site.cwd.to_str()?, home, path: path.unwrap_or_default() })
     }
 
-    /// The file itself, if it is there and may be run.
+    /// Returns the resolved file, if it exists and is executable.
     fn runnable(path: &Path) -> Option<String> {
         use std::os::unix::fs::PermissionsExt as _;
         let file = fs::canonicalize(path).ok()?;
@@ -61,7 +61,7 @@ impl ShellEnv for LocalShellEnv<'_> {
         if name.contains('/') {
             return Self::runnable(&self.site.cwd.join(name));
         }
-        // A relative directory in the search path leads wherever the command has gone to: nobody can say where.
+        // A relative directory in the search path depends on the command's current directory, which is unknown.
         let directories = self.path.iter().take_while(|directory| directory.is_absolute());
         directories.into_iter().find_map(|directory| Self::runnable(&directory.join(name)))
     }
@@ -83,7 +83,7 @@ impl ShellEnv for LocalShellEnv<'_> {
     }
 }
 
-/// The names in a directory, sorted; `None` where it cannot be listed in full.
+/// Returns the sorted names in a directory, or `None` if it cannot be listed in full.
 pub(crate) fn names_in(directory: &Path) -> Option<Vec<String>> {
     let entries = fs::read_dir(directory).ok()?.take(NAMES_MAX + 1);
     let names = entries.map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -92,8 +92,8 @@ pub(crate) fn names_in(directory: &Path) -> Option<Vec<String>> {
     (names.len() <= NAMES_MAX).then_some(names)
 }
 
-/// The text of a script; `None` where it is no file, too long, or no text. The path is resolved, so that a link on the way is not the
-/// one that was resolved: then nobody can say what would run.
+/// Reads a script. Returns `None` if it is not a file, too long, or not text. The path is already resolved, so a link on the
+/// way means that it has changed, and it is unknown what would run.
 pub(crate) fn script_at(path: &Path) -> Option<String> {
     byleave_files::read_text(path, LinkPolicy::Never, SCRIPT_BYTES_MAX).ok()
 }

@@ -1,49 +1,49 @@
-//! Patches: which files a patch would make, change, move or delete, whichever of the two usual forms it has.
+//! Parses patches: the files that a patch would create, change, move or delete, in either of the two common formats.
 //!
-//! Pure. Reads the headers and walks over the content by its own counts, so that a line of content is never taken for a
-//! header, nor a header for content. What could be read in two ways is a doubt, which the reader of the result must tell.
+//! It is pure. It reads headers and skips content by the counts in the patch, so that content is never mistaken for a
+//! header, or a header for content. Ambiguous text becomes a doubt, which the caller must report.
 
 use std::iter::Peekable;
 use std::str::Lines;
 
-/// What a patch would do.
+/// The effects of a patch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patch {
-    /// To which files, in order.
+    /// The changes by file, in order.
     pub changes: Vec<PatchChange>,
-    /// What is not certain about it, in words.
+    /// Descriptions of everything uncertain.
     pub doubts: Vec<String>,
 }
 
-/// What a patch would do to one file.
+/// The effect of a patch on one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchChange {
-    /// It is made.
+    /// The file is created.
     Add(String),
     /// Its content changes.
     Update(String),
     /// It is deleted.
     Delete(String),
-    /// Its content is held against what the patch says is there: who is told whether it fits has read it.
+    /// Its content is compared with the patch. Someone who learns whether it matches has effectively read it.
     Compare(String),
 }
 
-/// Why a text is no patch.
+/// The reason why a text is not a patch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
     /// It names no file.
     #[error("the patch names no file; begin with `*** Begin Patch` or give a diff as `git diff` writes it")]
     NoFile,
-    /// A quoted name does not end, or has an escape that nobody knows.
+    /// A quoted name does not end, or has an unknown escape.
     #[error("the patch has a name that cannot be read: `{0}`")]
     Name(String),
 }
 
-/// Makes a change of a name.
+/// A constructor of a change from a name.
 type PatchChangeConstructor = fn(String) -> PatchChange;
 
 const ENVELOPE: &str = "*** Begin Patch";
-/// The headers of the enveloped form, and what they do.
+/// The headers of the enveloped format with their changes.
 const HEADERS: [(&str, PatchChangeConstructor); 4] = [
     ("*** Add File:", PatchChange::Add),
     ("*** Update File:", PatchChange::Update),
@@ -51,7 +51,7 @@ const HEADERS: [(&str, PatchChangeConstructor); 4] = [
     ("*** Move to:", PatchChange::Add),
 ];
 
-/// Reads a patch.
+/// Parses a patch.
 pub fn read(text: &str) -> Result<Patch, PatchError> {
     let mut patch = Patch::default();
     if text.contains('\r') {
@@ -61,7 +61,7 @@ pub fn read(text: &str) -> Result<Patch, PatchError> {
         enveloped(text, &mut patch);
         if is_diff(text) {
             patch.doubt("it has both of the usual forms, and programs differ about which they read");
-            // A name in it that cannot be read is only in doubt, as the rest is.
+            // An unreadable name in it is only a doubt, like the rest.
             if let Err(why) = diff(text, &mut patch) {
                 patch.doubt(why.to_string());
             }
@@ -75,7 +75,7 @@ pub fn read(text: &str) -> Result<Patch, PatchError> {
     if patch.changes.is_empty() { Err(PatchError::NoFile) } else { Ok(patch) }
 }
 
-/// A name as `---` and `+++` give it: quoted or not, with `a/` or `b/` before it, a date after it; none for `/dev/null`.
+/// Parses a name after `---` or `+++`: optional quotes, prefix `a/` or `b/`, and date. Returns `None` for `/dev/null`.
 pub fn name(text: &str) -> Result<Option<String>, PatchError> {
     let bare = bare_name(text.split('\t').next().unwrap_or(text))?;
     if bare == "/dev/null" {
@@ -84,13 +84,13 @@ pub fn name(text: &str) -> Result<Option<String>, PatchError> {
     Ok(Some(bare.strip_prefix("a/").or_else(|| bare.strip_prefix("b/")).unwrap_or(&bare).to_owned()))
 }
 
-/// The name that `diff --git` gives twice, without that word; none where it does not.
+/// Returns the name that both halves of `diff --git` have in common. The text is given without that word.
 pub fn name_of_both(names: &str) -> Option<String> {
     let both = halves(names).filter_map(|(old, new)| Some((name(old).ok()??, name(new).ok()??)));
     both.into_iter().find(|(old, new)| old == new).map(|(same, _)| same)
 }
 
-/// A name without its quotes, with what git escapes in them.
+/// Removes quotes from a name and decodes git's escapes.
 pub fn bare_name(text: &str) -> Result<String, PatchError> {
     let wrong = || PatchError::Name(text.escape_debug().to_string());
     let text = text.trim();
@@ -101,7 +101,7 @@ pub fn bare_name(text: &str) -> Result<String, PatchError> {
     while let Some(byte) = rest.next() {
         match byte {
             b'\\' => {}
-            // Two quoted names are not one.
+            // Two quoted names are not one name.
             b'"' => return Err(wrong()),
             byte => {
                 bytes.push(byte);
@@ -144,7 +144,7 @@ impl Patch {
     }
 }
 
-/// `*** Begin Patch`, headers, and lines that begin with a space, `+`, `-` or `@@`.
+/// Parses `*** Begin Patch`, headers, and lines that begin with a space, `+`, `-` or `@@`.
 fn enveloped(text: &str, patch: &mut Patch) {
     for line in text.lines() {
         let bare = line.trim();
@@ -171,7 +171,7 @@ fn enveloped(text: &str, patch: &mut Patch) {
     }
 }
 
-/// Whether a line could be taken for a header of the enveloped form by a reader that is less strict about blanks and case.
+/// Checks whether a parser that is less strict about whitespace and case could take a line for an enveloped header.
 fn resembles_header(line: &str) -> bool {
     let Some(rest) = line.trim().strip_prefix("***") else { return false };
     let words: Vec<String> = rest.split_whitespace().map(str::to_ascii_lowercase).collect();
@@ -181,7 +181,7 @@ fn resembles_header(line: &str) -> bool {
         .any(|header| line.starts_with(header))
 }
 
-/// Whether there is a diff in a text, whatever else is.
+/// Checks whether a text contains a diff, possibly among other content.
 fn is_diff(text: &str) -> bool {
     let mut after_old = false;
     text.lines().any(|line| {
@@ -191,7 +191,7 @@ fn is_diff(text: &str) -> bool {
     })
 }
 
-/// What `diff -u` and `git diff` write.
+/// Parses the output of `diff -u` and `git diff`.
 fn diff(text: &str, patch: &mut Patch) -> Result<(), PatchError> {
     let mut lines = text.lines().peekable();
     let mut same = None;
@@ -220,7 +220,7 @@ fn diff(text: &str, patch: &mut Patch) -> Result<(), PatchError> {
             },
             "diff" if rest.starts_with("--git ") => same = header(rest, patch)?,
             "new" | "old" | "deleted" => {
-                // An empty file is deleted without a word of its content.
+                // The deletion of an empty file has no content lines.
                 if let Some(name) = same.clone().filter(|_| line.starts_with("deleted file mode ")) {
                     patch.change(PatchChange::Delete(name));
                 }
@@ -233,7 +233,7 @@ fn diff(text: &str, patch: &mut Patch) -> Result<(), PatchError> {
     Ok(())
 }
 
-/// The names in `--- old` and `+++ new`.
+/// Adds the changes for the names in `--- old` and `+++ new`.
 fn names(old: Option<String>, new: Option<String>, patch: &mut Patch) {
     match (old, new) {
         (None, None) => patch.doubt("a file has neither an old nor a new name"),
@@ -251,7 +251,7 @@ fn names(old: Option<String>, new: Option<String>, patch: &mut Patch) {
     }
 }
 
-/// `diff --git a/x b/x`: the only names where nothing but a mode changes. Gives the name, where both are the same.
+/// Parses `diff --git a/x b/x`, which has the only names if just a mode changes. Returns the name if both are the same.
 fn header(rest: &str, patch: &mut Patch) -> Result<Option<String>, PatchError> {
     let names = rest.strip_prefix("--git ").unwrap_or(rest);
     if let Some(same) = name_of_both(names) {
@@ -275,13 +275,13 @@ fn header(rest: &str, patch: &mut Patch) -> Result<Option<String>, PatchError> {
     Ok(None)
 }
 
-/// All ways to take two names apart: without quotes they may have blanks in them.
+/// Returns all ways to split two names, because unquoted names may contain spaces.
 fn halves(names: &str) -> impl Iterator<Item = (&str, &str)> {
     let blanks = names.char_indices().filter(|(_, c)| *c == ' ').map(|(at, _)| names.split_at(at));
     blanks.map(|(old, new)| (old, new.trim_start()))
 }
 
-/// Modes: what is no plain file, and what may be run from now on, no content shows.
+/// Adds doubts for file modes. The content does not show links, other special files, or executable permission.
 fn modes(line: &str, patch: &mut Patch) {
     let Some((_, mode)) = line.rsplit_once("mode ") else { return };
     match (line.split(' ').next(), mode.trim()) {
@@ -293,7 +293,7 @@ fn modes(line: &str, patch: &mut Patch) {
     }
 }
 
-/// Walks over the content of a hunk by its own counts: `@@ -1,2 +3,4 @@`.
+/// Skips the content of a hunk by its own counts: `@@ -1,2 +3,4 @@`.
 fn hunk(counts: &str, lines: &mut Peekable<Lines<'_>>, patch: &mut Patch) {
     let mut parts = counts.split(' ');
     let count = |part: Option<&str>, sign: char| -> Option<usize> {
@@ -352,7 +352,7 @@ mod tests {
             ),
             ("*** Begin Patch\n*** Add File: .git/config \n+x\n*** End Patch", &["add .git/config"], 1),
             ("*** Begin Patch\r\n*** Add File: a\r\n+x\r\n*** End Patch\r\n", &["add a"], 1),
-            // What another reader may take for a header, and both forms in one.
+            // Lines that another parser may take for a header, and both formats in one.
             (
                 "*** Begin Patch\n*** Update File: a\n*** Move To: b\n@@\n-a\n+b\n*** End Patch",
                 &["update a"],
@@ -380,7 +380,7 @@ mod tests {
             ("--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n", &["compare x", "delete x"], 0),
             // Content that looks like headers.
             ("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n-- a\n+++ b/../../z\n++ b\n", &["update x"], 0),
-            // A count that is too small shows them.
+            // A count that is too small reveals them.
             ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n--- a/y\n+++ b/y\n", &["update x", "update y"], 0),
             (
                 "diff --git \"a/\\056\\056/f\" \"b/\\056\\056/f\"\nnew file mode 100644\n--- /dev/null\n+++ \"b/\\056\\056/f\"\n",

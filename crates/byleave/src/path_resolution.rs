@@ -1,4 +1,4 @@
-//! Paths: which file a text names. Looks at the file system to follow links; changes nothing.
+//! Resolves paths: finds the file that a text names. It reads the file system to follow links, and must not change anything.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::tool::ToolError;
 
-/// Spellings of paths that mean another file to whoever expands them after us.
+/// Detects spellings of paths that a later expansion would turn into another file.
 fn is_for_someone_else(path: &str) -> Option<&'static str> {
     let variable = |rest: &str| rest.starts_with(|c: char| c.is_ascii_uppercase() || matches!(c, '{' | '('));
     let drive = |path: &str| matches!(path.as_bytes(), [letter, b':', b'\\' | b'/', ..] if letter.is_ascii_alphabetic());
@@ -23,7 +23,7 @@ fn is_for_someone_else(path: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a path means something of the process that opens it: another file for us than for who opens it.
+/// Checks whether a path depends on the process that opens it, so that the tool may open another file than Byleave sees.
 fn is_of_a_process(path: &Path) -> bool {
     let mut steps = path.components().filter_map(|step| match step {
         Component::Normal(step) => step.to_str(),
@@ -35,12 +35,12 @@ fn is_of_a_process(path: &Path) -> bool {
         && steps.next().is_some_and(|what| of.contains(&what))
 }
 
-/// Whether a path is another name for a descriptor.
+/// Checks whether a path is another name for a descriptor.
 fn is_a_descriptor(path: &Path) -> bool {
     ["/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"].iter().any(|name| path.starts_with(name))
 }
 
-/// A path as it is written, with `..` taken by its text, and with the links in front of its last step followed.
+/// Returns a path in three forms: as written, with `..` resolved textually, and with links before its last component followed.
 fn spellings(path: &str, cwd: &Path) -> Vec<PathBuf> {
     let written = cwd.join(path);
     let mut by_text = PathBuf::new();
@@ -55,8 +55,8 @@ fn spellings(path: &str, cwd: &Path) -> Vec<PathBuf> {
     [written, by_text].into_iter().chain(followed).collect()
 }
 
-/// The absolute path that an argument of a tool names: nothing that a shell, another system or another process would read
-/// as another file, and nothing that could not be shown on one line.
+/// Returns the absolute path that a tool argument names. Rejects a path that a shell, another system or another process
+/// would read as another file, and one that cannot be shown on one line.
 pub fn named(path: &str, cwd: &Path) -> Result<String, ToolError> {
     let wrong = |why: &str| Err(ToolError(format!("`{}` {why}", path.escape_debug())));
     if path.is_empty() {
@@ -74,7 +74,7 @@ pub fn named(path: &str, cwd: &Path) -> Result<String, ToolError> {
     resolve(path, cwd)
 }
 
-/// The absolute path that a path names, links followed as far as it exists.
+/// Returns the absolute path that a path names. Links are followed as far as the path exists.
 pub fn resolve(path: &str, cwd: &Path) -> Result<String, ToolError> {
     if path.is_empty() || path.contains('\0') {
         return Err(ToolError(format!("`{}` is not a path", path.escape_debug())));
@@ -89,7 +89,7 @@ pub fn resolve(path: &str, cwd: &Path) -> Result<String, ToolError> {
         match fs::canonicalize(&existing) {
             Ok(base) => break missing.iter().rev().fold(base, |path, part| path.join(part)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // A dangling link names something that is not beneath its parent: nobody can say what.
+                // A dangling link names something outside its parent, and the target is unknown.
                 if existing.symlink_metadata().is_ok() {
                     return Err(ToolError(format!(
                         "`{path}` leads through a link to something that is not there"
@@ -126,7 +126,7 @@ mod tests {
         std::os::unix::fs::symlink("nowhere", cwd.join("dangling")).unwrap();
         let real = outside.path().canonicalize().unwrap();
         assert_eq!(resolve("link/x", &cwd).unwrap(), real.join("x").to_str().unwrap());
-        // What is above something that is not there, nobody can say: it may be made as a link.
+        // The parent of a missing path is unknown, because it may be created as a link.
         for path in [
             "dangling",
             "dangling/x",

@@ -1,6 +1,6 @@
-//! Plans: what a draft would do, worked out from the tool's permission class (T6), and what of the world it rests on.
+//! Computes plans: the effects of a draft from the tool's permission class (T6), and the files that the plan depends on.
 //!
-//! Looks at the file system to resolve paths and to read what an approval binds; changes nothing.
+//! It reads the file system to resolve paths and to bind their content. It must not change anything.
 
 mod hosts;
 mod patch;
@@ -18,7 +18,7 @@ use crate::path_resolution::named;
 use crate::plan_bindings::bind;
 use crate::tool::{ToolContext, ToolError};
 
-/// Works out what a draft would do, from the class and the roles that the manifest declares.
+/// Predicts the effects of a draft from the permission class and the roles in the manifest.
 pub fn by_class(manifest: &Manifest, arguments: &Value, site: &ToolContext) -> Result<Plan, ToolError> {
     let mut plan = Plan::default();
     let roles = roles(manifest, arguments);
@@ -31,7 +31,7 @@ pub fn by_class(manifest: &Manifest, arguments: &Value, site: &ToolContext) -> R
     }
     let reads = plan.effects.iter().all(|effect| matches!(effect, Effect::Read { .. }));
     match manifest.permission_class {
-        // The class says that it only reads; what it reads is judged by path where the arguments tell.
+        // The class says that it only reads. Reads are evaluated by path if the arguments name one.
         PermissionClass::Readonly if reads => {
             plan.reads_only = true;
             if plan.effects.is_empty() {
@@ -50,7 +50,7 @@ pub fn by_class(manifest: &Manifest, arguments: &Value, site: &ToolContext) -> R
     Ok(plan)
 }
 
-/// An argument that the schema does not speak of reaches the tool unjudged, unless someone is asked.
+/// Marks arguments that are not in the schema as unknown effects. Otherwise they would reach the tool without evaluation.
 fn unheard_of(plan: &mut Plan, manifest: &Manifest, arguments: &Value) {
     let known = manifest.input_schema.get("properties").and_then(Value::as_object);
     let (Some(known), Some(given)) = (known, arguments.as_object()) else { return };
@@ -64,7 +64,7 @@ fn unheard_of(plan: &mut Plan, manifest: &Manifest, arguments: &Value) {
     }
 }
 
-/// The arguments that mean something: as declared, and where nothing is declared, as the class expects them.
+/// Returns the arguments with a role: as declared or, if nothing is declared, as the class expects them.
 fn roles<'a>(manifest: &Manifest, arguments: &'a Value) -> Vec<(ArgumentRole, &'a Value)> {
     let declared =
         manifest.roles.iter().filter_map(|(pointer, role)| Some((*role, arguments.pointer(pointer)?)));
@@ -91,7 +91,7 @@ fn roles<'a>(manifest: &Manifest, arguments: &'a Value) -> Vec<(ArgumentRole, &'
     expected.iter().filter_map(|(name, role)| Some((*role, arguments.get(name)?))).collect()
 }
 
-/// Adds the effects of one argument; a list is all of its items.
+/// Adds the effects of one argument. A list has the effects of all its items.
 pub fn argument(
     plan: &mut Plan,
     role: ArgumentRole,
@@ -120,7 +120,7 @@ pub fn argument(
             let here = LocalShellEnv::at(site)
                 .ok_or_else(|| ToolError("the working directory is not readable as text".into()))?;
             for file in command(plan, text, &here) {
-                // What cannot be held against what it was may be another thing by the time it runs.
+                // A file that cannot be bound may have changed by the time the call runs.
                 match bind(&file) {
                     Ok(bound) => plan.bound.push(bound),
                     Err(fault) => plan.effects.push(Effect::Unknown { why: fault.to_string() }),
@@ -131,7 +131,7 @@ pub fn argument(
     Ok(())
 }
 
-/// How the commands in a draft are read, to be shown beside its plan: by the same reader, in the same place.
+/// Parses the commands of a draft, to show them beside its plan. It uses the same parser in the same directory.
 pub fn trees(manifest: &Manifest, arguments: &Value, site: &ToolContext) -> Vec<CommandTree> {
     let Some(here) = LocalShellEnv::at(site) else { return Vec::new() };
     let commands = roles(manifest, arguments).into_iter().filter(|(role, _)| *role == ArgumentRole::Command);
@@ -142,8 +142,7 @@ pub fn trees(manifest: &Manifest, arguments: &Value, site: &ToolContext) -> Vec<
     texts.map(|text| byleave_shell::tell_in_full(text, &here).1).collect()
 }
 
-/// Adds what a shell command would do: its effects, and what about it is dangerous. Returns the files whose content decides
-/// what it does.
+/// Adds the effects and dangers of a shell command. Returns the files whose content determines what it does.
 pub fn command(plan: &mut Plan, text: &str, scene: &dyn ShellEnv) -> Vec<String> {
     let account = byleave_shell::tell(text, scene);
     plan.effects.extend(account.effects);
@@ -237,7 +236,7 @@ mod tests {
             &["write /a/c", "delete /b"],
         );
         assert!(planned(PermissionClass::File, &json!({"patch": "nothing"}), &cwd).is_err());
-        // What an editor fetches when it opens the file.
+        // The address that an editor fetches when it opens the file.
         for (content, wanted) in [
             ("{\"$schema\": \"https://a.example/?d=x\"}", "reach a.example:443"),
             ("#:schema https://b.example/s.json\nx = 1", "reach b.example:443"),

@@ -1,4 +1,4 @@
-//! What a plan rests on: files and directories as they were when it was made, and whether they still are.
+//! Binds a plan to the files and directories that it depends on, and checks whether they are unchanged.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -13,10 +13,10 @@ use byleave_files::{LinkPolicy, ReadError};
 use crate::path_resolution::into_text;
 use crate::tool::{ToolContext, ToolError};
 
-/// Files larger than this are not bound by content; a plan that would have to is refused.
+/// The maximum size of a file bound by content. A plan that needs a larger file is refused.
 const BOUND_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// What a path is now, to be held against what it is later. The path is resolved: a file behind a link is not bound.
+/// Records the current state of a path for a later comparison. The path must be resolved: a file behind a link is not bound.
 pub fn bind(path: &str) -> Result<Binding, ToolError> {
     let fault = |error: io::Error| ToolError(format!("`{path}` cannot be looked at: {error}"));
     let state = match fs::metadata(path) {
@@ -35,21 +35,21 @@ pub fn bind(path: &str) -> Result<Binding, ToolError> {
     Ok(Binding { path: path.to_owned(), state })
 }
 
-/// The content of a file, by its digest. It is read piece by piece: nothing of it is kept.
+/// Returns the digest of a file. The file is read in pieces and not kept in memory.
 fn content(path: &str) -> Result<BindingState, ReadError> {
     let opened = byleave_files::open(Path::new(path), LinkPolicy::Never)?;
     let mut hasher = blake3::Hasher::new();
     if opened.metadata.len() > BOUND_BYTES_MAX {
         return Err(ReadError::TooLarge(BOUND_BYTES_MAX));
     }
-    // It may grow while it is read.
+    // The file may grow while it is read.
     if io::copy(&mut opened.file.take(BOUND_BYTES_MAX + 1), &mut hasher)? > BOUND_BYTES_MAX {
         return Err(ReadError::TooLarge(BOUND_BYTES_MAX));
     }
     Ok(BindingState::Content(Digest::from_bytes(hasher.finalize().into())))
 }
 
-/// Adds the working directory itself to what a plan rests on.
+/// Adds the working directory itself to the bindings of a plan.
 pub(crate) fn bind_directory(plan: &mut Plan, site: &ToolContext) -> Result<(), ToolError> {
     let cwd = into_text(site.cwd.clone())?;
     let bound = bind(&cwd)?;
@@ -60,7 +60,7 @@ pub(crate) fn bind_directory(plan: &mut Plan, site: &ToolContext) -> Result<(), 
     Ok(())
 }
 
-/// Refuses if anything that the plan rests on is not what it was.
+/// Refuses the call if anything that the plan is bound to has changed.
 pub(crate) fn still_bound(plan: &Plan) -> Result<(), Refusal> {
     for bound in &plan.bound {
         let code = match bound.state {

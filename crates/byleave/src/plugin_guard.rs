@@ -1,20 +1,20 @@
-//! The guard around strangers' code: reviewers, planners, predicates, challengers, approvers, tools.
+//! The guard around plugin code: reviewers, planners, predicates, challengers, approvers, tools.
 //!
-//! Breaking is objecting: whatever a stranger does short of answering comes back as a value to refuse by. It must never
-//! let a panic through, and never wait longer than the limit where waiting can be ended at all.
+//! A failure is an objection: anything a plugin does except answering becomes a value to refuse by. The guard must never
+//! let a panic through. It must never wait longer than the limit if waiting can be ended at all.
 //!
-//! A future is polled once in place, because most strangers answer at once and a spawn would cost them more than their
-//! own work. One that does not answer at once goes on as a task of its own, and the caller waits for that with a time
-//! limit. What this covers, and what it cannot:
+//! A future is polled once in place, because most plugins answer at once and a spawn would cost more than their own
+//! work. Otherwise it continues as a separate task, and the caller waits for that with a time limit. The guard covers these
+//! cases, with these limits:
 //!
-//! | the stranger | the caller gets |
+//! | the plugin | the caller gets |
 //! |---|---|
 //! | panics, when called, when polled or when dropped | `Panicked`, at once |
 //! | awaits for too long | `TimedOut` at the limit; its task is aborted |
-//! | blocks its thread after its first await | `TimedOut` at the limit on a runtime with several threads; on one with a single thread everything stands still until it is done |
-//! | blocks its thread before its first await | `TimedOut`, but only once it is done: a late answer is not believed. Code that may block belongs in [`apart`] |
+//! | blocks its thread after its first await | `TimedOut` at the limit on a multi-threaded runtime; on a single-threaded one everything blocks until it is done |
+//! | blocks its thread before its first await | `TimedOut`, but only once it is done: a late answer is not accepted. Code that may block belongs in [`apart`] |
 //! | blocks in [`apart`] | `TimedOut` at the limit on every runtime; the thread is left to finish |
-//! | aborts the process | nothing; that is what the record is for |
+//! | aborts the process | nothing; recovery uses the record |
 
 use std::any::Any;
 use std::fmt;
@@ -28,10 +28,10 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
 use tracing::Instrument as _;
 
-/// How a stranger broke.
+/// The failure of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PluginFailure<E> {
-    /// It says that it failed.
+    /// It returned an error.
     Failed(E),
     /// It panicked, with this message.
     Panicked(String),
@@ -49,9 +49,9 @@ impl<E: fmt::Display> fmt::Display for PluginFailure<E> {
     }
 }
 
-/// Runs a stranger's code to its answer, its breaking or its limit, whichever comes first.
+/// Runs plugin code until it answers, fails or reaches the limit.
 ///
-/// Needs a tokio runtime with its clock on, as soon as the stranger does not answer at once.
+/// It needs a tokio runtime with time enabled if the plugin does not answer at once.
 pub(crate) async fn guard<T, E, F>(limit: Duration, start: impl FnOnce() -> F) -> Result<T, PluginFailure<E>>
 where
     F: Future<Output = Result<T, E>> + Send + 'static,
@@ -66,7 +66,7 @@ where
     let first = first_poll(&mut future).await;
     let spent = started.elapsed();
     match first.map(settle) {
-        // Late objections count; late consent does not.
+        // A late objection is accepted. A late approval is not.
         Some(Ok(_)) if spent > limit => Err(PluginFailure::TimedOut(limit)),
         Some(answer) => answer,
         None => wait(limit, limit.saturating_sub(spent), future).await,
@@ -84,7 +84,7 @@ pub(crate) async fn first_poll<F: Future + Unpin>(future: &mut F) -> Option<F::O
     .await
 }
 
-/// Runs code that blocks on a thread where that is allowed. A panic of the code is passed on to whoever awaits.
+/// Runs blocking code on a thread where that is allowed. A panic of the code is passed on to the caller.
 pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let span = tracing::Span::current();
     match tokio::task::spawn_blocking(move || span.in_scope(work)).await {
@@ -118,10 +118,10 @@ fn settle<T, E>(answer: Result<Result<T, E>, PanicPayload>) -> Result<T, PluginF
     }
 }
 
-/// What a panic carries.
+/// The payload of a panic.
 pub(crate) type PanicPayload = Box<dyn Any + Send>;
 
-/// A future whose panics, in polling and in dropping, stay inside.
+/// A future that catches its panics in polling and in dropping.
 pub(crate) struct CatchPanic<F>(Option<Pin<Box<F>>>);
 
 impl<F: Future> CatchPanic<F> {
@@ -145,7 +145,7 @@ impl<F: Future> Future for CatchPanic<F> {
             Ok(Poll::Ready(answer)) => Ok(answer),
             Err(payload) => Err(payload),
         };
-        // What it holds is dropped here, while a panic of that can still be told from an answer.
+        // Its contents are dropped here, where a panic can still be distinguished from an answer.
         Poll::Ready(match (answer, self.release()) {
             (Ok(answer), Ok(())) => Ok(answer),
             (Ok(_), Err(payload)) | (Err(payload), _) => Err(payload),
@@ -170,16 +170,16 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
-/// What a task that broke carries.
+/// Returns the payload of a failed task.
 pub(crate) fn payload(error: JoinError) -> PanicPayload {
     match error.try_into_panic() {
         Ok(payload) => payload,
-        // Nobody else holds the handle, so only a runtime that is shutting down cancels it.
+        // Nothing else holds the handle, so only a runtime that is shutting down cancels it.
         Err(_) => Box::new("the runtime is shutting down"),
     }
 }
 
-/// The words of a panic.
+/// Returns the message of a panic.
 pub(crate) fn message(payload: PanicPayload) -> String {
     if let Some(text) = payload.downcast_ref::<&'static str>() {
         return (*text).to_owned();
@@ -187,7 +187,7 @@ pub(crate) fn message(payload: PanicPayload) -> String {
     match payload.downcast::<String>() {
         Ok(text) => *text,
         Err(other) => {
-            // A payload of a stranger's own type may panic again when dropped. Better to lose its memory.
+            // A payload of a plugin's own type may panic again when dropped, so its memory is leaked.
             std::mem::forget(other);
             "a panic without a message".to_owned()
         }

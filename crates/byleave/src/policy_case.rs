@@ -1,8 +1,8 @@
-//! Trials: a call judged under rules of its own, in a place that need not exist, so that anyone can score us with cases of
-//! their own. Nothing is run and nothing is written.
+//! Policy cases: evaluates a call under its own rules, in directories that need not exist, so that anyone can benchmark
+//! Byleave. It must not run or write anything.
 //!
-//! A case is judged under the built-in rules and its own, as rules of the user; files of policy are not looked at. Whatever
-//! keeps a case from being judged denies it, and says why: a case is never passed over.
+//! A case is evaluated under the built-in rules and its own, as rules of the user. Policy files are not read. A case that
+//! cannot be evaluated is denied with the reason, and never skipped.
 
 mod environment;
 
@@ -27,88 +27,88 @@ use crate::tool::{ToolContext, ToolError};
 
 pub use environment::CaseEnvironment;
 
-/// One call to be judged, as a line of a corpus has it. What else stands there is for others.
+/// One call to evaluate, as in a line of a corpus. Other fields of the line are ignored.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Case {
-    /// What it is called; given back as it came.
+    /// Its id, which is returned unchanged.
     #[serde(default)]
     pub id: Value,
     /// The tool: `bash`, `read_file`, `write_file`, `edit`, `apply_patch`, `web_fetch`, or any other.
     pub tool: String,
     /// Its arguments.
     pub input: Value,
-    /// The rules beside the built-in ones.
+    /// The rules in addition to the built-in ones.
     #[serde(default)]
     pub rules: Vec<CaseRule>,
-    /// What is said where no rule is about an effect; `ask` where nothing is said.
+    /// The verdict on effects that no rule matches. The default is `ask`.
     #[serde(default)]
     pub default: Option<Verdict>,
-    /// The directory that it works in, absolute.
+    /// The absolute working directory.
     #[serde(default)]
     pub cwd: Option<String>,
     /// The home directory, absolute.
     #[serde(default)]
     pub home: Option<String>,
-    /// The directory that the agent may work in, absolute; that of `cwd` where nothing is said.
+    /// The absolute directory that the agent may work in. The default is `cwd`.
     #[serde(default)]
     pub workspace: Option<String>,
 }
 
-/// A rule of a case: a `verdict`, and what it is about: `run`, `read`, `write`, `reach` or `mcp`.
+/// A rule of a case: a `verdict` and what it matches: `run`, `read`, `write`, `reach` or `mcp`.
 pub type CaseRule = BTreeMap<String, Value>;
 
-/// Where a case is judged, where it does not say so itself.
+/// The environment of cases that do not specify their own.
 #[derive(Clone, Debug)]
 pub struct CaseDefaults {
-    /// The directory that it works in.
+    /// The working directory.
     pub cwd: String,
     /// The home directory.
     pub home: Option<String>,
-    /// Whether the built-in rules hold.
+    /// Whether the built-in rules apply.
     pub built_in: bool,
 }
 
-/// What was said of a case.
+/// The result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaseVerdict {
     /// The verdict.
     pub verdict: Verdict,
-    /// Why, in a line.
+    /// The reason, in one line.
     pub because: String,
 }
 
-/// Why a case cannot be judged, which denies it.
+/// The reason why a case cannot be evaluated, which denies it.
 #[derive(Debug, thiserror::Error)]
 pub enum CaseError {
-    /// A rule is wrong.
+    /// A rule is invalid.
     #[error("rule {number} of the case cannot be used: {why}")]
     Rule {
-        /// Which, from 1.
+        /// The number of the rule, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// The error in it.
         why: String,
     },
     /// The rules cannot be used together.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The schema of the tool is wrong, which is our fault.
+    /// The schema of the tool is invalid, which is a bug in Byleave.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// The arguments are not those of the tool.
+    /// The arguments do not match the tool.
     #[error("{0}")]
     Arguments(Refusal),
-    /// What the call would do cannot be worked out.
+    /// The effects of the call cannot be determined.
     #[error("what it would do cannot be worked out: {0}")]
     Plan(#[from] ToolError),
-    /// The name of the caller is wrong, which is our fault.
+    /// The name of the caller is invalid, which is a bug in Byleave.
     #[error(transparent)]
     Caller(#[from] InvalidNameError),
-    /// A directory is not named as it must be.
+    /// The path of a directory is invalid.
     #[error("`{0}` is not an absolute path without `.` and `..`")]
     Place(String),
 }
 
-/// Judges a case. Never fails: what cannot be judged is denied.
+/// Evaluates a case. It never fails: a case that cannot be evaluated is denied.
 pub fn judge(case: &Case, setting: &CaseDefaults) -> CaseVerdict {
     judged(case, setting)
         .unwrap_or_else(|fault| CaseVerdict { verdict: Verdict::Deny, because: fault.to_string() })
@@ -149,7 +149,7 @@ fn judged(case: &Case, setting: &CaseDefaults) -> Result<CaseVerdict, CaseError>
     Ok(said)
 }
 
-/// The rules of a case, as rules of the user; and the numbers of those that allow what cannot be said, and so cannot be given.
+/// Returns the rules of a case as rules of the user, and the numbers of allow rules with a pattern that cannot be expressed.
 pub fn rules(rules: &[CaseRule], places: &PathVariables<'_>) -> Result<(Vec<Rule>, Vec<usize>), CaseError> {
     let (mut found, mut left_out) = (Vec::new(), Vec::new());
     for (number, rule) in (1..).zip(rules) {
@@ -168,20 +168,20 @@ pub fn rules(rules: &[CaseRule], places: &PathVariables<'_>) -> Result<(Vec<Rule
     Ok((found, left_out))
 }
 
-/// Whether it is right but for a pattern that cannot be used. A rule with a misspelt key is wrong, not merely unsayable.
+/// Checks whether an allow rule is valid except for an unusable pattern. A rule with a misspelt key is invalid instead.
 fn is_plain_allow(rule: &CaseRule) -> bool {
     let known = |key: &String| matches!(key.as_str(), "verdict" | "run" | "read" | "write" | "reach" | "mcp");
     rule.get("verdict").and_then(Value::as_str) == Some("allow") && rule.len() > 1 && rule.keys().all(known)
 }
 
-/// One rule of a case as it would stand in a file.
+/// Returns one rule of a case in the format of a policy file.
 fn rule_text(number: usize, rule: &CaseRule) -> String {
     let mut text = format!("[[rule]]\nid = \"case-{number}\"\n");
     for (key, value) in rule {
-        // Texts and lists of them are written alike in JSON and in TOML; what is neither is found wrong there.
+        // Strings and lists of strings have the same syntax in JSON and TOML. Other values are rejected by the parser.
         let key = serde_json::to_string(key).unwrap_or_default();
         text.push_str(&format!("{key} = {value}\n"));
-        // Who may write a file may remove it.
+        // Permission to write a file includes permission to delete it.
         if key == "\"write\"" {
             text.push_str(&format!("delete = {value}\n"));
         }
@@ -189,7 +189,7 @@ fn rule_text(number: usize, rule: &CaseRule) -> String {
     text
 }
 
-/// What a tool of this name says of itself: its arguments, and no others.
+/// Returns the manifest of a tool with this name. It accepts no other arguments.
 pub fn manifest(tool: &str) -> Manifest {
     let (class, arguments): (_, &[(&str, Option<ArgumentRole>)]) = match tool {
         "bash" => (PermissionClass::Bash, &[("command", Some(ArgumentRole::Command)), ("cwd", None)]),
@@ -208,7 +208,7 @@ pub fn manifest(tool: &str) -> Manifest {
     manifest.sensitive = Some(false);
     manifest.permission_class = class;
     if class != PermissionClass::Generic {
-        // Who calls is no argument of a tool; a case has no other place for it.
+        // The agent is not an argument of a tool, but a case has no other field for it.
         let names = arguments.iter().map(|(name, _)| *name).chain(["agent"]);
         let properties: Value = names.map(|name| (name.to_owned(), json!({"type": "string"}))).collect();
         manifest.input_schema =
@@ -219,7 +219,7 @@ pub fn manifest(tool: &str) -> Manifest {
     manifest
 }
 
-/// What a call would do there.
+/// Computes the plan of a call in this environment.
 fn planned(manifest: &Manifest, input: &Value, cwd: &str, home: Option<&str>) -> Result<Plan, CaseError> {
     if manifest.permission_class == PermissionClass::Bash {
         let text = input.get("command").and_then(Value::as_str);
@@ -245,7 +245,7 @@ fn caller() -> Result<(SessionId, AgentId), InvalidNameError> {
     Ok((SessionId::new("trial")?, AgentId::new("trial")?))
 }
 
-/// The verdict with its reasons. What no rule is about gets the verdict that the case wants for that.
+/// Returns the verdict with its reasons. Effects that no rule matches get the default verdict of the case.
 fn said(ruling: &PolicyDecision, default: Verdict) -> CaseVerdict {
     let says = |reason: &DecisionReason| match reason.cause.is_some_and(AskCause::is_uncovered) {
         true => default,

@@ -1,14 +1,14 @@
-//! Policy files: where they lie, who may have written them, and the one policy they make together (P8).
+//! Policy files: their locations, who may have written them, and the one policy that they form together (P8).
 //!
 //! | layer | file | may |
 //! |---|---|---|
 //! | organisation | `/etc/byleave/policy.toml` | allow, ask, deny |
 //! | user | `$XDG_CONFIG_HOME/byleave/policy.toml`, else `~/.config/byleave/policy.toml` | allow, ask, deny |
 //! | project | `.byleave/policy.toml` in the workspace and in the directories above it, up to the home directory | ask, deny |
-//! | session | as it was named when the session was started | allow, ask, deny |
+//! | session | the file named when the session was started | allow, ask, deny |
 //!
-//! A file that is not there is no file. One that is there and cannot be used in full stops everything: unreadable, not a
-//! file, too large, not text, writable by others, or with anything wrong in it. Nothing here ever goes on with less.
+//! A missing file is skipped. An existing file that cannot be used in full stops everything. That is one that is unreadable,
+//! not a regular file, too large, not text, writable by others, or invalid. This module must never load only a part.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -19,46 +19,46 @@ use byleave_core::policy::{
 };
 use byleave_files::LinkPolicy;
 
-/// Where the organisation's policy file lies.
+/// The path of the organisation's policy file.
 pub const ORGANISATION: &str = "/etc/byleave/policy.toml";
 
-/// What the user's policy file is called, in the directory of their settings.
+/// The name of the user's policy file, in their settings directory.
 pub const USER: &str = "policy.toml";
 
-/// Where the policy file of a project lies, in its directory.
+/// The path of a project's policy file, in its directory.
 pub const PROJECT: &str = ".byleave/policy.toml";
 
-/// The largest policy file.
+/// The maximum size of a policy file.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The largest of a project, which an agent may have written: compiling a glob takes up to a thousand times its length.
+/// The maximum size of a project's file. An agent may have written it, and compiling a glob takes up to 1000 times its length.
 const PROJECT_BYTES_MAX: u64 = 64 * 1024;
 
-/// A policy file that may be there.
+/// A policy file that may exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyFile {
-    /// Whose it is.
+    /// Its layer.
     pub layer: Layer,
-    /// Where it would be.
+    /// Its path.
     pub path: PathBuf,
-    /// Someone named it, so that it must be there.
+    /// Whether it was named explicitly, so that it must exist.
     pub named: bool,
 }
 
-/// The policy that some files make together.
+/// The policy that several files form together.
 #[derive(Debug)]
 pub struct LoadedPolicy {
     /// The policy.
     pub policy: Policy,
-    /// The files that were there.
+    /// The files that exist.
     pub files: Vec<PolicyFile>,
-    /// The examples that nobody could check, with their files.
+    /// The examples that could not be checked, with their files.
     pub unchecked: Vec<(PathBuf, UncheckedExample)>,
-    /// How many examples were checked, and hold.
+    /// How many examples were checked and hold.
     pub checked: usize,
 }
 
-/// Why the policy cannot be used.
+/// The reason why the policy cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyLoadError {
     /// A file cannot be read.
@@ -66,18 +66,18 @@ pub enum PolicyLoadError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// Someone else could have written it.
+    /// Another user could have written it.
     #[error("cannot trust policy file `{path}`: {why}", path = path.display())]
     Untrusted {
         /// The file.
         path: PathBuf,
-        /// Why not, and what to do.
+        /// The reason, and what to do.
         why: String,
     },
-    /// Something is wrong in it.
+    /// The file is invalid.
     #[error(transparent)]
     File(#[from] PolicyFileError),
     /// The rules cannot be used together.
@@ -85,17 +85,17 @@ pub enum PolicyLoadError {
     Policy(#[from] PolicyError),
 }
 
-/// The files for calls in this workspace, whether they are there or not.
+/// Returns the files for calls in this workspace, whether or not they exist.
 pub fn files(places: &PathVariables<'_>, session: Option<&Path>) -> Vec<PolicyFile> {
     let maybe = |layer, path: PathBuf| PolicyFile { layer, path, named: false };
     let mut files = vec![maybe(Layer::Organisation, ORGANISATION.into())];
     files.extend(places.config.map(|config| maybe(Layer::User, Path::new(config).join(USER))));
-    // A project inside a project tightens further; from the outside in, and nothing inside can hide what is outside.
+    // A project within a project adds restrictions. The order is from the outside in, and an inner file cannot hide an outer one.
     let within = |directory: &&Path| places.home.is_none_or(|home| *directory != Path::new(home));
     let mut projects: Vec<&Path> =
         places.workspace.iter().flat_map(|path| Path::new(path).ancestors()).collect();
     let home = projects.iter().position(|directory| !within(directory));
-    // Who works in the home directory itself has a project there.
+    // The home directory itself is a project if it is the workspace.
     projects.truncate(home.map_or(projects.len(), |home| home.max(1)));
     projects.reverse();
     files.extend(projects.into_iter().map(|directory| maybe(Layer::Project, directory.join(PROJECT))));
@@ -107,7 +107,7 @@ pub fn files(places: &PathVariables<'_>, session: Option<&Path>) -> Vec<PolicyFi
     files
 }
 
-/// Reads the files that are there and makes one policy of them and the built-in rules.
+/// Reads the existing files and combines them with the built-in rules into one policy.
 pub fn load(
     files: &[PolicyFile],
     places: &PathVariables<'_>,
@@ -130,7 +130,7 @@ pub fn load(
     })
 }
 
-/// Reads one file; none where it is not there and nobody named it.
+/// Reads one file. Returns `None` if it does not exist and was not named explicitly.
 pub fn read_one(
     file: &PolicyFile,
     places: &PathVariables<'_>,
@@ -142,11 +142,11 @@ pub fn read_one(
     Ok(Some(read(&rules, places, examples)?))
 }
 
-/// The text of a file that nobody else could have written, or, of a project, that is no link; none where it is not there and
-/// nobody named it. Settings files are read so as well.
+/// Reads a file that no other user could have written. A project's file must not be a link. Returns `None` if the file does
+/// not exist and was not named explicitly. Settings files are read in the same way.
 pub fn text_of(file: &PolicyFile) -> Result<Option<String>, PolicyLoadError> {
     let unreadable = |why: String| PolicyLoadError::Unreadable { path: file.path.clone(), why };
-    // A link in a repository could name any file of the person, whose lines would then be shown as wrong.
+    // A link in a repository could name any file of the user, whose lines would then appear in error messages.
     let (links, max) = match file.layer {
         Layer::Project => (LinkPolicy::Above, PROJECT_BYTES_MAX),
         _ => (LinkPolicy::Follow, FILE_BYTES_MAX),
@@ -156,12 +156,12 @@ pub fn text_of(file: &PolicyFile) -> Result<Option<String>, PolicyLoadError> {
         Err(error) if error.is_missing() && !file.named => return Ok(None),
         Err(error) => return Err(unreadable(error.to_string())),
     };
-    // What is asked about is what was opened, not what its name leads to by then.
+    // The check uses the opened file, because its name may lead to another file by now.
     trusted(file, &opened.metadata)?;
     opened.read_text(max).map(Some).map_err(|error| unreadable(error.to_string()))
 }
 
-/// Whether nobody but the person and the system could have written it. A project's file may be anyone's: it only tightens.
+/// Checks that only the user and the system could have written it. A project's file may be anyone's, because it only restricts.
 fn trusted(file: &PolicyFile, found: &std::fs::Metadata) -> Result<(), PolicyLoadError> {
     if file.layer == Layer::Project {
         return Ok(());
@@ -181,7 +181,7 @@ fn trusted(file: &PolicyFile, found: &std::fs::Metadata) -> Result<(), PolicyLoa
     else {
         return untrusted("its directory cannot be looked at; make it readable".to_owned());
     };
-    // Who may write the directory may put another file in its place, unless it is sticky.
+    // A writer of the directory may replace the file, unless the directory is sticky.
     if about.mode() & 0o022 != 0 && about.mode() & 0o1000 == 0 || !ours(about.uid()) {
         let shown = directory.display();
         return untrusted(format!(

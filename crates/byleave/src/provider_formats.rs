@@ -1,6 +1,6 @@
-//! The forms in which models and protocols want tools and results: OpenAI, Anthropic, Gemini, MCP (T9, L2).
+//! Converts tools and results to the formats of models and protocols: OpenAI, Anthropic, Gemini, MCP (T9, L2).
 //!
-//! Only translates. What a form cannot say is left out of what the model is told, never out of what is checked.
+//! It only translates. Constraints that a format cannot express are omitted for the model, but never omitted from validation.
 
 mod gemini;
 mod results;

@@ -1,7 +1,7 @@
-//! Past calls: what they would have done and what was said to it, as the book has it; and which of them a leave would have covered.
+//! Past calls with their plans and answers, read from the audit log, and which of them a standing approval would have covered.
 //!
-//! Always with the plan and the ruling that were recorded then, never with ones made anew. What cannot be read is counted, never
-//! guessed at.
+//! It always uses the recorded plan and decision, and must never compute new ones. Unreadable calls are counted, never
+//! guessed.
 
 use byleave_core::call::Millis;
 use byleave_core::decision::PolicyDecision;
@@ -17,68 +17,68 @@ use crate::audit_log::export::ExportedRecord;
 use crate::audit_log::{AuditLog, CallFilter, CallState, PageRequest};
 use crate::ledger::LedgerError;
 
-/// How many of the newest calls are looked at, at most, to say what a leave would have covered.
+/// How many of the newest calls are checked, at most, for the coverage of a standing approval.
 pub const LOOKED_MAX: usize = 500;
 
-/// What a leave would have covered of the newest calls of its tool.
+/// The newest calls of a tool that a standing approval would have covered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Coverage {
-    /// So many were looked at.
+    /// How many were checked.
     pub looked: usize,
-    /// So many are looked at, at most.
+    /// How many are checked at most.
     pub looked_max: usize,
-    /// There are older ones that were not looked at.
+    /// Whether there are older ones that were not checked.
     pub more: bool,
-    /// So many of them cannot be read: forgotten, damaged, or never ruled on.
+    /// How many of them cannot be read: erased, damaged, or without a decision.
     pub unreadable: usize,
-    /// Those that it would have covered, the newest first.
+    /// The covered calls, the newest first.
     pub covered: Vec<CoveredCall>,
 }
 
-/// A past call that a leave would have covered.
+/// A past call that a standing approval would have covered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CoveredCall {
-    /// Which.
+    /// The id of the call.
     pub call: CallId,
-    /// When it was ruled on.
+    /// When it was decided.
     pub at: Millis,
-    /// What it would have done, in a line.
+    /// Its plan in one line.
     pub summary: String,
-    /// What was said when it asked; nothing where nobody was asked.
+    /// The answer to its question, or `None` if nobody was asked.
     pub said: Option<PastAnswer>,
-    /// The leave that stood then and answered in a person's place.
+    /// The standing approval that was valid then and answered in a person's place.
     pub leave: Option<StandingApprovalId>,
 }
 
-/// What was said to a question.
+/// The answer to a past question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PastAnswer {
     /// Yes.
     Yes,
-    /// Yes, and in future.
+    /// Yes, with a standing approval for the future.
     Leave,
     /// No.
     No,
-    /// Something else instead.
+    /// Yes, with an edit.
     Edited,
     /// Yes to a part of it.
     Part,
     /// Stop everything.
     Aborted,
-    /// Nothing, and too late by now.
+    /// None, and it has expired.
     Nothing,
-    /// Nothing yet.
+    /// None yet.
     Open,
 }
 
 impl PastAnswer {
-    /// Whether all of it was let pass.
+    /// Checks whether all of it was approved.
     pub const fn is_yes(self) -> bool {
         matches!(self, Self::Yes | Self::Leave)
     }
 
-    /// In words, after "it asked and was answered".
+    /// Returns the words that follow "it asked and was answered".
     pub const fn words(self) -> &'static str {
         match self {
             Self::Yes => "yes",
@@ -93,50 +93,50 @@ impl PastAnswer {
     }
 }
 
-/// A call as far as it was ruled on.
+/// A past call up to its decision.
 #[derive(Clone, Debug)]
 pub struct PastCall {
-    /// Which.
+    /// The id of the call.
     pub call: CallId,
-    /// How it came in.
+    /// Its header.
     pub heading: CallHeader,
-    /// Its tool and its terms.
+    /// Its resolved tool with its terms.
     pub terms: ResolvedTool,
-    /// What it would do, in a line.
+    /// Its plan in one line.
     pub summary: String,
-    /// What the draft that counts would do.
+    /// The plan of the final draft.
     pub plan: Plan,
-    /// What the policy said of that.
+    /// The decision of the policy on it.
     pub ruling: PolicyDecision,
-    /// When.
+    /// When it was decided.
     pub at: Millis,
-    /// The questions about what it would do, the oldest first.
+    /// The questions about its plans, the oldest first.
     pub questions: Vec<PastQuestion>,
-    /// A reviewer wanted a person to look.
+    /// Whether a reviewer required a person.
     pub held: bool,
 }
 
-/// A question about a plan, and what was said to it.
+/// A question about a plan with its answer.
 #[derive(Clone, Debug)]
 pub struct PastQuestion {
     /// An approval or a checkpoint.
     pub kind: QuestionKind,
-    /// What was asked about.
+    /// The plan in question.
     pub plan: Plan,
-    /// What the policy said of that.
+    /// The decision of the policy on it.
     pub ruling: PolicyDecision,
-    /// What was said.
+    /// The answer.
     pub said: PastAnswer,
 }
 
 impl PastQuestion {
-    /// Whether it was simply approved. A checkpoint is passed once, whatever was said.
+    /// Checks whether it was an approval that got a yes. A checkpoint is passed only once, regardless of the answer.
     pub fn is_approved(&self) -> bool {
         self.kind == QuestionKind::Approval && self.said.is_yes()
     }
 }
 
-/// Which of the newest calls of its tool a leave would have covered, in whatever time they were made.
+/// Finds the newest calls of its tool that a standing approval would have covered, regardless of its validity period.
 pub async fn covered(
     book: &dyn AuditLog,
     tenant: &TenantId,
@@ -163,7 +163,7 @@ pub async fn covered(
             past.unreadable = past.unreadable.saturating_add(1);
             continue;
         };
-        // Most calls ask nothing that a leave could answer; their contents need not be read, which is what takes time.
+        // Most calls have no question that a standing approval could answer. Their contents are skipped, because reading is slow.
         if kept.record.damage().is_none() && !may_be_spared(&kept.record) {
             continue;
         }
@@ -176,7 +176,7 @@ pub async fn covered(
     Ok(past)
 }
 
-/// Reads a call with its contents, or says why it cannot be read.
+/// Reads a call with its contents, or returns why it cannot be read.
 pub fn read(found: &ExportedRecord) -> Result<PastCall, String> {
     let record = &found.kept.record;
     if let Some(damage) = record.damage() {
@@ -206,7 +206,7 @@ pub fn read(found: &ExportedRecord) -> Result<PastCall, String> {
 }
 
 impl PastCall {
-    /// What a leave would have spared of it.
+    /// Returns the call if a standing approval would have covered it.
     fn covered_by(&self, leave: &StandingApprovalMatcher) -> Option<CoveredCall> {
         let in_session = leave.leave().session.as_ref().is_none_or(|only| *only == self.heading.session);
         if self.terms.tool != leave.leave().tool || !in_session || self.held || self.terms.checkpoint {
@@ -226,7 +226,7 @@ impl PastCall {
     }
 }
 
-/// Whether a ruling on the record asks for nothing but causes that a leave may answer.
+/// Checks whether a decision on the record asks only for causes that a standing approval may answer.
 fn may_be_spared(record: &Record) -> bool {
     let spareable = |ruling: &PolicyDecision| {
         let causes = ruling.causes();

@@ -1,7 +1,7 @@
-//! Secrets out of text: by the shapes that tokens, keys and passwords commonly have.
+//! Redacts secrets from text by the common patterns of tokens, keys and passwords.
 //!
-//! Shapes, not meaning: a secret that looks like an ordinary word passes, and now and then an ordinary word goes. It
-//! must never be the only thing between a secret and the model.
+//! It uses patterns, not meaning. A secret that looks like an ordinary word passes, and an ordinary word is sometimes
+//! redacted. It must never be the only protection between a secret and the model.
 
 mod output;
 
@@ -13,14 +13,14 @@ use serde_json::Value;
 
 pub use output::{RedactedOutput, redacted};
 
-/// The text with everything that is shaped like a secret replaced by a mark that says what it was.
+/// Replaces all text that looks like a secret by a mark that says what it was.
 ///
-/// Redacting twice is the same as redacting once.
+/// Redaction is idempotent.
 pub fn redact(text: &str) -> String {
     redact_cow(text).into_owned()
 }
 
-/// The value with every text in it redacted, and every field that is named like a secret emptied.
+/// Redacts every text in a value, and clears every field that is named like a secret.
 pub fn redact_value(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(redact(text)),
@@ -46,7 +46,7 @@ fn redact_field(name: &str, item: &Value) -> Value {
 
 fn redact_cow(text: &str) -> Cow<'_, str> {
     let mut text = Cow::Borrowed(text);
-    // Most text has nothing: one quick look for fixed words spares it the shapes.
+    // Most text has no secret, so a quick check for fixed words avoids the patterns.
     if !HINT.is_match(&text) {
         return text;
     }
@@ -62,7 +62,7 @@ fn mark(what: &str) -> String {
     format!("[redacted: {what}]")
 }
 
-/// Every mark that there is.
+/// Returns all marks.
 fn marks() -> impl Iterator<Item = String> {
     WHOLE.iter().chain(NAMED).map(|(what, _)| mark(what))
 }
@@ -74,7 +74,7 @@ fn is_marked(text: &str) -> bool {
 struct SecretPattern {
     what: &'static str,
     regex: Regex,
-    /// The secret is the group `secret`, and only if it reads like one; otherwise it is the whole match.
+    /// Whether the secret is only the group `secret`, and only if it looks like one. Otherwise it is the whole match.
     named: bool,
 }
 
@@ -97,7 +97,7 @@ impl SecretPattern {
     }
 }
 
-/// Whether the unquoted right side of a `token: …` is a value, and not a type, a call or a reference in source code.
+/// Checks whether the unquoted right side of a `token: …` is a value, and not a type, a call or a reference in source code.
 fn reads_like_a_secret(value: &str) -> bool {
     const WORDS: &[&str] = &[
         "any",
@@ -130,7 +130,7 @@ fn reads_like_a_secret(value: &str) -> bool {
     !(value.contains(code) || a_type || reference || WORDS.contains(&value.to_lowercase().as_str()))
 }
 
-/// What kind of secret, how it looks. Order matters: the more telling shape first.
+/// The kinds of secrets with their patterns. The order matters: more specific patterns come first.
 const WHOLE: &[(&str, &str)] = &[
     (
         "private key",
@@ -163,7 +163,7 @@ const NAMED: &[(&str, &str)] = &[
     ),
 ];
 
-/// A fixed part of every shape, so that its absence is quickly found.
+/// A fixed part of every pattern, to skip text without any of them quickly.
 #[expect(clippy::expect_used, reason = "a constant; a test uses all of it")]
 static HINT: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
@@ -189,7 +189,7 @@ static SECRET_NAME: LazyLock<Regex> = LazyLock::new(|| {
         .expect("a valid expression")
 });
 
-/// Numbers that are named after tokens because they count them.
+/// Names of numbers that count tokens.
 #[expect(clippy::expect_used, reason = "a constant; a test uses it")]
 static COUNT_NAME: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?i)(?:^|[_-])(?:max|min|num|n|count|per|next|total)[_-]?token$")

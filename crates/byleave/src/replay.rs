@@ -1,7 +1,8 @@
-//! Replaying: what another policy would have made of past calls.
+//! Replays past calls under another policy.
 //!
-//! Always of the plan that was recorded then, never of one made anew, with all else as it was: the mode, who is above, the leave that
-//! answered, what the tool said of its arguments. What cannot be judged so is told with the reason, never guessed at.
+//! It always uses the recorded plan, and must never compute a new one. The mode, the ancestors, the standing approval that
+//! answered and the tool's own approval requirement stay the same. A call that cannot be evaluated is reported with the reason,
+//! never guessed.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -18,23 +19,23 @@ use crate::audit_log::export::ExportedRecord;
 use crate::catalog::Catalog;
 use crate::recorded_calls::{self, PastCall};
 
-/// A past call that can be judged again.
+/// A past call that can be evaluated again.
 #[derive(Clone, Debug)]
 pub struct ReplayableCall {
     seen: PastCall,
     manifest: Manifest,
-    /// The leave that answered beforehand.
+    /// The standing approval that answered beforehand.
     leave: Option<StandingApprovalMatcher>,
 }
 
-/// A past call that cannot be judged again.
+/// A past call that cannot be evaluated again.
 #[derive(Clone, Debug)]
 pub struct ReplayError {
-    /// Which.
+    /// The id of the call.
     pub call: CallId,
     /// Its tool.
     pub tool: String,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
@@ -47,7 +48,7 @@ impl Deref for ReplayableCall {
 }
 
 impl ReplayableCall {
-    /// A call of the book, with the tools that there are and the leaves that there were.
+    /// Reads a call of the audit log, with the current tools and the standing approvals of that time.
     pub fn read(
         found: &ExportedRecord,
         catalog: &Catalog,
@@ -80,23 +81,23 @@ impl ReplayableCall {
         Ok(Self { manifest: entry.manifest().clone(), leave: leave.flatten(), seen })
     }
 
-    /// Why it cannot be judged after all.
+    /// Returns an error for this call with a reason.
     pub fn unjudged(&self, why: String) -> ReplayError {
         ReplayError { call: self.call, tool: self.heading.tool.clone(), why }
     }
 
-    /// What a policy says of it now, all else being as it was then.
+    /// Evaluates the call under a policy, with everything else as it was.
     pub fn judge(&self, policy: &Policy) -> PolicyDecision {
         self.judge_plan(&self.plan, &self.ruling, policy)
     }
 
-    /// The same of a plan that was asked about on the way.
+    /// Evaluates an earlier plan of the call that a person was asked about.
     pub fn judge_plan(&self, plan: &Plan, then: &PolicyDecision, policy: &Policy) -> PolicyDecision {
         let request = PolicyRequest {
             manifest: &self.manifest,
             plan,
             mode: self.heading.mode,
-            // What the tool said of these arguments stands in the ruling of then.
+            // The tool's requirement for these arguments is in the recorded decision.
             tool_asks: then.reasons.iter().any(|reason| reason.cause == Some(AskCause::ToolAsks)),
             session: &self.heading.session,
             agent: &self.heading.agent,
@@ -107,28 +108,28 @@ impl ReplayableCall {
     }
 }
 
-/// What another policy would have made of some calls.
+/// The result of replaying some calls under another policy.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyReplay {
-    /// So many were judged again.
+    /// How many were evaluated.
     pub judged: u64,
-    /// Those that would get another verdict, in the order in which they were judged.
+    /// The calls with a different verdict, in order of evaluation.
     pub changes: Vec<VerdictChange>,
-    /// Those that could not be judged.
+    /// The calls that could not be evaluated.
     pub unjudged: Vec<ReplayError>,
 }
 
-/// A call that would get another verdict.
+/// A call with a different verdict.
 #[derive(Clone, Debug)]
 pub struct VerdictChange {
-    /// The call, with what was said of it then.
+    /// The call with its recorded decision.
     pub past: ReplayableCall,
-    /// What would be said of it now.
+    /// The new decision.
     pub now: PolicyDecision,
 }
 
 impl PolicyReplay {
-    /// Judges one more.
+    /// Evaluates one more call.
     pub fn judge(&mut self, past: ReplayableCall, policy: &Policy) {
         self.judged = self.judged.saturating_add(1);
         let now = past.judge(policy);
@@ -137,12 +138,12 @@ impl PolicyReplay {
         }
     }
 
-    /// How many would get the same verdict.
+    /// Returns how many have the same verdict.
     pub fn same(&self) -> u64 {
         self.judged.saturating_sub(self.changes.len() as u64)
     }
 
-    /// How many would go from which verdict to which.
+    /// Counts the changes by old and new verdict.
     pub fn counts(&self) -> BTreeMap<(Verdict, Verdict), u64> {
         let mut counts = BTreeMap::new();
         for VerdictChange { past, now } in &self.changes {

@@ -1,4 +1,4 @@
-//! What a caller gets back: an outcome with true contents, and what was changed on the way.
+//! The result for a caller: an outcome with original contents, and the modifications on the way.
 
 use byleave_core::effect::Plan;
 use byleave_core::id::CallId;
@@ -7,42 +7,42 @@ use byleave_core::question::Question;
 use byleave_core::refusal::Refusal;
 use serde_json::Value;
 
-/// What a caller gets back. Always; there is no error beside it.
+/// The result for a caller. There is always one, and never an error instead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallResult {
     /// The call.
     pub call: CallId,
-    /// The tool's own name, or what the model called it if there is none such.
+    /// The tool's own name, or the name that the model used if there is none.
     pub tool: String,
     /// The arguments as used.
     pub arguments: Value,
-    /// What came of it.
+    /// The outcome.
     pub ending: CallOutcome,
-    /// What was changed on the way, and why; the model is told.
+    /// The modifications on the way with their reasons, which are shown to the model.
     pub changes: Vec<Modification>,
-    /// Where it stands in the book; absent only if the book failed.
+    /// Its position in the audit log. It is `None` only if the audit log failed.
     pub receipt: Option<Receipt>,
 }
 
-/// What came of a call, with true contents.
+/// The outcome of a call, with original contents.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallOutcome {
-    /// Ran and says that it worked.
+    /// It ran and reported success.
     Completed(Output),
-    /// Ran and says that it did not work.
+    /// It ran and reported failure.
     Failed(Output),
-    /// Ran; its output is not released.
+    /// It ran, but its output is not released.
     Withheld(Refusal),
-    /// Did not run.
+    /// It did not run.
     Refused(Refusal),
-    /// Did not run; this is what would have.
+    /// It did not run. This is its plan.
     Rehearsed(Plan),
-    /// May have run; nobody can say.
+    /// It may have run. The outcome is unknown.
     Unknown(Refusal),
 }
 
 impl CallOutcome {
-    /// The ending in a word.
+    /// Returns the outcome as a single word.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Completed(_) => "completed",
@@ -54,7 +54,7 @@ impl CallOutcome {
         }
     }
 
-    /// Why there is no result, where there is none.
+    /// Returns the refusal, if the call has no result.
     pub const fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Withheld(refusal) | Self::Refused(refusal) | Self::Unknown(refusal) => Some(refusal),
@@ -63,54 +63,54 @@ impl CallOutcome {
     }
 }
 
-/// Something that was changed on the way.
+/// A modification on the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Modification {
-    /// What was changed.
+    /// The modified part.
     pub what: ModifiedPart,
-    /// Who changed it.
+    /// The author of the modification.
     pub by: String,
-    /// Why.
+    /// The reason.
     pub why: Option<String>,
 }
 
-/// What was changed.
+/// The part of a call that was modified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModifiedPart {
     /// The arguments.
     Arguments,
     /// The result.
     Output,
-    /// Nothing: someone only added a word.
+    /// Nothing: only a note was added.
     Nothing,
 }
 
-/// Where a call stands in the book.
+/// The position of a call in the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// How many entries its record has.
     pub entries: u32,
-    /// The link of the last.
+    /// The link of the last entry.
     pub head: byleave_core::digest::Digest,
 }
 
-/// How far a call has come.
+/// The status of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallStatus {
-    /// To its end.
+    /// It is settled.
     Settled(CallResult),
-    /// To a person. Nothing is kept in memory; the answer is enough to go on.
+    /// It waits for a person. Nothing is kept in memory, and the answer is enough to continue.
     Waiting {
         /// The call.
         call: CallId,
         /// The question.
         question: Question,
     },
-    /// Behind another call of its session that waits for a person and that it conflicts with.
+    /// It waits for a conflicting call of its session, which waits for a person.
     HeldUp {
         /// The call.
         call: CallId,
-        /// The other one.
+        /// The conflicting call.
         by: CallId,
     },
     /// Another process is running it.
@@ -118,7 +118,7 @@ pub enum CallStatus {
         /// The call.
         call: CallId,
     },
-    /// To where all that is left is to begin it, and no further: that is for whoever resumes it.
+    /// It is ready to begin, but was not begun here. The process that resumes it will begin it.
     Ready {
         /// The call.
         call: CallId,
@@ -126,7 +126,7 @@ pub enum CallStatus {
 }
 
 impl CallStatus {
-    /// The call.
+    /// Returns the call.
     pub const fn call(&self) -> CallId {
         match self {
             Self::Settled(result) => result.call,
@@ -139,12 +139,12 @@ impl CallStatus {
 }
 
 impl CallResult {
-    /// Whether the model can take it as done.
+    /// Checks whether the model can treat it as done.
     pub const fn success(&self) -> bool {
         matches!(self.ending, CallOutcome::Completed(_) | CallOutcome::Rehearsed(_))
     }
 
-    /// What the model reads: the output, a refusal, or what a dry run would do; with what was changed on the way.
+    /// Returns the text for the model: the output, a refusal, or the plan of a dry run, with the modifications.
     pub fn text(&self) -> String {
         let mut text = self.changes_text();
         match &self.ending {
@@ -160,12 +160,12 @@ impl CallResult {
         text
     }
 
-    /// What was changed on the way, for the model: a line each.
+    /// Returns the modifications for the model, one per line.
     pub fn changes_text(&self) -> String {
         self.changes.iter().map(|change| change.sentence(&self.arguments) + "\n").collect()
     }
 
-    /// What went wrong, for the model.
+    /// Returns the error for the model.
     pub fn error(&self) -> Option<String> {
         let said = |what: &str, refusal: &Refusal| Some(format!("{what}: {refusal}"));
         match &self.ending {

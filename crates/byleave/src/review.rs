@@ -1,8 +1,8 @@
-//! Reviewers: looks at arguments before a call, and at results after it (R1 to R4).
+//! Reviewers of arguments before a call, and of results after it (R1 to R4).
 //!
-//! A reviewer is a trait object, or a closure wrapped by [`input`], [`output`] and their kin. [`Reviewers`] holds them and
-//! runs them in order. Nothing here reads what the model wrote as anything but content, and a reviewer that breaks is
-//! never skipped.
+//! A reviewer is a trait object, or a closure wrapped by [`input`], [`output`] and related functions. [`Reviewers`] holds
+//! them and runs them in order. The model's text must only be treated as content, and a reviewer that fails is never
+//! skipped.
 
 mod cache;
 mod closure;
@@ -24,42 +24,42 @@ pub use hold::{HoldReviewer, hold};
 pub use opinion::IntoOpinion;
 pub use registry::{ReviewResult, ReviewScope, Reviewers};
 
-/// What a reviewer thinks of a value. A plain `bool` is a verdict, a plain value is a change (R2).
+/// The opinion of a reviewer. A plain `bool` is a verdict, a plain value is a change (R2).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Opinion<T> {
-    /// Nothing to object.
+    /// No objection.
     Pass,
-    /// This in its place: all the arguments, or the whole result.
+    /// Replaces all the arguments, or the whole result.
     Change {
         /// The new value.
         value: T,
-        /// Why; the model is told.
+        /// The reason, which is shown to the model.
         why: Option<String>,
     },
-    /// A person should look at it.
+    /// A person must review it.
     Hold {
-        /// Why.
+        /// The reason.
         why: Option<String>,
     },
-    /// No.
+    /// Refuses it.
     Deny {
-        /// Why; the model is told.
+        /// The reason, which is shown to the model.
         why: Option<String>,
     },
 }
 
-/// A reviewer could not do its work, which counts as an objection (R3).
+/// The error of a reviewer, which is treated as an objection (R3).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReviewError {
-    /// It broke.
+    /// The reviewer failed.
     #[error("{0}")]
     Failed(String),
-    /// It answered something that makes no sense.
+    /// The reviewer returned an invalid answer.
     #[error("{0}")]
     Nonsense(String),
 }
 
-/// A draft to be reviewed.
+/// A draft to review.
 #[derive(Clone, Copy, Debug)]
 pub struct InputSubject<'a> {
     /// The call.
@@ -68,11 +68,11 @@ pub struct InputSubject<'a> {
     pub tool: &'a str,
     /// The arguments, valid against the schema.
     pub arguments: &'a Value,
-    /// What they would do.
+    /// The predicted effects.
     pub plan: &'a Plan,
 }
 
-/// A result to be reviewed.
+/// A result to review.
 #[derive(Clone, Copy, Debug)]
 pub struct OutputSubject<'a> {
     /// The call.
@@ -86,7 +86,7 @@ pub struct OutputSubject<'a> {
 }
 
 impl InputSubject<'_> {
-    /// The same, to keep.
+    /// Returns an owned copy.
     pub fn owned(&self) -> OwnedInput {
         OwnedInput {
             call: self.call,
@@ -98,7 +98,7 @@ impl InputSubject<'_> {
 }
 
 impl OutputSubject<'_> {
-    /// The same, to keep.
+    /// Returns an owned copy.
     pub fn owned(&self) -> OwnedOutput {
         OwnedOutput {
             call: self.call,
@@ -109,7 +109,7 @@ impl OutputSubject<'_> {
     }
 }
 
-/// A draft to be reviewed, to keep; cheap to clone.
+/// A draft to review, owned and cheap to clone.
 #[derive(Clone, Debug)]
 pub struct OwnedInput {
     /// The call.
@@ -118,18 +118,18 @@ pub struct OwnedInput {
     pub tool: Arc<str>,
     /// The arguments, valid against the schema.
     pub arguments: Arc<Value>,
-    /// What they would do.
+    /// The predicted effects.
     pub plan: Arc<Plan>,
 }
 
 impl OwnedInput {
-    /// The same, to look at.
+    /// Returns a borrowed view.
     pub fn subject(&self) -> InputSubject<'_> {
         InputSubject { call: self.call, tool: &self.tool, arguments: &self.arguments, plan: &self.plan }
     }
 }
 
-/// A result to be reviewed, to keep; cheap to clone.
+/// A result to review, owned and cheap to clone.
 #[derive(Clone, Debug)]
 pub struct OwnedOutput {
     /// The call.
@@ -143,29 +143,29 @@ pub struct OwnedOutput {
 }
 
 impl OwnedOutput {
-    /// The same, to look at.
+    /// Returns a borrowed view.
     pub fn subject(&self) -> OutputSubject<'_> {
         OutputSubject { call: self.call, tool: &self.tool, arguments: &self.arguments, output: &self.output }
     }
 }
 
-/// Looks at arguments before a call.
+/// A reviewer of arguments before a call.
 pub trait InputReviewer: Send + Sync + 'static {
-    /// Its name in the book.
+    /// Returns its name in the audit log.
     fn name(&self) -> &str;
-    /// Whether the same arguments and effects always get the same opinion, so that it may be remembered (P9).
+    /// Returns whether the same arguments and effects always get the same opinion, so that it may be cached (P9).
     fn cacheable(&self) -> bool {
         false
     }
-    /// What it thinks.
+    /// Reviews a draft.
     fn review<'a>(&'a self, subject: InputSubject<'a>) -> BoxFuture<'a, Result<Opinion<Value>, ReviewError>>;
 }
 
-/// Looks at results before the model sees them.
+/// A reviewer of results before the model sees them.
 pub trait OutputReviewer: Send + Sync + 'static {
-    /// Its name in the book.
+    /// Returns its name in the audit log.
     fn name(&self) -> &str;
-    /// What it thinks.
+    /// Reviews a result.
     fn review<'a>(
         &'a self,
         subject: OutputSubject<'a>,

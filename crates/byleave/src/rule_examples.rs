@@ -1,7 +1,7 @@
-//! The commands that stand as examples with rules, read by the reader that reads calls.
+//! Checks the example commands of rules, with the same parser as for calls.
 //!
-//! In a world of its own where every program is installed and no file exists, so that a policy file is right or wrong on every
-//! machine alike.
+//! It uses an environment in which every program is installed and no file exists. A policy file is therefore valid or
+//! invalid on every machine alike.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use byleave_core::policy::{ExampleChecker, PathVariables};
 use crate::plan;
 use crate::policy_case::CaseEnvironment;
 
-/// Reads examples as commands that are given in the workspace.
+/// A checker that parses examples as commands in the workspace.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkspaceExampleChecker<'a> {
-    /// Where the workspace and the home directory are.
+    /// The workspace and the home directory.
     pub places: &'a PathVariables<'a>,
 }
 
 impl ExampleChecker for WorkspaceExampleChecker<'_> {
     fn plan(&self, command: &str) -> Option<Plan> {
         let cwd = self.places.workspace.unwrap_or("/");
-        // Nothing lies beneath a directory that cannot be there.
+        // No file can exist beneath this directory.
         let nowhere = Path::new("/dev/null/nowhere");
         let mut plan = Plan::default();
         plan::command(&mut plan, command, &CaseEnvironment::new(nowhere, cwd, self.places.home));

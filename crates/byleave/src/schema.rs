@@ -1,7 +1,7 @@
-//! Whether arguments fit a tool's JSON Schema.
+//! Validates arguments against a tool's JSON Schema.
 //!
-//! Everything is bounded before it is looked at: the size of arguments, the size of schemas, what a schema unfolds to,
-//! the work of a pattern. Nothing is ever fetched: a schema that refers to another document is refused.
+//! Everything is limited before it is processed: the size of arguments, the size of schemas, their expansion, the work of a
+//! pattern. It must never fetch anything: a schema that refers to another document is refused.
 
 mod complexity;
 mod limits;
@@ -18,22 +18,22 @@ use complexity::SchemaComplexity;
 pub(crate) use complexity::has_argument;
 pub use limits::{JsonLimits, JsonSize, JsonTooLargeError};
 
-/// How many errors the model is told at once.
+/// How many errors the model is shown at once.
 const ERRORS_SHOWN: usize = 5;
 /// How much of a wrong value the model is shown.
 const VALUE_CHARS_MAX: usize = 80;
-/// How long the account of one error may be.
+/// The maximum length of one error message.
 const ERROR_CHARS_MAX: usize = 300;
-/// The memory of one compiled pattern.
+/// The maximum memory of one compiled pattern.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
-/// The steps back of one match, for patterns that no linear engine takes.
+/// The maximum backtracking steps of one match, for patterns that need a backtracking engine.
 const BACKTRACKS_MAX: usize = 10_000;
-/// How deep checking may go, counted in subschemas, where a schema comes back to itself; bounds the stack.
+/// The maximum depth of validation with a recursive schema, in subschemas. It limits the stack.
 const DESCENT_MAX: usize = 1_000;
-/// The steps that looking for all errors may take, where a schema comes back to itself.
+/// The maximum number of steps to find all errors with a recursive schema.
 const ERROR_STEPS_MAX: u64 = 200_000;
 
-/// Why a schema is not accepted.
+/// The reason why a schema is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
     /// It is too large.
@@ -48,27 +48,27 @@ pub enum SchemaError {
         /// The reference.
         reference: String,
     },
-    /// It holds another schema with an identity of its own.
+    /// It contains another schema with its own identity.
     #[error("the schema holds another schema with `$id` `{id}`; refer to it by `#/…` instead")]
     Embedded {
         /// The identity.
         id: String,
     },
-    /// It refers to itself without going down into the value.
+    /// It refers to itself for the same value.
     #[error("the schema refers to itself for one and the same value, which never ends")]
     Circular,
-    /// Written out, it is too large.
+    /// It is too large after expanding references.
     #[error("the schema is too large once its references are written out")]
     Branching,
-    /// It is no valid JSON Schema.
+    /// It is not a valid JSON Schema.
     #[error("not a valid JSON Schema: {why}")]
     Invalid {
-        /// What is wrong.
+        /// The error.
         why: String,
     },
 }
 
-/// A schema made ready to check arguments; made once per tool.
+/// A compiled schema that validates arguments. It is compiled once per tool.
 #[derive(Clone, Debug)]
 pub struct Validator {
     compiled: jsonschema::Validator,
@@ -77,7 +77,7 @@ pub struct Validator {
 }
 
 impl Validator {
-    /// Makes a schema ready: draft 2020-12, unless `$schema` says otherwise.
+    /// Compiles a schema: draft 2020-12, unless `$schema` says otherwise.
     pub fn new(schema: &Value) -> Result<Self, SchemaError> {
         JsonLimits::SCHEMA.measure(schema).map_err(SchemaError::TooLarge)?;
         if !describes_objects(schema) {
@@ -91,7 +91,7 @@ impl Validator {
         Ok(Self { compiled, required, survey })
     }
 
-    /// Checks the arguments of a call; the refusal says what is wrong where, for the model to do better.
+    /// Validates the arguments of a call. The refusal describes the errors with their positions, so that the model can correct them.
     pub fn check(&self, arguments: &Value, limits: &JsonLimits) -> Result<(), Refusal> {
         let too_large = |why: JsonTooLargeError| {
             Refusal::new(Code::ArgumentsTooLarge, format!("the arguments are {why}"))
@@ -107,14 +107,14 @@ impl Validator {
         match checked {
             Ok(None) => Ok(()),
             Ok(Some(why)) => Err(Refusal::new(Code::ArgumentsInvalid, why)),
-            // A check that breaks is an objection.
+            // A panic during validation is an objection.
             Err(_) => Err(Refusal::new(Code::ArgumentsInvalid, "the arguments could not be checked")),
         }
     }
 
-    /// Takes out optional arguments that are null where the schema does not accept null; the rest stays as it is.
+    /// Removes optional arguments that are null if the schema does not accept null. Everything else is unchanged.
     ///
-    /// Some models write null for an argument they do not give. For callers that ask for it; check the result.
+    /// Some models write null for an omitted argument. It is for callers that opt in; validate the result.
     pub fn without_nulls(&self, mut arguments: Value, limits: &JsonLimits) -> Value {
         let has_nulls = arguments.as_object().is_some_and(|fields| fields.values().any(Value::is_null));
         let Ok(size) = self.bounded(limits).measure(&arguments) else { return arguments };
@@ -135,7 +135,7 @@ impl Validator {
         arguments
     }
 
-    /// The limits, with no more depth than this schema can be followed down to.
+    /// Returns the limits, with the depth reduced to what this schema can be followed down to.
     fn bounded(&self, limits: &JsonLimits) -> JsonLimits {
         let depth_max = match self.survey.loops {
             0 => limits.depth_max,
@@ -144,7 +144,7 @@ impl Validator {
         JsonLimits { depth_max, ..*limits }
     }
 
-    /// Whether collecting every error could take too long: each loop may be gone round once per level.
+    /// Checks whether collecting every error could take too long, because each recursion may be followed once per level.
     fn is_endless(&self, size: &JsonSize) -> bool {
         let levels = u32::try_from(size.depth).unwrap_or(u32::MAX);
         self.survey.loops > 1 && self.survey.loops.saturating_pow(levels) > ERROR_STEPS_MAX
@@ -168,7 +168,7 @@ fn compile(schema: &Value) -> Result<jsonschema::Validator, SchemaError> {
     let linear = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
     let options = |options: ValidationOptions<'static>| options.offline();
     let first = options(jsonschema::options()).with_pattern_options(linear).build(schema);
-    // Look-around, which generators of schemas like to write, needs the engine that can go back; its steps are bounded.
+    // Look-around, which schema generators often use, needs the backtracking engine. Its steps are limited.
     let built = first.or_else(|_| {
         let bounded = PatternOptions::fancy_regex()
             .backtrack_limit(BACKTRACKS_MAX)
@@ -189,10 +189,10 @@ fn describes_objects(schema: &Value) -> bool {
     }
 }
 
-/// What is wrong where, in at most a few hundred characters.
+/// Describes an error and its position, in at most a few hundred characters.
 fn sentence(error: &ValidationError<'_>) -> String {
     let mut out = ClippedText::new(ERROR_CHARS_MAX);
-    // Stops by an error of its own once it is full, and what was written until then is what is wanted.
+    // The writer returns an error once it is full. The text until then is the result.
     if write_sentence(&mut out, error).is_err() {
         out.text.push('…');
     }
@@ -209,7 +209,7 @@ fn write_sentence(out: &mut ClippedText, error: &ValidationError<'_>) -> fmt::Re
         ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => context,
         _ => return Ok(()),
     };
-    // The alternative that was meant is most likely the one that fits farthest down.
+    // The intended alternative is most likely the one that matches deepest.
     let nearest = branches.iter().filter_map(|errors| errors.first()).max_by_key(|error| {
         let is_type = matches!(error.kind(), ValidationErrorKind::Type { .. });
         (error.instance_path().as_str().matches('/').count(), !is_type)
@@ -242,7 +242,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Takes text until it is full, so that a large value is never written out whole.
+/// A text buffer that stops when full, so that a large value is never formatted completely.
 struct ClippedText {
     text: String,
     left: usize,

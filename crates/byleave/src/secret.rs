@@ -1,10 +1,10 @@
-//! A secret that cannot print itself.
+//! A secret that cannot be printed.
 
 use std::fmt;
 
 use zeroize::Zeroize;
 
-/// Something that must not end up in a log. Wiped from memory when dropped.
+/// A secret that must not appear in a log. It is wiped from memory when dropped.
 #[derive(Clone)]
 pub struct Secret(Vec<u8>);
 
@@ -14,7 +14,7 @@ impl Secret {
         Self(bytes.into())
     }
 
-    /// The secret itself; a call worth searching for in a review.
+    /// Returns the secret itself. Search for calls of this in a review.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Settings of a gate. The defaults are what a careful person would choose.
+//! Settings of a gate. The defaults are cautious.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,52 +6,53 @@ use std::time::Duration;
 use byleave_core::challenge::ChallengeTiming;
 use byleave_core::entry::Limits;
 
-/// What happens when a person must be asked and nobody is there (R7).
+/// The action when a person must be asked and nobody is available (R7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnattendedAction {
-    /// Refused, with a message that says what to do.
+    /// Refuses the call, with a message that says what to do.
     #[default]
     Refuse,
-    /// Allowed, with a warning on the record. Never past a checkpoint.
+    /// Allows the call, with a warning on the record. It never passes a checkpoint.
     AllowWithWarning,
 }
 
 /// Settings of a gate.
 #[derive(Clone, Debug)]
 pub struct GateSettings {
-    /// Bounds that are pinned to each call.
+    /// Limits that are pinned to each call.
     pub limits: Limits,
-    /// The longest timeout a tool may ask for.
+    /// The longest timeout that a tool may request.
     pub timeout_ms_max: u64,
-    /// How many concurrency-safe calls run at once (E4); 1 makes everything sequential.
+    /// How many concurrency-safe calls run at once (E4). 1 makes everything sequential.
     pub max_concurrent: usize,
     /// How long a reviewer, planner, predicate or challenger may take.
     pub stranger_timeout: Duration,
-    /// How long an approver may take, where the question does not expire sooner.
+    /// How long an approver may take, if the question does not expire sooner.
     pub approver_timeout: Duration,
-    /// How long a tool may take to stop by itself once it was told to.
+    /// How long a tool may take to stop after it was cancelled.
     pub stop_grace: Duration,
-    /// Questions stay open in the book for someone to answer later.
+    /// Whether questions stay open in the audit log for a later answer.
     pub inbox: bool,
-    /// What happens when nobody is there.
+    /// The action when nobody is available.
     pub unattended: UnattendedAction,
     /// When challenges are made.
     pub challenge_when: ChallengeTiming,
-    /// Tools, by name, whose challenge stands in for their checkpoint (R9).
+    /// Tools, by name, whose challenge replaces their checkpoint (R9).
     pub challenge_stands_in: BTreeSet<String>,
-    /// A call that a person would be asked about is run on a copy first, where its tool can.
+    /// Whether a call is rehearsed before a person is asked, if its tool supports that.
     pub rehearse: bool,
-    /// A command that was merely not understood, and that did nothing on the copy, is not asked about.
+    /// Whether no question is asked for a command that was only not understood, if its rehearsal did nothing: no change outside of
+    /// scratch, no attempt at the network, no process left, full confinement.
     pub rehearsal_spares: bool,
-    /// The tool by which an agent reads on where an output was cut, by name; told where it was cut.
+    /// The name of the tool that reads the rest of a truncated output. It is mentioned at the cut.
     pub rest: Option<String>,
     /// How many questions a session may open in a minute.
     pub questions_per_minute: u32,
-    /// How many rulings are remembered (P9). None by default: judging takes less time than looking a ruling up.
+    /// How many decisions are cached (P9). The default is none, because evaluating is faster than a cache lookup.
     pub cached_rulings: usize,
-    /// How many opinions of reviewers that allow it are remembered (P9).
+    /// How many opinions of cacheable reviewers are cached (P9).
     pub cached_opinions: usize,
-    /// How often a waiting caller looks whether another process has answered.
+    /// How often a waiting caller checks whether another process has answered.
     pub poll: Duration,
 }
 

@@ -1,8 +1,8 @@
-//! Signed messages to a service and back: HMAC-SHA256 over time and body, under a secret that both sides know.
+//! Signed messages to a service and back: HMAC-SHA256 over time and body, with a shared secret.
 //!
-//! A message carries two headers: [`TIMESTAMP`], seconds since 1970, and [`SIGNATURE`], the HMAC in lower-case
-//! hexadecimal over the time, a full stop and the body. The answer is signed in the same way by the service. It must never
-//! follow a redirect, use a proxy, or believe an answer that is unsigned, old, too large or cut short.
+//! A message has two headers: [`TIMESTAMP`], seconds since 1970, and [`SIGNATURE`], the HMAC in lower-case hexadecimal over
+//! the time, a full stop and the body. The service signs its answer in the same way. It must never follow a redirect, use a
+//! proxy, or accept an answer that is unsigned, old, too large or truncated.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,50 +18,50 @@ use crate::secret::Secret;
 pub const TIMESTAMP: &str = "x-byleave-timestamp";
 /// The header with the signature, in lower-case hexadecimal.
 pub const SIGNATURE: &str = "x-byleave-signature";
-/// How far a message's time may be from ours.
+/// How far the time of a message may differ from the local clock.
 pub const FRESH: Duration = Duration::from_secs(300);
-/// The largest answer that is read.
+/// The maximum size of an answer.
 pub const ANSWER_BYTES_MAX: usize = 1024 * 1024;
-/// The shortest secret that is taken.
+/// The minimum length of a secret.
 pub const SECRET_BYTES_MIN: usize = 16;
 
-/// Why a service cannot be asked.
+/// The reason why a service cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// The address cannot be used.
+    /// The URL cannot be used.
     #[error("the address of the service cannot be used: {0}")]
     Endpoint(#[from] InvalidEndpointError),
-    /// The secret can be guessed.
+    /// The secret is too short and could be guessed.
     #[error("the shared secret has {0} bytes; give it at least {SECRET_BYTES_MIN}")]
     ShortSecret(usize),
 }
 
-/// Why a message is not believed.
+/// The reason why a message is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// There is no signature, or none that can be read.
+    /// The signature is missing or unreadable.
     #[error("the message is not signed")]
     Missing,
-    /// The time is too far from ours.
+    /// The time differs too much from the local clock.
     #[error("the message was signed too long ago, or by a clock that is wrong")]
     Stale,
-    /// The signature is another's, or of another message.
+    /// The signature is from another sender, or for another message.
     #[error("the signature does not fit the message")]
     Wrong,
 }
 
-/// Why there is no answer to work with.
+/// The reason for the lack of a usable answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServiceResponseError {
-    /// The service could not be asked, or says that it failed.
+    /// The service could not be reached, or reported an error.
     #[error("{0}")]
     Failed(String),
-    /// There is an answer that cannot be believed.
+    /// The answer cannot be trusted.
     #[error("{0}")]
     Nonsense(String),
 }
 
-/// The signature of a message, for the header [`SIGNATURE`].
+/// Returns the signature of a message, for the header [`SIGNATURE`].
 pub fn sign(secret: &Secret, timestamp: u64, body: &[u8]) -> String {
     use std::fmt::Write as _;
     let bytes = mac(secret, timestamp, body).map(|mac| mac.finalize().into_bytes());
@@ -71,7 +71,7 @@ pub fn sign(secret: &Secret, timestamp: u64, body: &[u8]) -> String {
     })
 }
 
-/// Whether a message is signed under the secret, and recently; `now` in seconds since 1970.
+/// Verifies that a message was signed with the secret, and recently. `now` is in seconds since 1970.
 pub fn verify(
     secret: &Secret,
     timestamp: Option<&str>,
@@ -82,7 +82,7 @@ pub fn verify(
     let timestamp: u64 = timestamp.and_then(|text| text.parse().ok()).ok_or(SignatureError::Missing)?;
     let signature = signature.and_then(from_hex).ok_or(SignatureError::Missing)?;
     let mac = mac(secret, timestamp, body).ok_or(SignatureError::Wrong)?;
-    // In constant time: a comparison that stops early tells how much of a guess was right.
+    // In constant time, because an early exit would reveal how much of a guess was right.
     mac.verify_slice(&signature).map_err(|_| SignatureError::Wrong)?;
     if now.abs_diff(timestamp) > FRESH.as_secs() {
         return Err(SignatureError::Stale);
@@ -90,12 +90,12 @@ pub fn verify(
     Ok(())
 }
 
-/// Seconds since 1970, by this machine's clock.
+/// Returns seconds since 1970 by the local clock.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// A service that is asked over HTTP and shares a secret with us.
+/// A service with a shared secret, called over HTTP.
 pub(crate) struct SignedService {
     endpoint: Endpoint,
     secret: Secret,
@@ -110,7 +110,7 @@ impl SignedService {
         Ok(Self { endpoint, secret })
     }
 
-    /// Posts a signed body and returns the signed answer's.
+    /// Posts a signed body and returns the body of the signed answer.
     pub(crate) async fn ask(&self, body: Vec<u8>) -> Result<Vec<u8>, ServiceResponseError> {
         let timestamp = now();
         let signature = sign(&self.secret, timestamp, &body);
@@ -147,7 +147,7 @@ impl SignedService {
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    // Two of a header: somebody put one there. Neither is believed.
+    // A duplicate header may have been injected, so neither is accepted.
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (Some(only), None) => only.to_str().ok(),

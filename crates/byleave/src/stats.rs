@@ -1,8 +1,7 @@
-//! Statistics: what agents did and what people were asked, counted from records.
+//! Statistics on the calls of agents and the questions to people, counted from records.
 //!
-//! A pure fold: records go in one at a time, numbers come out, and no more is kept in between than the numbers. Only records that
-//! verify are counted, and what is wanted of them is read off the record as well: a list may find a call, but never says what
-//! came of it.
+//! It is a pure fold over records that keeps only the numbers. Only records that verify are counted, and the filter is also
+//! applied to the record. A list may find a call, but must never determine its outcome.
 
 mod accumulate;
 mod collect;
@@ -22,7 +21,7 @@ pub use self::accumulate::StatsAccumulator;
 pub use self::collect::of;
 pub use self::durations::DurationStats;
 
-/// Which calls count. Everything that is set must fit.
+/// A filter for calls to count. Every field that is set must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatsFilter {
     /// Of this tenant.
@@ -33,60 +32,60 @@ pub struct StatsFilter {
     pub agent: Option<AgentId>,
     /// Of this tool, by its own name.
     pub tool: Option<String>,
-    /// Received then or later.
+    /// Received at this time or later.
     pub since: Option<Millis>,
-    /// Received before then.
+    /// Received before this time.
     pub until: Option<Millis>,
 }
 
-/// The numbers.
+/// Statistics of calls and questions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
-    /// How many calls came in.
+    /// How many calls were received.
     pub calls: u64,
-    /// What came of them.
+    /// Their outcomes.
     pub outcomes: OutcomeCounts,
-    /// Why calls were refused, withheld or left unknown: how often by code.
+    /// How often calls were refused, withheld or left unknown, by code.
     pub codes: BTreeMap<&'static str, u64>,
-    /// Calls that destroy: their tool says so, or they are dangerous or cannot be taken back.
+    /// Destructive calls: their tool says so, or they are dangerous or irreversible.
     pub destructive: DestructiveCounts,
-    /// What people were asked.
+    /// The questions to people.
     pub questions: QuestionStats,
     /// By tool, the most used first.
     pub tools: Vec<ToolCount>,
-    /// By what asked, the most frequent first. A question that several rules asked for counts for each of them.
+    /// By the rule or cause that asked, the most frequent first. A question that several rules asked for is counted for each.
     pub rules: Vec<RuleCount>,
-    /// By day, the oldest first; days without a call are not there.
+    /// By day, the oldest first. Days without a call are left out.
     pub days: Vec<DayCount>,
-    /// Calls that are in the sums and in no list, because there are too many different ones.
+    /// Calls that are in the sums but in no list, because there are too many distinct keys.
     pub unlisted: u64,
-    /// Records that do not verify. Nothing else is counted of them.
+    /// Records that do not verify. They are not included in any other number.
     pub damaged: u64,
 }
 
-/// What came of calls.
+/// The number of calls by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OutcomeCounts {
-    /// Ran and say that it worked.
+    /// Ran and reported success.
     pub completed: u64,
-    /// Ran and say that it did not work.
+    /// Ran and reported failure.
     pub failed: u64,
-    /// Ran; their output is not released.
+    /// Ran, but the output is not released.
     pub withheld: u64,
     /// Did not run.
     pub refused: u64,
-    /// Did not run; what would have is shown.
+    /// Did not run, but the plan was shown.
     pub rehearsed: u64,
-    /// May have run; nobody can say.
+    /// May have run. The outcome is unknown.
     pub unknown: u64,
     /// Wait for a person.
     pub waiting: u64,
-    /// Are on their way.
+    /// Are in progress.
     pub open: u64,
 }
 
 impl OutcomeCounts {
-    /// Each with its word, in the order in which people read them.
+    /// Returns each number with its word, in display order.
     pub const fn all(&self) -> [(&'static str, u64); 8] {
         [
             ("completed", self.completed),
@@ -101,53 +100,53 @@ impl OutcomeCounts {
     }
 }
 
-/// Calls that destroy.
+/// The number of destructive calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DestructiveCounts {
-    /// How many came in.
+    /// How many were received.
     pub calls: u64,
     /// How many of them began to run.
     pub ran: u64,
 }
 
-/// What people were asked.
+/// Statistics of questions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct QuestionStats {
     /// How many questions.
     pub asked: u64,
-    /// What was said to them.
+    /// Their answers.
     pub answers: AnswerCounts,
-    /// How long questions stayed open that a person answered, or that nobody did in time.
+    /// How long questions stayed open that a person answered or that expired.
     pub waited: DurationStats,
 }
 
-/// What was said to questions.
+/// The number of questions by answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AnswerCounts {
-    /// Go ahead.
+    /// Approved.
     pub yes: u64,
-    /// Do not.
+    /// Declined.
     pub no: u64,
-    /// With something else instead.
+    /// Approved with an edit.
     pub edit: u64,
-    /// With a part of it.
+    /// Approved in part.
     pub part: u64,
-    /// Go ahead, and in future without asking.
+    /// Approved, with a standing approval for the future.
     pub leave: u64,
-    /// Stop everything.
+    /// Stopped everything.
     pub abort: u64,
-    /// Nothing in time.
+    /// Not answered in time.
     pub expired: u64,
-    /// The call was called off before anyone answered.
+    /// The call was cancelled before an answer.
     pub cancelled: u64,
-    /// Whoever should have asked broke.
+    /// The approver failed.
     pub broken: u64,
-    /// Nothing yet.
+    /// Not answered yet.
     pub open: u64,
 }
 
 impl AnswerCounts {
-    /// Each with its word, in the order in which people read them.
+    /// Returns each number with its word, in display order.
     pub const fn all(&self) -> [(&'static str, u64); 10] {
         [
             ("yes", self.yes),
@@ -167,39 +166,39 @@ impl AnswerCounts {
 /// The calls of one tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ToolCount {
-    /// The tool, by its own name; as the model wrote it, where there is none.
+    /// The tool's own name, or the name that the model used if there is none.
     pub tool: String,
     /// How many calls.
     pub calls: u64,
-    /// What came of them.
+    /// Their outcomes.
     pub outcomes: OutcomeCounts,
     /// How many questions about them.
     pub asked: u64,
-    /// How many of them destroy.
+    /// How many of them are destructive.
     pub destructive: u64,
 }
 
-/// The questions for which one rule asked, or one cause that is no rule.
+/// The questions caused by one rule, or by a cause that is not a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RuleCount {
-    /// The rule, by id; absent where none decided.
+    /// The id of the rule, or `None` if no rule decided.
     pub rule: Option<String>,
-    /// Where the rule stands: layer, file and line.
+    /// The layer, file and line of the rule.
     pub origin: Option<String>,
-    /// Why it asks; absent for a checkpoint and for a held result.
+    /// The cause. It is `None` for a checkpoint and for a held result.
     pub cause: Option<AskCause>,
-    /// What asked, where it is neither a rule nor a cause: `checkpoint` or `release`.
+    /// The origin of the question if it is neither a rule nor a cause: `checkpoint` or `release`.
     pub ceremony: Option<&'static str>,
     /// How many questions.
     pub asked: u64,
-    /// What was said to them.
+    /// Their answers.
     pub answers: AnswerCounts,
-    /// How many of them a standing leave or a rule could have answered.
+    /// How many of them a standing approval or a rule could have answered.
     pub sparable: u64,
 }
 
 impl RuleCount {
-    /// What asked, in words.
+    /// Returns the name of the rule or cause.
     pub fn name(&self) -> String {
         match (&self.rule, self.ceremony, self.cause) {
             (Some(rule), _, _) => rule.clone(),
@@ -210,7 +209,7 @@ impl RuleCount {
         }
     }
 
-    /// Whether it was worth sparing: asked again and again, always answered yes, and nothing about it needs a person.
+    /// Checks whether the question could be avoided: asked repeatedly, always approved, and nothing in it requires a person.
     pub const fn is_always_yes(&self) -> bool {
         let AnswerCounts { yes, leave, open, .. } = self.answers;
         self.sparable >= 2 && self.sparable == self.asked && yes >= 2 && yes + leave + open == self.asked
@@ -222,14 +221,14 @@ impl RuleCount {
 pub struct DayCount {
     /// Days since 1970-01-01.
     pub day: u64,
-    /// How many calls came in.
+    /// How many calls were received.
     pub calls: u64,
-    /// How many questions were asked about them, whenever that was.
+    /// How many questions were asked about them, at any time.
     pub asked: u64,
 }
 
 impl StatsFilter {
-    /// Whether a record is of a call that counts.
+    /// Checks whether a record matches the filter.
     pub fn fits(&self, record: &Record) -> bool {
         let Some(heading) = record.heading() else { return false };
         let received = record.entries().first().map_or(0, |entry| entry.at);
@@ -242,7 +241,7 @@ impl StatsFilter {
     }
 }
 
-/// The tool's own name; as the model wrote it, where there is no such tool.
+/// Returns the tool's own name, or the name that the model used if no such tool exists.
 fn tool_of(record: &Record) -> &str {
     match (record.resolved(), record.heading()) {
         (Some(Ok(terms)), _) => &terms.tool,

@@ -1,4 +1,4 @@
-//! Tools: what agents can use. A tool knows nothing of screens, permissions or the book (T1).
+//! Tools that agents can use. A tool must not depend on screens, permissions or the audit log (T1).
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -16,19 +16,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::boxed::BoxFuture;
 
-/// What an agent can use.
+/// A tool that an agent can use.
 pub trait Tool: Send + Sync + 'static {
-    /// What the tool says of itself. Must always be the same: an approval binds its digest.
+    /// Returns the tool's description of itself. It must always be the same, because an approval binds its digest.
     fn manifest(&self) -> &Manifest;
 
-    /// The description for the model, which may depend on who asks and where.
+    /// Returns the description for the model, which may depend on the agent and the directory.
     fn describe(&self, _site: &ToolContext) -> Cow<'_, str> {
         Cow::Borrowed(&self.manifest().description)
     }
 
-    /// Works out the effects of a draft by itself. `None`: by the tool's permission class, as for most tools.
+    /// Computes the effects of a draft. `None` means that they follow from the tool's permission class, as for most tools.
     ///
-    /// Must not change anything. What it says is judged; what it leaves out is not permitted.
+    /// It must not change anything. The policy evaluates the returned effects; an effect that is missing is not permitted.
     fn plan<'a>(
         &'a self,
         _arguments: &'a Value,
@@ -37,127 +37,127 @@ pub trait Tool: Send + Sync + 'static {
         None
     }
 
-    /// Says whether this call needs an approval; asked only where the manifest says that it depends (T8).
+    /// Returns whether this call needs an approval. It is called only if the manifest says that it depends on the call (T8).
     fn needs_approval<'a>(&'a self, _arguments: &'a Value) -> BoxFuture<'a, Result<bool, ToolError>> {
         Box::pin(async { Ok(true) })
     }
 
-    /// Says why this call cannot run here, whatever a person answers. Called before a person is asked.
+    /// Returns an error if this call cannot run here, regardless of any answer. It is called before a person is asked.
     fn can_run(&self, _run: RunContext) -> BoxFuture<'_, Result<(), ToolError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Says that the first poll of [`Tool::execute`] comes back at once, whatever it then waits for.
+    /// Returns whether the first poll of [`Tool::execute`] returns at once, even if the call then waits.
     ///
-    /// Such a tool is begun in place, which saves a change of threads. Must be false for one that blocks its thread:
-    /// begun in place it could be neither cancelled nor timed out.
+    /// Such a tool is started in place, which saves a thread switch. It must be `false` for a tool that blocks its thread.
+    /// Started in place, that tool could be neither cancelled nor timed out.
     fn is_prompt(&self) -> bool {
         false
     }
 
-    /// How the tool runs on a copy first, where a person would be asked. `None`: it cannot.
+    /// Returns the tool's support for rehearsals, used before a person would be asked. `None` means that it has none.
     fn rehearser(&self) -> Option<&dyn Rehearsable> {
         None
     }
 
-    /// Does it. Never fails outward: a failure is an output that the model can read (T3).
+    /// Executes the call. It never returns an error: a failure is an output that the model can read (T3).
     fn execute(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Output>;
 }
 
-/// A tool's way to run on a copy first, and to make that very run final afterwards.
+/// A tool's support for running on a copy first, and for committing that exact run afterwards.
 ///
-/// Where the copy is and how it is made is the tool's business; a copy is known by its call, and a call has at most one.
+/// The tool decides where and how the copy is made. A copy is identified by its call, and a call has at most one.
 pub trait Rehearsable: Send + Sync {
-    /// Runs a draft on a copy and on nothing else. A copy that an earlier draft of the call left is dropped.
+    /// Runs a draft on a copy only. Drops a copy from an earlier draft of the call.
     ///
-    /// Nothing may come of it but the copy: no change elsewhere, no word to anyone.
+    /// It must have no effect except the copy: no other change and no communication.
     fn rehearse(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Result<Rehearsal, RehearseError>>;
 
-    /// Whether the copy is still there, just as it was seen.
+    /// Checks whether the copy still exists, exactly as it was seen.
     fn is_kept<'a>(&'a self, call: CallId, seen: &'a Rehearsal) -> BoxFuture<'a, bool>;
 
-    /// Makes what was seen final, or the part of it beneath these paths.
+    /// Commits the changes that were seen, or the part of them beneath these paths.
     ///
-    /// All or nothing, also when the process ends in the middle: called again, it finishes what it began, and what is finished it
-    /// only reports.
+    /// It is atomic, even if the process ends in the middle. A second call finishes an unfinished commit, and only reports a
+    /// finished one.
     fn commit(&self, seen: Rehearsal, only: Option<Vec<String>>, run: RunContext) -> BoxFuture<'_, Output>;
 
-    /// Drops the copy. Best effort: one that cannot be dropped now is dropped when its time is over.
+    /// Drops the copy. Best effort: a copy that cannot be dropped now is dropped when it expires.
     fn discard(&self, call: CallId) -> BoxFuture<'_, ()>;
 }
 
-/// Why there was no rehearsal.
+/// The reason why there was no rehearsal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RehearseError {
-    /// It cannot be had here, or not for this call. For people, and for the record: without contents of the call.
+    /// It is not possible here, or not for this call. The text is for people and for the record, without contents of the call.
     #[error("{0}")]
     Not(String),
-    /// Another process is at it.
+    /// Another process is rehearsing it.
     #[error("another process rehearses it")]
     Elsewhere,
 }
 
-/// Something a tool could not work out.
+/// The error of a tool that could not compute something.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ToolError(pub String);
 
-/// Who asks, and where.
+/// The agent that calls, with its session and directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolContext {
-    /// Whose session: the name of one says nothing alone.
+    /// The tenant of the session. A session name is unique only within its tenant.
     pub tenant: TenantId,
     /// The session.
     pub session: SessionId,
     /// The agent.
     pub agent: AgentId,
-    /// The directory the call works in, absolute.
+    /// The absolute path of the directory that the call works in.
     pub cwd: PathBuf,
 }
 
-/// What a tool is given to run with.
+/// The context that a tool runs with.
 #[derive(Clone)]
 pub struct RunContext {
     /// The call.
     pub call: CallId,
-    /// Who asks, and where.
+    /// The agent that calls, with its session and directory.
     pub site: ToolContext,
-    /// The effects that were permitted. Anything else is not.
+    /// The permitted effects. Anything else is not permitted.
     pub plan: Arc<Plan>,
-    /// Told when the work must stop.
+    /// Signals when the work must stop.
     pub cancel: CancellationToken,
-    /// The rules in force, for a tool that makes what they deny impossible. Where nobody said, such a tool does nothing.
+    /// The rules in force, for a tool that makes denied effects impossible. Without them, such a tool does nothing.
     pub rules: Option<Arc<Policy>>,
-    /// How much is asked in the session.
+    /// How much the session asks.
     pub mode: Mode,
-    /// What the rule that allows the call requires of the sandbox, by name. A waiver does not count against it.
+    /// The guarantees of the sandbox that the allowing rule requires, by name. A waiver does not override them.
     pub guarantees: Vec<String>,
     progress: Arc<dyn Fn(Progress) + Send + Sync>,
     printed: Option<Arc<dyn Fn(OutputChunk) + Send + Sync>>,
 }
 
-/// How far a call has come.
+/// The progress of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// From 0 to 1, where that can be said.
+    /// From 0 to 1, if known.
     pub fraction: Option<f64>,
-    /// In words.
+    /// A description in words.
     pub detail: String,
 }
 
-/// Something that a call has printed while it runs.
+/// Output that a call has printed while it runs.
 ///
-/// For people at a screen, as it comes: no reviewer has seen it, nothing in it is masked, and it is not what the model gets.
+/// It is live output for people at a screen. No reviewer has seen it, nothing in it is masked, and the model does not get it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputChunk {
-    /// What was printed. Whole characters, however the bytes of them came.
+    /// The printed text. It has only whole characters, however the bytes arrived.
     pub text: Arc<str>,
-    /// How many bytes just before it were printed too fast to be passed on. The result of the call has them, as far as it goes.
+    /// How many bytes directly before it were dropped because they came too fast. The result of the call has them, as far as it goes.
     pub left_out: u64,
 }
 
 impl RunContext {
-    /// What a tool is given to run with; `progress` is called with each report.
+    /// Creates the context of a run. `progress` is called with each report.
     pub fn new(
         call: CallId,
         site: ToolContext,
@@ -178,34 +178,34 @@ impl RunContext {
         }
     }
 
-    /// The same under these rules, in this mode.
+    /// Sets the rules and the mode.
     #[must_use]
     pub fn under(self, rules: Arc<Policy>, mode: Mode) -> Self {
         Self { rules: Some(rules), mode, ..self }
     }
 
-    /// The same, where the sandbox must guarantee this.
+    /// Sets the guarantees that the sandbox must give.
     #[must_use]
     pub fn requiring(self, guarantees: Vec<String>) -> Self {
         Self { guarantees, ..self }
     }
 
-    /// The same with somebody who sees what is printed while it runs; `printed` must not block.
+    /// Sets a listener for output printed during the run. `printed` must not block.
     #[must_use]
     pub fn with_printed(self, printed: Arc<dyn Fn(OutputChunk) + Send + Sync>) -> Self {
         Self { printed: Some(printed), ..self }
     }
 
-    /// Passes on what was printed, to whoever watches. In a rehearsal nobody does.
+    /// Sends printed output to the listener. A rehearsal has no listener.
     ///
-    /// What is passed on waits in a queue of so many events, not bytes, for who is slow: put together what comes within a moment.
+    /// For a slow listener it waits in a queue limited by events, not bytes. Combine output that arrives within a short time.
     pub fn printed(&self, printed: OutputChunk) {
         if let Some(pass_on) = &self.printed {
             pass_on(printed);
         }
     }
 
-    /// Says how far the work has come.
+    /// Reports the progress of the work.
     pub fn progress(&self, fraction: impl Into<Option<f64>>, detail: impl Into<String>) {
         let fraction = fraction.into().map(|fraction| fraction.clamp(0.0, 1.0));
         (self.progress)(Progress { fraction, detail: detail.into() });

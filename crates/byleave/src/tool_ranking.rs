@@ -1,36 +1,36 @@
-//! Finding tools by words (G3): a BM25 ranking over names, aliases, hints and descriptions.
+//! Searches tools by words (G3): a BM25 ranking over names, aliases, hints and descriptions.
 //!
-//! Each tool brings its own small index, made once when it is registered. A query goes over all of them, so there is no
-//! shared index that a registration would have to rebuild or that a reader could wait for.
+//! Each tool has its own small index, built once at registration. A query scans all of them. No shared index has to be
+//! rebuilt at registration or could block a reader.
 
 use byleave_core::manifest::Manifest;
 
-/// How much a word counts by where it stands.
+/// The weight of a word by field.
 const NAME: f32 = 4.0;
 const ALIAS: f32 = 3.0;
 const HINT: f32 = 2.0;
 const DESCRIPTION: f32 = 1.0;
-/// What finding the very name, or the beginning of it, adds.
+/// The bonus for a match of the exact name, or of its prefix.
 const SAME_NAME: f32 = 1_000.0;
 const NAME_BEGINS: f32 = 10.0;
-/// The usual constants of BM25: how soon repetition stops to count, and how much long texts are held back.
+/// The usual constants of BM25: the saturation of repetition, and the penalty for long texts.
 const SATURATION: f32 = 1.2;
 const LENGTH: f32 = 0.5;
-/// Shorter words must match whole.
+/// The minimum length for prefix matches. Shorter words must match exactly.
 const PREFIX_CHARS_MIN: usize = 3;
-/// What a match of the beginning of a word counts, beside a match of the whole.
+/// The weight of a prefix match relative to an exact match.
 const PREFIX: f32 = 0.5;
-/// More words than this are not looked at.
+/// The maximum number of query words. Further words are ignored.
 const QUERY_WORDS_MAX: usize = 16;
 const QUERY_CHARS_MAX: usize = 512;
 const TEXT_CHARS_MAX: usize = 4_096;
 
-/// The words of one tool, ready to be searched.
+/// The searchable words of one tool.
 #[derive(Debug)]
 pub(crate) struct ToolDocument {
-    /// Which beginnings of words there are; most documents are passed over by this alone.
+    /// A bit set of word prefixes. It alone rules out most documents.
     beginnings: u128,
-    /// The words, sorted, one after the other.
+    /// The sorted words, concatenated.
     text: Box<[u8]>,
     words: Box<[IndexedWord]>,
     length: f32,
@@ -46,7 +46,7 @@ struct IndexedWord {
 }
 
 impl ToolDocument {
-    /// The words of a manifest.
+    /// Builds the document of a manifest.
     pub(crate) fn of(manifest: &Manifest) -> Self {
         let mut words: Vec<(String, f32)> = Vec::new();
         let mut take = |text: &str, weight: f32| {
@@ -86,7 +86,7 @@ impl ToolDocument {
         }
     }
 
-    /// How much of a query word is in here: whole words count in full, beginnings of words less.
+    /// Returns the frequency of a query word. Exact matches have full weight, prefix matches less.
     fn frequency(&self, query: &QueryWord) -> f32 {
         if self.beginnings & query.beginning == 0 {
             return 0.0;
@@ -98,7 +98,7 @@ impl ToolDocument {
                 Some([]) => sum += word.weight,
                 Some(_) if query.text.len() >= PREFIX_CHARS_MIN => sum += word.weight * PREFIX,
                 Some(_) => {}
-                // The words are sorted: from here on they only get farther away.
+                // The words are sorted, so no later one can match.
                 None if text > query.text.as_bytes() => break,
                 None => {}
             }
@@ -116,9 +116,9 @@ impl ToolDocument {
     }
 }
 
-/// Ranks the documents by how well they fit the query, best first: places in the input, at most `limit`.
+/// Ranks the documents by relevance to the query, best first. Returns at most `limit` indexes of the input.
 ///
-/// Equals keep the order of the input, so the same question always has the same answer.
+/// Equal results keep the order of the input, so the same query always has the same result.
 pub(crate) fn rank<'a>(
     documents: impl ExactSizeIterator<Item = &'a ToolDocument>,
     query: &str,
@@ -197,7 +197,7 @@ impl QueryWord {
     }
 }
 
-/// One bit for the first two bytes of a word.
+/// Returns one bit for the first two bytes of a word.
 fn beginning(word: &[u8]) -> u128 {
     let byte = |at: usize| u32::from(word.get(at).copied().unwrap_or(0));
     1 << ((byte(0) * 31 + byte(1)) % u128::BITS)
@@ -208,7 +208,7 @@ fn as_f32(count: usize) -> f32 {
     count as f32
 }
 
-/// The words of a text in lower case: cut at punctuation and `camelCase`, without the `s` of plurals.
+/// Splits a text into lower-case words at punctuation and `camelCase`, without the plural `s`.
 fn words_of(text: &str, chars_max: usize) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();

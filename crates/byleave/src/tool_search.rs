@@ -1,6 +1,6 @@
-//! The `tool_search` tool (G3): lets a model find tools, so that thousands need not all be sent to it.
+//! The `tool_search` tool (G3): lets a model find tools, so that thousands of them need not be sent to it.
 //!
-//! It only tells what there is. Finding a tool is no permission to use it.
+//! It only lists tools. Finding a tool does not give permission to use it.
 
 use byleave_core::manifest::PermissionClass;
 use schemars::JsonSchema;
@@ -54,12 +54,12 @@ impl FoundTool {
     }
 }
 
-/// A tool that searches this catalog, to be registered in it or in another. Does not keep it alive.
+/// Returns a tool that searches this catalog, to register in it or in another. It does not keep the catalog alive.
 pub fn tool_search(catalog: &Catalog) -> impl Tool {
     let catalog = catalog.downgrade();
     let search = move |args: Query, run: RunContext| {
         let found = catalog.upgrade().map(|catalog| {
-            // One more, since the search itself may be among what it finds.
+            // One more, because the search tool may be among the results.
             let limit = args.limit.clamp(1, LIMIT_MAX);
             let entries = catalog.search(&args.query, limit + 1);
             let others = entries.iter().filter(|entry| entry.name() != NAME).take(limit);

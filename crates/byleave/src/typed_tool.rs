@@ -1,6 +1,6 @@
-//! Tools from a struct and a function: the author never writes a schema, nor reads JSON by hand (T2).
+//! Tools made from a struct and a function. The author never writes a schema or parses JSON by hand (T2).
 //!
-//! What the author declares is checked when the tool is registered in a [`crate::catalog::Catalog`], not here.
+//! The declarations are checked when the tool is registered in a [`crate::catalog::Catalog`], not here.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -24,7 +24,7 @@ type Predicate<T> = Box<dyn Fn(T) -> BoxFuture<'static, Result<bool, ToolError>>
 type Planner<T> = Box<dyn Fn(T, &ToolContext) -> Result<Plan, ToolError> + Send + Sync>;
 type Describer = Box<dyn Fn(&ToolContext) -> String + Send + Sync>;
 
-/// A tool made of a struct for its arguments and a function.
+/// A tool made from a struct for its arguments and a function.
 ///
 /// ```
 /// use std::io::Write;
@@ -60,7 +60,7 @@ pub struct TypedTool<T> {
 }
 
 impl<T: DeserializeOwned + JsonSchema + 'static> TypedTool<T> {
-    /// A tool that calls the function with its arguments read; nothing declared, so treated with caution.
+    /// Creates a tool that calls the function with its parsed arguments. Nothing is declared yet, so the defaults are cautious.
     pub fn new<F, P, O>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
     where
         F: Fn(T, RunContext) -> P + Send + Sync + 'static,
@@ -80,126 +80,126 @@ impl<T: DeserializeOwned + JsonSchema + 'static> TypedTool<T> {
         }
     }
 
-    /// Which checks the arguments get (T6).
+    /// Sets which checks the arguments get (T6).
     #[must_use]
     pub fn class(mut self, class: PermissionClass) -> Self {
         self.manifest.permission_class = class;
         self
     }
 
-    /// Other names it answers to.
+    /// Adds aliases.
     #[must_use]
     pub fn aliases<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.manifest.aliases.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Three to ten words by which `tool_search` finds it.
+    /// Sets the three to ten words by which `tool_search` finds it.
     #[must_use]
     pub fn hint(mut self, words: impl Into<String>) -> Self {
         self.manifest.search_hint = Some(words.into());
         self
     }
 
-    /// What the argument at this JSON pointer means.
+    /// Sets the meaning of the argument at this JSON pointer.
     #[must_use]
     pub fn role(mut self, pointer: impl Into<String>, role: ArgumentRole) -> Self {
         self.manifest.roles.insert(pointer.into(), role);
         self
     }
 
-    /// The word for its calls in the book (T7).
+    /// Sets the word for its calls in the audit log (T7).
     #[must_use]
     pub fn audit_operation(mut self, word: impl Into<String>) -> Self {
         self.manifest.audit_operation = Some(word.into());
         self
     }
 
-    /// A label for people: it only reads.
+    /// Labels the tool as read-only, for people.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.manifest.read_only = true;
         self
     }
 
-    /// A label for people: it destroys.
+    /// Labels the tool as destructive, for people.
     #[must_use]
     pub fn destructive(mut self) -> Self {
         self.manifest.destructive = true;
         self
     }
 
-    /// Deals with what deserves a question; so it is taken where nothing is said.
+    /// Declares the tool sensitive, so that its calls deserve a question. This is also the default.
     #[must_use]
     pub fn sensitive(mut self) -> Self {
         self.manifest.sensitive = Some(true);
         self
     }
 
-    /// Deals with nothing that deserves a question.
+    /// Declares the tool not sensitive.
     #[must_use]
     pub fn not_sensitive(mut self) -> Self {
         self.manifest.sensitive = Some(false);
         self
     }
 
-    /// Running it twice is the same as running it once.
+    /// Declares the tool idempotent: running it twice has the same effect as running it once.
     #[must_use]
     pub fn repeatable(mut self) -> Self {
         self.manifest.repeatable = true;
         self
     }
 
-    /// Never blocks its thread for long, so that it can be begun in place; see [`Tool::is_prompt`].
+    /// Declares that it never blocks its thread for long, so that it can be started in place; see [`Tool::is_prompt`].
     #[must_use]
     pub fn prompt(mut self) -> Self {
         self.prompt = true;
         self
     }
 
-    /// Its effects can be taken back.
+    /// Declares its effects reversible.
     #[must_use]
     pub fn reversible(mut self) -> Self {
         self.manifest.reversible = true;
         self
     }
 
-    /// May run beside others of the same turn.
+    /// Declares that it may run concurrently with other calls of the same turn.
     #[must_use]
     pub fn concurrency_safe(mut self) -> Self {
         self.manifest.concurrency_safe = true;
         self
     }
 
-    /// Must be released by a checkpoint in every mode (R8).
+    /// Requires that a checkpoint releases its calls in every mode (R8).
     #[must_use]
     pub fn requires_checkpoint(mut self) -> Self {
         self.manifest.requires_checkpoint = true;
         self
     }
 
-    /// The agent must first make the case against the call (R9).
+    /// Requires that the agent first challenges its own call (R9).
     #[must_use]
     pub fn requires_reverse_thinking(mut self) -> Self {
         self.manifest.requires_reverse_thinking = true;
         self
     }
 
-    /// How long a call may take.
+    /// Sets how long a call may take.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.manifest.timeout_ms = Some(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
         self
     }
 
-    /// Whether calls need an approval (T8).
+    /// Sets whether calls need an approval (T8).
     #[must_use]
     pub fn needs_approval(mut self, needs: ApprovalRequirement) -> Self {
         self.manifest.needs_approval = needs;
         self
     }
 
-    /// Calls need an approval where the predicate says so (T8).
+    /// Requires an approval for calls that match the predicate (T8).
     #[must_use]
     pub fn needs_approval_when(self, predicate: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
         self.decided_by(Box::new(move |arguments| {
@@ -208,7 +208,7 @@ impl<T: DeserializeOwned + JsonSchema + 'static> TypedTool<T> {
         }))
     }
 
-    /// Calls need an approval where the predicate says so after a while; one that fails refuses the call (T8).
+    /// Requires an approval for calls that match the asynchronous predicate. A predicate that fails refuses the call (T8).
     #[must_use]
     pub fn needs_approval_when_async<F, P, E>(self, predicate: F) -> Self
     where
@@ -228,7 +228,7 @@ impl<T: DeserializeOwned + JsonSchema + 'static> TypedTool<T> {
         self
     }
 
-    /// Works out the effects by itself, instead of by the class. Must not change anything.
+    /// Sets a function that computes the effects, instead of the permission class. It must not change anything.
     #[must_use]
     pub fn plan_by<E: Display>(
         mut self,
@@ -240,7 +240,7 @@ impl<T: DeserializeOwned + JsonSchema + 'static> TypedTool<T> {
         self
     }
 
-    /// A description for the model that depends on who asks and where (T1).
+    /// Sets a function for the model's description, which may depend on the agent and the directory (T1).
     #[must_use]
     pub fn describe_by(mut self, describer: impl Fn(&ToolContext) -> String + Send + Sync + 'static) -> Self {
         self.describer = Some(Box::new(describer));
@@ -279,7 +279,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Tool for TypedTool<T> {
         Box::pin(async move {
             match &self.predicate {
                 Some(predicate) => predicate(self.read(arguments.clone())?).await,
-                // Said to depend, but on nothing: then it is needed.
+                // It is declared to depend on the call but has no predicate: an approval is needed.
                 None => Ok(true),
             }
         })
@@ -299,13 +299,13 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Tool for TypedTool<T> {
     }
 }
 
-/// Structured data as a result: the model reads it as JSON, later tools get it as it is.
+/// Structured data as a result. The model reads it as JSON, and later tools get it unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<D>(pub D);
 
-/// What a tool's function may return.
+/// The return types of a tool's function.
 pub trait IntoOutput {
-    /// The result as the engine knows it.
+    /// Converts the value into an output.
     fn into_output(self) -> Output;
 }
 
@@ -351,13 +351,13 @@ impl<O: IntoOutput, E: Display> IntoOutput for Result<O, E> {
     }
 }
 
-/// The schema of a struct, as the model and the validator see it.
+/// Returns the schema of a struct, as the model and the validator see it.
 pub fn schema_of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.meta_schema = None);
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    // The name of a Rust type tells the model nothing.
+    // The name of a Rust type is not useful to the model.
     schema.remove("title");
-    // A struct without fields comes without `properties`, which some providers insist on.
+    // The schema of a struct without fields has no `properties`, which some providers require.
     if schema.get("type").is_some_and(|kind| kind == "object") && schema.get("properties").is_none() {
         schema.insert("properties".into(), Value::Object(serde_json::Map::new()));
     }

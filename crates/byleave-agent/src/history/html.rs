@@ -1,4 +1,4 @@
-//! A conversation as one page of HTML: nothing of it is fetched from anywhere, and nothing in it runs.
+//! Renders a conversation as one HTML page, which must neither load anything nor run scripts.
 
 use byleave::core::time_format::utc;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::{History, HistoryMessage, MessageRole};
 
 const STYLE: &str = include_str!("style.css");
 
-/// A conversation as one page. Whatever was said stands in it as text.
+/// Renders a conversation as one page. All messages are escaped as text.
 pub fn html(history: &History) -> String {
     let title = escaped(history.first_words());
     let mut out = format!(

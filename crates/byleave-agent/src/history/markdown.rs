@@ -1,11 +1,11 @@
-//! A conversation as Markdown.
+//! Renders a conversation as Markdown.
 
 use byleave::core::time_format::utc;
 use serde_json::Value;
 
 use super::{History, HistoryMessage, MessageRole};
 
-/// A conversation as Markdown. What tools put out is fenced, so that nothing in it passes for a message.
+/// Renders a conversation as Markdown. Tool output is fenced, so that nothing in it looks like a message.
 pub fn markdown(history: &History) -> String {
     let mut out = format!("# {}\n\n", line(history.first_words()));
     out.push_str(&format!(
@@ -63,16 +63,16 @@ fn section(message: &HistoryMessage) -> String {
     }
 }
 
-/// Somebody's words: quoted, so that no heading in them is one of ours.
+/// Quotes a message, so that a heading in it does not look like a heading of the document.
 fn quoted(text: &str) -> String {
-    // A bare carriage return ends a line for Markdown, too.
+    // In Markdown a single carriage return also ends a line.
     text.replace('\r', "\n")
         .lines()
         .map(|line| if line.is_empty() { ">\n".to_owned() } else { format!("> {line}\n") })
         .collect()
 }
 
-/// In a fence that is longer than any in it.
+/// Fences a text with more backticks than any run in it.
 fn fenced(tag: &str, text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.saturating_add(1).max(3));
@@ -80,7 +80,7 @@ fn fenced(tag: &str, text: &str) -> String {
     format!("{fence}{tag}\n{text}{end}{fence}\n")
 }
 
-/// In one line, and without what would end the marks around it.
+/// Returns the text on one line, without characters that would end the markup around it.
 fn line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || c == '`' { ' ' } else { c }).collect()
 }

@@ -1,71 +1,72 @@
-//! Why a turn came to nothing. Made of our own words and of what a provider said; never of a request, so of no key and no header.
+//! Why a turn failed. An error consists of our own words and of the provider's message. It never contains parts of a request, so it has no
+//! key and no header.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Why a turn came to nothing.
+/// The reason why a turn failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelError {
-    /// There is no key, or none that could be sent.
+    /// The key is missing or cannot be sent.
     #[error("no key for the model: set `{variable}`")]
     NoKey {
-        /// Where it is looked for.
+        /// The environment variable that should hold the key.
         variable: String,
     },
-    /// The provider does not take the key.
+    /// The provider rejects the key.
     #[error("the provider refuses the key ({status})")]
     KeyRefused {
-        /// The status of its answer.
+        /// The HTTP status.
         status: u16,
     },
-    /// Too many requests, also after waiting.
+    /// Too many requests, even after retries.
     #[error("the provider has too many requests{}", after(*.wait_ms))]
     TooMany {
-        /// How long it says to wait, if it says so.
+        /// The waiting time that the provider asks for, if it does.
         wait_ms: Option<u64>,
     },
     /// The conversation is too long for the model.
     #[error("the conversation is too long for the model")]
     TooLong,
-    /// The model takes no tools.
+    /// The model does not support tools.
     #[error("the model takes no tools")]
     NoTools,
-    /// The answer broke off in the middle, each time.
+    /// The response was cut off in every attempt.
     #[error("the answer was cut off in the middle")]
     CutOff,
-    /// The provider failed, each time.
+    /// The provider failed in every attempt.
     #[error("the provider failed ({status}): {said}")]
     Failed {
-        /// The status of its answer.
+        /// The HTTP status.
         status: u16,
-        /// What it said.
+        /// The provider's message.
         said: String,
     },
-    /// The provider does not take the request.
+    /// The provider rejects the request.
     #[error("the provider refuses the request ({status}): {said}")]
     Refused {
-        /// The status of its answer.
+        /// The HTTP status.
         status: u16,
-        /// What it said.
+        /// The provider's message.
         said: String,
     },
-    /// The provider was not reached.
+    /// The provider could not be reached.
     #[error("the provider was not reached: {why}")]
     Unreached {
-        /// What was in the way.
+        /// The cause.
         why: String,
     },
-    /// What the provider sent is not what it should be.
+    /// The provider's response has an unexpected format.
     #[error("the answer cannot be read: {why}")]
     Unreadable {
-        /// What is wrong with it.
+        /// The problem with it.
         why: String,
     },
     /// The settings of the model cannot be used.
     #[error("the model's settings cannot be used: {why}")]
     Unfit {
-        /// What is wrong with them.
+        /// The problem with them.
         why: String,
     },
 }

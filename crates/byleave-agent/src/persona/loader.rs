@@ -1,4 +1,4 @@
-//! Where personas come from: those built in, and before them the files of a directory.
+//! Loads personas: from the files of a directory, and otherwise the built-in ones.
 
 use std::fs;
 use std::io;
@@ -8,15 +8,15 @@ use byleave_files::{LinkPolicy, ReadError};
 
 use super::{Persona, PersonaParseError};
 
-/// The largest file of a persona.
+/// The maximum size of a persona file.
 pub const FILE_BYTES_MAX: usize = 64 << 10;
 
-/// A directory has at most so many entries.
+/// The maximum number of entries in a directory.
 const ENTRIES_MAX: usize = 1_000;
 const KEY_CHARS_MAX: usize = 64;
 const ENDING: &str = ".toml";
 
-/// What comes with us, by name.
+/// The built-in personas by name.
 const BUILTIN: [(&str, &str); 4] = [
     ("clerk", include_str!("builtin/clerk.toml")),
     ("coder", include_str!("builtin/coder.toml")),
@@ -24,49 +24,49 @@ const BUILTIN: [(&str, &str); 4] = [
     ("reviewer", include_str!("builtin/reviewer.toml")),
 ];
 
-/// A persona, and where it was found.
+/// A persona and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedPersona {
-    /// The name by which it is loaded: of a file, its name without the ending.
+    /// The name by which it is loaded. For a file it is the file name without `.toml`.
     pub key: String,
-    /// Where it came from.
+    /// The source.
     pub origin: PersonaSource,
     /// The persona.
     pub persona: Persona,
 }
 
-/// Where a persona came from.
+/// The source of a persona.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PersonaSource {
-    /// It is built in.
+    /// Built in.
     Builtin,
-    /// This file.
+    /// A file.
     File(PathBuf),
 }
 
-/// Why a persona was not loaded.
+/// The reason why a persona was not loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PersonaLoadError {
-    /// Something is wrong in it.
+    /// The persona has errors.
     #[error(transparent)]
     Bad(#[from] PersonaParseError),
     /// A file or directory cannot be read.
     #[error("cannot read `{}`: {why}", path.display())]
     Unreadable {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// Why not, and what to do.
+        /// The reason, and what to do.
         why: String,
     },
-    /// There is none of that name.
+    /// No persona has this name.
     #[error("there is no persona `{}`; there are {}", name.escape_debug(), known.join(", "))]
     Unknown {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// The known names.
         known: Vec<String>,
     },
-    /// A name that none can have.
+    /// The name is not valid for a persona.
     #[error(
         "`{}` cannot be the name of a persona: use 1 to {KEY_CHARS_MAX} small letters, digits, `-` and `_` of ASCII",
         name.escape_debug()
@@ -78,10 +78,10 @@ pub enum PersonaLoadError {
 }
 
 impl Persona {
-    /// The persona of this name, from `NAME.toml` in the directory, else built in; or, of a text with `/` in it or `.toml` at its
-    /// end, from the file of that path.
+    /// Loads a persona by name, from `NAME.toml` in the directory or else from the built-in ones. A text that contains `/` or ends with
+    /// `.toml` is the path of a file.
     ///
-    /// A file that is there and cannot be used is an error: nothing built in takes its place.
+    /// An existing file that cannot be used is an error; a built-in persona does not replace it.
     pub fn load(name_or_path: &str, dir: Option<&Path>) -> Result<LoadedPersona, PersonaLoadError> {
         if name_or_path.contains('/') || name_or_path.ends_with(ENDING) {
             let path = Path::new(name_or_path);
@@ -95,7 +95,7 @@ impl Persona {
         by_key(name_or_path, dir)
     }
 
-    /// All that can be loaded by name, in the order of their names; of each that cannot be used, why.
+    /// Loads all personas that have a name, sorted by name. For each one that cannot be used it returns the reason.
     pub fn all(dir: Option<&Path>) -> Result<Vec<Result<LoadedPersona, PersonaLoadError>>, PersonaLoadError> {
         Ok(keys(dir)?.iter().map(|key| by_key(key, dir)).collect())
     }
@@ -117,7 +117,7 @@ fn by_key(key: &str, dir: Option<&Path>) -> Result<LoadedPersona, PersonaLoadErr
     })
 }
 
-/// The names of all, each once; those that none can have are among them.
+/// Returns all names without duplicates, including invalid ones.
 fn keys(dir: Option<&Path>) -> Result<Vec<String>, PersonaLoadError> {
     let mut keys: Vec<String> = BUILTIN.iter().map(|(name, _)| (*name).to_owned()).collect();
     if let Some(dir) = dir {
@@ -152,7 +152,7 @@ fn checked(key: &str) -> Result<&str, PersonaLoadError> {
         .ok_or_else(|| PersonaLoadError::Name { name: key.chars().take(KEY_CHARS_MAX).collect() })
 }
 
-/// The persona of a file; none where there is no such file.
+/// Loads a persona from a file. Returns `None` if the file does not exist.
 fn from_file(key: String, path: &Path) -> Result<Option<LoadedPersona>, PersonaLoadError> {
     let Some(text) = text_of(path)? else { return Ok(None) };
     let persona = Persona::parse(&path.to_string_lossy(), &text)?;
@@ -160,7 +160,7 @@ fn from_file(key: String, path: &Path) -> Result<Option<LoadedPersona>, PersonaL
 }
 
 fn text_of(path: &Path) -> Result<Option<String>, PersonaLoadError> {
-    // No link: one in a repository could name any file of the person, whose lines would then be shown as wrong.
+    // Links are refused: a link in a repository could name any file of the user, and the error would show lines of that file.
     match byleave_files::read_text(path, LinkPolicy::Above, FILE_BYTES_MAX as u64) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.is_missing() => Ok(None),

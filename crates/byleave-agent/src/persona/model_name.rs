@@ -1,18 +1,18 @@
-//! Which model a persona was made for.
+//! The name of the model that a persona was made for.
 
 use std::fmt;
 
-/// A model, by its provider and its name there: `anthropic/claude-sonnet-4-5`. Whether there is such a one is not known here.
+/// A model by its provider and its name there: `anthropic/claude-sonnet-4-5`. This type does not know whether the model exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelName {
     /// The provider.
     pub provider: String,
-    /// The model's name there, which may have further slashes.
+    /// The model's name at the provider. It may contain more slashes.
     pub model: String,
 }
 
 impl ModelName {
-    /// Reads `provider/model`; none where it is not that.
+    /// Parses `provider/model`. Returns `None` if the text has another form.
     pub fn parse(text: &str) -> Option<Self> {
         let (provider, model) = text.split_once('/')?;
         let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';

@@ -1,7 +1,7 @@
-//! A persona as TOML, read by hand so that every key and every type is looked at.
+//! Parses a persona from TOML, by hand, so that every key and every type is checked.
 //!
-//! Pure. A file that is not right in full gives no persona, and everything that is wrong with it is told at once, each with its place
-//! and what was expected. What a person cannot see, a model must not be told: invisible characters are flaws.
+//! The parser is pure. A file with any error gives no persona. All errors are reported at once, each with its position and what was
+//! expected. A person must be able to see everything that a model gets, so invisible characters are errors.
 
 use std::fmt;
 use std::ops::Range;
@@ -24,14 +24,14 @@ const PROMPT_CHARS_MAX: usize = 32_768;
 
 const KEYS: &str = "`name`, `description`, `model`, `tools`, `guidelines` and `prompt`";
 
-/// A text is no persona: everything that is wrong with it.
+/// All errors of a text that is not a valid persona.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct PersonaParseError {
-    /// What the text is called.
+    /// The name of the text.
     pub file: String,
-    /// The text, so that the places can be shown.
+    /// The text, to show the positions.
     pub text: String,
-    /// What is wrong; never empty.
+    /// The errors; never empty.
     pub flaws: Vec<Diagnostic>,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for PersonaParseError {
 }
 
 impl Persona {
-    /// Reads a persona; `file` is what the text is called where something is said about it.
+    /// Parses a persona. Error messages use `file` as the name of the text.
     pub fn parse(file: &str, text: &str) -> Result<Self, PersonaParseError> {
         let mut reader = PersonaParser { text, flaws: Vec::new() };
         let (table, errors) = DeTable::parse_recoverable(text);
@@ -75,7 +75,7 @@ struct PersonaParser<'a> {
 }
 
 impl PersonaParser<'_> {
-    /// The persona; `None` where a flaw was noted for what is missing.
+    /// Returns the persona, or `None` if an error was noted for a missing part.
     fn persona(&mut self, table: &DeTable<'_>) -> Option<Persona> {
         let (mut name, mut description, mut model, mut tools) = (None, None, None, None);
         let (mut guidelines, mut prompt) = (Vec::new(), String::new());
@@ -125,7 +125,7 @@ impl PersonaParser<'_> {
         Some(tool)
     }
 
-    /// A list, whose entries are read one by one.
+    /// Parses a list with one call of `read` for each entry.
     fn list(
         &mut self,
         value: &PersonaTomlValue<'_>,
@@ -144,7 +144,7 @@ impl PersonaParser<'_> {
         list.iter().filter_map(|entry| read(self, entry)).collect()
     }
 
-    /// A text on one line, with something in it.
+    /// Parses a text on one line that is not blank.
     fn line(&mut self, value: &PersonaTomlValue<'_>, chars_max: usize) -> Option<String> {
         let text = self.text(value, chars_max, "")?;
         if text.trim().is_empty() {
@@ -158,13 +158,13 @@ impl PersonaParser<'_> {
         Some(text.trim().to_owned())
     }
 
-    /// A text of several lines; what ends them is one thing for all.
+    /// Parses a text of several lines and normalizes its line ends.
     fn prose(&mut self, value: &PersonaTomlValue<'_>) -> Option<String> {
         let text = self.text(value, PROMPT_CHARS_MAX, "\n\r\t")?.replace("\r\n", "\n");
         Some(text.trim().to_owned())
     }
 
-    /// A text in which everything can be seen, but for these.
+    /// Parses a text in which all characters are visible, except those in `unseen`.
     fn text(&mut self, value: &PersonaTomlValue<'_>, chars_max: usize, unseen: &str) -> Option<String> {
         let Some(text) = value.get_ref().as_str() else {
             self.flaw(value.span(), "this is no text".to_owned(), "write it in quotes");
@@ -192,7 +192,7 @@ impl PersonaParser<'_> {
     }
 }
 
-/// Line and column, from one.
+/// Returns line and column, both from one.
 fn place(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let line = before.matches('\n').count().saturating_add(1);

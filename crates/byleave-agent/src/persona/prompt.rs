@@ -1,4 +1,4 @@
-//! The system prompt: who the model is, how it works, what the gate is, and the tools. In the words of `words/`.
+//! The system prompt: the persona, the guidelines, the gate and the tools. Its fixed texts are in `words/`.
 
 use byleave_core::escape::is_printable;
 
@@ -6,34 +6,34 @@ use super::schema_text;
 use super::{Persona, ToolDescription};
 use crate::tool_blocks::PROTOCOL;
 
-/// How all work, before what the persona adds.
+/// The common guidelines, before those of the persona.
 const WORK: &str = include_str!("words/work.md");
-/// What stands between a model and the world.
+/// The description of the gate between a model and its tools.
 const GATE: &str = include_str!("words/gate.md");
-/// What comes back for a block.
+/// The description of the results of tool blocks.
 pub(crate) const RESULTS: &str = include_str!("words/results.md");
-/// What a model must know that is hosted elsewhere.
+/// The additional text for a model that a provider hosts.
 const HOSTED: &str = include_str!("words/hosted.md");
 
-/// How calls get to us, and so what a prompt must say of the tools.
+/// The way in which a model calls tools, which determines what the prompt says about them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolCallFormat {
-    /// Somebody else tells the model its tools and how to ask for them: its provider, or what stands in for one.
+    /// The provider, or an adapter for it, tells the model its tools and how to call them.
     Native,
-    /// By [blocks](crate::tool_blocks), of which the prompt is all that the model hears.
+    /// By [tool blocks](crate::tool_blocks). The prompt is the only description that the model gets.
     Blocks,
 }
 
 impl Persona {
-    /// The system prompt, from the tools of this turn; of those, the ones that this persona [has](Self::has).
+    /// Returns the system prompt for the tools of this turn that this persona [has](Self::has).
     ///
-    /// The same persona and tools, in whatever order, give the same bytes.
+    /// The same persona and tools give the same bytes, in any order of the tools.
     pub fn prompt(&self, tools: &[ToolDescription], calls: ToolCallFormat) -> String {
         self.told(tools, calls, None)
     }
 
-    /// The prompt for a persona that a provider hosts (L8), as Markdown: whole, with the protocol of blocks. What such a model
-    /// writes is read, and what it asks for is run, here.
+    /// Returns the prompt for a persona that a provider hosts (L8), as Markdown. It is complete and includes the protocol of tool blocks.
+    /// Byleave reads the output of such a model, and runs its calls, locally.
     pub fn export(&self, tools: &[ToolDescription]) -> String {
         self.told(tools, ToolCallFormat::Blocks, Some(HOSTED))
     }
@@ -93,7 +93,7 @@ fn confirmation(tool: &ToolDescription) -> String {
     format!("{}{challenged}", tool.asked.told())
 }
 
-/// Somebody else's words, kept to their place in a list: every line is indented, and nothing in them is hidden.
+/// Indents every line of a foreign text so that it stays in its list item, and shows invisible characters.
 pub(crate) fn contained(text: &str, indent: usize) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines().filter(|line| !line.trim().is_empty()) {

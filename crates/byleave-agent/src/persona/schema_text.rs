@@ -1,26 +1,26 @@
-//! The arguments of a tool in words: each with its type, whether it must be given, and what it is.
+//! Describes the arguments of a tool in words: name, type, whether it is required, and its description.
 //!
-//! Words say only what they can say exactly. A schema with anything else in it is told whole, as JSON, behind the words.
+//! The words say only what they can say exactly. If a schema contains anything else, the whole schema follows the words as JSON.
 
 use byleave_core::digest::canonical;
 use serde_json::{Map, Value};
 
-/// How deep words go into a schema.
+/// The maximum depth to which words describe a schema.
 const DEPTH_MAX: usize = 6;
-/// How many arguments of one tool are told in words, inner ones included.
+/// The maximum number of arguments of one tool that are described in words, including nested ones.
 const FIELDS_MAX: usize = 200;
-/// What any part of a schema may have, and words either say or need not.
+/// Keywords that any part of a schema may have. The words either express them or may omit them.
 const ANYWHERE: [&str; 8] =
     ["type", "description", "title", "default", "format", "$schema", "$defs", "definitions"];
 
-/// One line of what is told; deeper ones belong to the one above.
+/// One line of the description. A deeper line belongs to the one above it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SchemaLine {
     pub(super) depth: usize,
     pub(super) text: String,
 }
 
-/// The arguments of a schema, a line each, those that must be given first; and the schema itself where words do not say all of it.
+/// Describes the arguments of a schema, one per line, required ones first. The schema itself follows if the words do not express all of it.
 pub(super) fn lines(schema: &Value) -> Vec<SchemaLine> {
     let mut teller = SchemaWriter { root: schema, lines: Vec::new(), says_all: true };
     match schema.as_object() {
@@ -43,7 +43,7 @@ struct SchemaWriter<'a> {
     says_all: bool,
 }
 
-/// What a value is, in words, and the object whose fields are to be told with it.
+/// The type of a value in words, and the object whose fields are described with it.
 struct TypeDescription<'a> {
     words: String,
     fields: Option<&'a Map<String, Value>>,
@@ -52,14 +52,14 @@ struct TypeDescription<'a> {
 impl<'a> SchemaWriter<'a> {
     fn fields(&mut self, object: &'a Map<String, Value>, depth: usize) {
         self.expect(object, &["properties", "required", "additionalProperties"]);
-        // What may stand beside the fields could have a form of its own.
+        // Additional properties could have their own schema.
         self.says_all &= object.get("additionalProperties").is_none_or(Value::is_boolean);
         let is_required = |name: &str| {
             let names = object.get("required").and_then(Value::as_array);
             names.is_some_and(|names| names.iter().any(|required| required == name))
         };
         let properties = object.get("properties").and_then(Value::as_object);
-        // Sorted: in which order an object has its keys depends on how we are built.
+        // Sorted, because the order of keys in an object depends on the features of the build.
         let mut fields: Vec<_> = properties
             .into_iter()
             .flatten()
@@ -127,7 +127,7 @@ impl<'a> SchemaWriter<'a> {
         }
     }
 
-    /// The schema that is meant, behind references and behind the choice between it and null; and whether there was that choice.
+    /// Resolves references and the choice between a schema and null. Returns the schema, and whether null is allowed.
     fn followed(&mut self, schema: &'a Value) -> Option<(&'a Map<String, Value>, bool)> {
         let (mut schema, mut or_null) = (schema.as_object()?, false);
         for _ in 0..DEPTH_MAX {
@@ -149,7 +149,7 @@ impl<'a> SchemaWriter<'a> {
         None
     }
 
-    /// Notes whether the schema has more than these, and so more than words say.
+    /// Notes if the schema has keywords other than these, which the words do not express.
     fn expect(&mut self, schema: &Map<String, Value>, known: &[&str]) {
         let is_known = |key: &String| ANYWHERE.contains(&key.as_str()) || known.contains(&key.as_str());
         self.says_all &= schema.keys().all(is_known);
@@ -161,7 +161,7 @@ impl<'a> SchemaWriter<'a> {
     }
 }
 
-/// The type, where there is one beside null, and whether null is one.
+/// Returns the type other than null, if there is one, and whether null is allowed.
 fn type_of(schema: &Map<String, Value>) -> (Option<&str>, bool) {
     match schema.get("type") {
         Some(Value::String(name)) => (Some(name), false),
@@ -175,7 +175,7 @@ fn type_of(schema: &Map<String, Value>) -> (Option<&str>, bool) {
     }
 }
 
-/// The values that are to be chosen from, where the schema is nothing but that.
+/// Returns the allowed values, if the schema consists only of such a choice.
 fn choices(schema: &Map<String, Value>) -> Option<String> {
     let branches = match schema.get("oneOf") {
         Some(branches) => branches.as_array()?.iter().map(Value::as_object).collect::<Option<Vec<_>>>()?,

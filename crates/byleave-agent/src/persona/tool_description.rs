@@ -1,14 +1,14 @@
-//! A tool, as a prompt tells of it: made from what the tool says of itself, anew for every turn (L9).
+//! The description of a tool in a prompt, created from its manifest for every turn (L9).
 
 use byleave_core::manifest::{ApprovalRequirement, Manifest, PermissionClass};
 use serde_json::Value;
 
-/// A tool, as a prompt tells of it. Where a tool describes itself otherwise to whom it concerns, put that into `description`.
+/// The description of a tool in a prompt. If a tool has a special description for a context, put it into `description`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolDescription {
-    /// By which it is called.
+    /// The name by which it is called.
     pub name: String,
-    /// What it does.
+    /// The description.
     pub description: String,
     /// The JSON schema of its arguments.
     pub schema: Value,
@@ -18,14 +18,14 @@ pub struct ToolDescription {
     pub is_challenged: bool,
 }
 
-/// Whether a person is asked about calls of a tool, as far as the tool itself says. The rules have the last word.
+/// The likelihood that a person is asked about calls of a tool, according to its manifest. The policy decides in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ApprovalLikelihood {
-    /// As a rule not: it only reads, or keeps to what is the agent's own.
+    /// Usually not: the tool only reads, or stays within the agent.
     Seldom,
-    /// It depends on what the call would do.
+    /// It depends on the effects of the call.
     Perhaps,
-    /// About every call.
+    /// Always.
     Always,
 }
 
@@ -42,7 +42,7 @@ impl From<&Manifest> for ToolDescription {
 }
 
 impl ApprovalLikelihood {
-    /// What a tool says of itself. Silence counts as perhaps.
+    /// Returns the value from a manifest. If the manifest does not say, the value is [`Self::Perhaps`].
     fn about(manifest: &Manifest) -> Self {
         let keeps_to_itself =
             manifest.permission_class == PermissionClass::Readonly && manifest.sensitive != Some(true);
@@ -54,7 +54,7 @@ impl ApprovalLikelihood {
         }
     }
 
-    /// In words, for the model.
+    /// Returns the text for the model.
     pub(super) const fn told(self) -> &'static str {
         match self {
             Self::Seldom => "as a rule nobody is asked",

@@ -1,6 +1,7 @@
-//! Keys of providers: a secret that cannot print itself, and where it comes from.
+//! The API keys of providers: a secret that cannot be printed, and where it comes from.
 //!
-//! No key is read from the system's keyring: the crate for it wants the C library of D-Bus to build. Who has one brings the key.
+//! Keys are not read from the system keyring, because its crate needs the C library of D-Bus to build. Users of a keyring must pass the key
+//! themselves.
 
 use std::fmt;
 
@@ -10,12 +11,12 @@ use zeroize::Zeroizing;
 use super::ProviderKind;
 use crate::model::ModelError;
 
-/// A key. Wiped from memory when dropped; what is handed to the client for a request is a copy.
+/// An API key. It is wiped from memory when dropped; the client gets a copy for each request.
 #[derive(Clone)]
 pub struct ApiKey(Zeroizing<String>);
 
 impl ApiKey {
-    /// Takes a key, without the blanks around it. Nothing where it could not stand in a header.
+    /// Creates a key from a text without surrounding whitespace. Returns `None` if it is not valid in a header.
     pub fn new(text: impl Into<String>) -> Option<Self> {
         let text = Zeroizing::new(text.into());
         let key = text.trim();
@@ -23,14 +24,14 @@ impl ApiKey {
         fits.then(|| Self(Zeroizing::new(key.to_owned())))
     }
 
-    /// The key in the environment, under the provider's usual name. None where the provider takes none.
+    /// Reads the key from the provider's usual environment variable. Returns `None` if the provider does not use a key.
     pub fn from_env(kind: ProviderKind) -> Result<Option<Self>, ModelError> {
         let Some(variable) = kind.variable() else { return Ok(None) };
         let found = std::env::var(variable).ok().and_then(Self::new);
         found.map(Some).ok_or_else(|| ModelError::NoKey { variable: variable.to_owned() })
     }
 
-    /// The key in a header, behind what stands before it there. Whoever prints the header does not see it.
+    /// Returns the header value with its prefix. It is marked as sensitive, so that printing the header does not show it.
     pub(super) fn header(&self, before: &str) -> Option<HeaderValue> {
         let text = Zeroizing::new(format!("{before}{}", self.expose()));
         let mut value = HeaderValue::from_str(&text).ok()?;
@@ -38,7 +39,7 @@ impl ApiKey {
         Some(value)
     }
 
-    /// The key itself; a call worth searching for in a review.
+    /// Returns the key itself. The name makes its uses easy to find in a review.
     pub(super) fn expose(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,5 @@
-//! Events out of the bytes of an answer, however they are cut. Bounded, and what is no event is no answer.
+//! Splits the bytes of a response into events, independent of how they are chunked. Sizes are limited, and input that is not an event is an
+//! error.
 
 use std::collections::VecDeque;
 
@@ -7,25 +8,25 @@ use serde_json::error::Category;
 
 use super::retry::TransportError;
 
-/// An event, and a line of one, has at most so many bytes.
+/// The maximum size of an event, and of a line of one.
 const EVENT_BYTES_MAX: usize = 4 << 20;
 
-/// How a dialect parts its events.
+/// The way in which an API separates its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventFraming {
-    /// As server-sent events, of which only the data counts.
+    /// As server-sent events, of which only the data is used.
     Sse,
-    /// By lines, each one JSON.
+    /// As lines of JSON.
     Lines,
 }
 
-/// Gathers bytes to events.
+/// A splitter that assembles events from bytes.
 #[derive(Debug)]
 pub(super) struct EventSplitter {
     parted: EventFraming,
     /// The line so far.
     line: Vec<u8>,
-    /// The line before ended with a carriage return: a line feed now is of the same end.
+    /// Whether the last line ended with a carriage return. A following line feed then belongs to the same line end.
     after_return: bool,
     /// The data of the event so far.
     data: Option<String>,
@@ -37,12 +38,12 @@ impl EventSplitter {
         Self { parted, line: Vec::new(), after_return: false, data: None, ready: VecDeque::new() }
     }
 
-    /// The next event that is whole.
+    /// Returns the next complete event.
     pub(super) fn next(&mut self) -> Option<String> {
         self.ready.pop_front()
     }
 
-    /// Takes more bytes.
+    /// Adds bytes.
     pub(super) fn push(&mut self, mut bytes: &[u8]) -> Result<(), TransportError> {
         while let Some(at) = memchr::memchr2(b'\n', b'\r', bytes)
             && let Some((line, [end, rest @ ..])) = bytes.split_at_checked(at)
@@ -76,7 +77,7 @@ impl EventSplitter {
             EventFraming::Sse => match line.split_once(':') {
                 Some(("data", data)) => self.add(data.strip_prefix(' ').unwrap_or(data))?,
                 Some(("" | "event" | "id" | "retry", _)) => {}
-                // Elsewhere such lines are skipped. A provider has no reason to send any, and what is skipped could be a call.
+                // The standard skips such lines. A provider has no reason to send one, and a skipped line could be a call.
                 _ => return Err(TransportError::Unreadable("it is no stream of events")),
             },
         }
@@ -100,7 +101,7 @@ fn some(event: String) -> Option<String> {
     (!event.trim().is_empty()).then_some(event)
 }
 
-/// What an event, or a part of one, holds. A field that is known and stands twice is not chosen between.
+/// Parses an event or a part of one. A known field that occurs twice is an error.
 pub(super) fn json<'a, T: Deserialize<'a>>(event: &'a str) -> Result<T, TransportError> {
     serde_json::from_str(event).map_err(|error| match error.classify() {
         Category::Eof => TransportError::Off,

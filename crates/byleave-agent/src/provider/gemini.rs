@@ -1,4 +1,4 @@
-//! Gemini's contents. A stream says why it stopped and then ends; without that it is cut off.
+//! Gemini's content API. A stream sends the stop reason and then ends; without it, the stream was cut off.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use super::transport::{EventParser, StreamState};
 use super::{ProviderSettings, ReasoningEffort};
 use crate::model::{ModelResponse, StopReason, TokenUsage, ToolResult, TurnRequest};
 
-/// Models that are told how long to think by a number of tokens, by the beginning of their names.
+/// The name prefix of models that take a reasoning budget in tokens.
 const BY_BUDGET: &str = "gemini-2";
-/// What a part may hold. Of these, the last two say nothing.
+/// The known fields of a part. The last two have no content.
 const PARTS: [&str; 6] =
     ["text", "thought", "thoughtSignature", "functionCall", "partMetadata", "videoMetadata"];
 
-/// The request of a turn.
+/// Returns the request of a turn.
 pub(super) fn body(settings: &ProviderSettings, by: &str, turn: TurnRequest<'_>) -> Value {
     let contents: Vec<Value> = steps(turn.messages)
         .into_iter()
@@ -46,7 +46,7 @@ pub(super) fn body(settings: &ProviderSettings, by: &str, turn: TurnRequest<'_>)
         .collect();
     let by_budget = settings.model.starts_with(BY_BUDGET);
     let thinking = present(json!({
-        // Others refuse to be asked.
+        // Other models reject this option.
         "includeThoughts": settings.model.starts_with("gemini").then_some(true),
         "thinkingBudget": settings.effort.filter(|_| by_budget).map(|effort| effort.tokens()),
         "thinkingLevel": settings.effort.filter(|_| !by_budget).map(level),
@@ -80,7 +80,7 @@ fn spoken(said: &ModelResponse, by: &str) -> Vec<Value> {
             Value::String(seal) => {
                 parts.push(json!({"text": thought.text, "thought": true, "thoughtSignature": seal}));
             }
-            // Came with the text, so goes behind it.
+            // It arrived with the text, so it follows the text.
             part => sealed.push(part.clone()),
         }
     }
@@ -143,7 +143,7 @@ struct FunctionCall<'a> {
     will_continue: Option<bool>,
 }
 
-/// Reads a stream.
+/// A parser for the stream.
 pub(super) struct GeminiParser;
 
 impl EventParser for GeminiParser {
@@ -209,7 +209,7 @@ fn say(part: GeminiPart<'_>, speech: &mut ResponseBuilder<'_>) -> Result<(), Tra
             let asked = PartialCall {
                 id: call.id.unwrap_or_default(),
                 name: call.name.unwrap_or_default(),
-                // Left out where there are none.
+                // The field is missing if there are no arguments.
                 args: call.args.map_or("{}", RawValue::get).to_owned(),
                 seal,
                 wrong: comes_in_pieces.then(|| "it comes in pieces, expected the whole".to_owned()),

@@ -1,4 +1,4 @@
-//! A turn as every dialect tells it: in which order, and what of it is told to whom.
+//! The messages of a turn, common to all APIs: their order, and which parts go to which model.
 
 use std::borrow::Cow;
 
@@ -8,15 +8,16 @@ use crate::model::{ChatMessage, InvalidToolCall, ModelResponse, Reasoning, ToolR
 
 /// A message of a request.
 pub(super) enum RequestMessage<'a> {
-    /// What is told to the model.
+    /// A text for the model.
     Told(Cow<'a, str>),
-    /// What it said; never nothing, which is refused.
+    /// A response of the model. It is never empty, because providers reject an empty one.
     Said(&'a ModelResponse),
-    /// What came of its calls; at least one.
+    /// The results of its calls; at least one.
     Results(&'a [ToolResult]),
 }
 
-/// The messages of a request. Flaws are told after the results: no provider takes anything between a call and its result.
+/// Returns the messages of a request. Invalid calls are reported after the results, because no provider accepts anything between a call and
+/// its result.
 pub(super) fn steps(messages: &[ChatMessage]) -> Vec<RequestMessage<'_>> {
     let mut steps = Vec::new();
     let mut flaws: &[InvalidToolCall] = &[];
@@ -44,12 +45,12 @@ pub(super) fn steps(messages: &[ChatMessage]) -> Vec<RequestMessage<'_>> {
     steps
 }
 
-/// The thoughts that go back to this model: its own. Another's are not its to be reminded of, and their seals would be refused.
+/// Returns the reasoning that goes back to this model, which is only its own. A provider would reject the signatures of another model.
 pub(super) fn thoughts<'a>(said: &'a ModelResponse, by: &str) -> &'a [Reasoning] {
     if said.by == by { &said.thoughts } else { &[] }
 }
 
-/// An object without the fields that are null.
+/// Returns an object without its null fields.
 pub(super) fn present(mut object: Value) -> Value {
     if let Value::Object(fields) = &mut object {
         fields.retain(|_, value| !value.is_null());
@@ -57,7 +58,7 @@ pub(super) fn present(mut object: Value) -> Value {
     object
 }
 
-/// How many calls a conversation has. Numbers go on from there, so that no two calls of it share an id.
+/// Counts the calls of a conversation. Numbering continues from there, so that ids are unique within it.
 pub(crate) fn calls_so_far(messages: &[ChatMessage]) -> usize {
     let calls = |message: &ChatMessage| match message {
         ChatMessage::Said(said) => said.calls.len(),
@@ -66,7 +67,7 @@ pub(crate) fn calls_so_far(messages: &[ChatMessage]) -> usize {
     messages.iter().map(calls).sum()
 }
 
-/// What was wrong with what was meant as calls.
+/// Reports what was wrong with invalid calls.
 fn told(flaws: &[InvalidToolCall]) -> Option<RequestMessage<'static>> {
     let lines: Vec<&str> = flaws.iter().map(|flaw| flaw.what.as_str()).collect();
     (!lines.is_empty()).then(|| RequestMessage::Told(lines.join("\n").into()))

@@ -1,4 +1,4 @@
-//! Ollama's own chat. A stream is lines of JSON and ends with one that is done.
+//! Ollama's chat API. A stream consists of lines of JSON and ends with a line that has `done`.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -12,7 +12,7 @@ use super::retry::TransportError;
 use super::transport::{EventParser, StreamState};
 use crate::model::{ModelResponse, StopReason, TokenUsage, TurnRequest};
 
-/// The request of a turn. Thoughts do not go back: they have no seals, and their model does without.
+/// Returns the request of a turn. Reasoning does not go back: it has no signatures, and the model does not need it.
 pub(super) fn body(settings: &ProviderSettings, turn: TurnRequest<'_>) -> Value {
     let mut messages = Vec::new();
     if !turn.system.is_empty() {
@@ -92,7 +92,7 @@ struct OllamaFunction<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-/// Reads a stream.
+/// A parser for the stream.
 pub(super) struct OllamaParser;
 
 impl EventParser for OllamaParser {

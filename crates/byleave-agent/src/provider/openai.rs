@@ -1,4 +1,4 @@
-//! OpenAI's chat completions, and those of everyone who is compatible. A stream ends with `[DONE]`, after it was said why.
+//! OpenAI's chat completions API, and those of compatible providers. A stream ends with `[DONE]`, after the stop reason.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use super::retry::TransportError;
 use super::transport::{EventParser, StreamState};
 use crate::model::{ModelResponse, StopReason, TokenUsage, TurnRequest};
 
-/// Models that take the limit of tokens by its new name alone, by the beginnings of their names. OpenAI itself takes it for all.
+/// Name prefixes of models that take the token limit only by its new name. OpenAI itself accepts the new name for all models.
 const NEW_LIMIT: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
 
-/// The request of a turn.
+/// Returns the request of a turn.
 pub(super) fn body(settings: &ProviderSettings, by: &str, turn: TurnRequest<'_>) -> Value {
     let mut messages = Vec::new();
     if !turn.system.is_empty() {
@@ -68,7 +68,7 @@ fn spoken(said: &ModelResponse, by: &str) -> Value {
             json!({"type": "function", "id": call.id, "function": {"name": call.name, "arguments": args}})
         })
         .collect();
-    // Who shows its thoughts wants them back with its calls, and only there.
+    // Providers that show reasoning want it back with the calls, and only there.
     let thought: String = thoughts(said, by).iter().map(|thought| thought.text.as_str()).collect();
     present(json!({
         "role": "assistant",
@@ -118,10 +118,10 @@ struct OpenAiFunction {
     arguments: Option<String>,
 }
 
-/// Reads a stream.
+/// A parser for the stream.
 #[derive(Default)]
 pub(super) struct OpenAiParser {
-    /// The place of each call, by its index.
+    /// The position of each call, by its index.
     places: HashMap<u64, usize>,
 }
 
@@ -159,7 +159,7 @@ impl OpenAiParser {
             return Err(TransportError::Unreadable("it has several choices"));
         }
         if let Some(delta) = choice.delta {
-            // Under either name, or under both.
+            // Providers use one of these names, or both.
             let thought = delta.reasoning_content.filter(|thought| !thought.is_empty()).or(delta.reasoning);
             speech.thought(&thought.unwrap_or_default())?;
             speech.text(&delta.content.unwrap_or_default())?;

@@ -1,4 +1,4 @@
-//! What a model says, gathered from the events of any dialect. What is not exactly a call is a flaw.
+//! Assembles a model's response from the events of any API. Anything that is not exactly a call is an invalid call.
 
 use std::collections::HashMap;
 
@@ -10,16 +10,16 @@ use crate::model::{
 };
 use crate::tool_blocks;
 
-/// A model says at most so many bytes in a turn, thoughts and arguments included.
+/// The maximum size of a response, including reasoning and arguments.
 const SAID_BYTES_MAX: usize = 16 << 20;
-/// The arguments of a call have at most so many bytes, as those of a block.
+/// The maximum size of a call's arguments, the same as for a tool block.
 const ARGS_BYTES_MAX: usize = tool_blocks::BLOCK_BYTES_MAX;
-/// What a call, a thought or a flaw counts beside its text, so that there are not endlessly many without any.
+/// The overhead that is counted for each call, piece of reasoning or invalid call, so that the number of empty ones is limited too.
 const PIECE_BYTES: usize = 256;
-/// Characters shown of a word of the provider's.
+/// The number of characters that are shown of a provider's word.
 const WORD_CHARS: usize = 40;
 
-/// What was said so far.
+/// A response that is being assembled.
 pub(super) struct ResponseBuilder<'a> {
     heard: StreamEventSink<'a>,
     text: String,
@@ -28,20 +28,20 @@ pub(super) struct ResponseBuilder<'a> {
     flaws: Vec<InvalidToolCall>,
     bytes: usize,
     pub(super) usage: TokenUsage,
-    /// Why it stopped, once the provider has said so.
+    /// The stop reason, once the provider has sent it.
     pub(super) stop: Option<StopReason>,
 }
 
-/// A call that takes shape.
+/// A call that is being assembled.
 #[derive(Default)]
 pub(super) struct PartialCall {
-    /// Empty where the provider gives none.
+    /// The id; empty if the provider gives none.
     pub(super) id: String,
     pub(super) name: String,
-    /// The arguments, as they were written.
+    /// The arguments, as written.
     pub(super) args: String,
     pub(super) seal: Option<String>,
-    /// What is wrong with it whatever its arguments are.
+    /// An error that does not depend on the arguments.
     pub(super) wrong: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl<'a> ResponseBuilder<'a> {
         }
     }
 
-    /// More text.
+    /// Adds text.
     pub(super) fn text(&mut self, text: &str) -> Result<(), TransportError> {
         if !text.is_empty() {
             self.count(text.len())?;
@@ -69,7 +69,7 @@ impl<'a> ResponseBuilder<'a> {
         Ok(())
     }
 
-    /// More of the thought that is not sealed yet, or of a new one.
+    /// Adds to the reasoning that has no signature yet, or starts a new piece.
     pub(super) fn thought(&mut self, text: &str) -> Result<(), TransportError> {
         if text.is_empty() {
             return Ok(());
@@ -83,7 +83,7 @@ impl<'a> ResponseBuilder<'a> {
         Ok(())
     }
 
-    /// The signature of the thought before, or of one that is not shown.
+    /// Adds the signature of the last reasoning, or of one that is not shown.
     pub(super) fn sign(&mut self, signature: &str) -> Result<(), TransportError> {
         self.count(signature.len())?;
         match self.thoughts.last_mut() {
@@ -93,13 +93,13 @@ impl<'a> ResponseBuilder<'a> {
         Ok(())
     }
 
-    /// A block that only the provider can read.
+    /// Adds a block that only the provider can read.
     pub(super) fn sealed(&mut self, block: Value) -> Result<(), TransportError> {
         self.count(block.to_string().len())?;
         self.push(String::new(), block)
     }
 
-    /// A call, of which more may come. By its place more is added.
+    /// Adds a call that may be incomplete. Returns its position, by which more can be added.
     pub(super) fn call(&mut self, call: PartialCall) -> Result<usize, TransportError> {
         let PartialCall { id, name, args, seal, .. } = &call;
         let seal_bytes = seal.as_ref().map_or(0, String::len);
@@ -111,7 +111,7 @@ impl<'a> ResponseBuilder<'a> {
         Ok(self.calls.len() - 1)
     }
 
-    /// More of the arguments of a call.
+    /// Adds to the arguments of a call.
     pub(super) fn args(&mut self, place: usize, more: &str) -> Result<(), TransportError> {
         self.count(more.len())?;
         if let Some(call) = self.calls.get_mut(place) {
@@ -120,24 +120,24 @@ impl<'a> ResponseBuilder<'a> {
         Ok(())
     }
 
-    /// A call so far.
+    /// Returns a call so far.
     pub(super) fn asked(&mut self, place: usize) -> Option<&mut PartialCall> {
         self.calls.get_mut(place)
     }
 
-    /// Something that may have been meant as a call.
+    /// Adds an invalid call.
     pub(super) fn flaw(&mut self, what: String) -> Result<(), TransportError> {
         self.count(PIECE_BYTES + what.len())?;
         self.flaws.push(InvalidToolCall { what });
         Ok(())
     }
 
-    /// A part of a kind that is not known.
+    /// Adds a part of an unknown kind.
     pub(super) fn unknown(&mut self, kind: &str) -> Result<(), TransportError> {
         self.flaw(format!("a part of the kind `{}` is not known here, and nothing of it was run", word(kind)))
     }
 
-    /// Counts what is kept.
+    /// Counts the stored bytes. Returns an error if they exceed the limit.
     pub(super) fn count(&mut self, bytes: usize) -> Result<(), TransportError> {
         self.bytes += bytes;
         if self.bytes > SAID_BYTES_MAX { Err(TransportError::Endless) } else { Ok(()) }
@@ -149,7 +149,7 @@ impl<'a> ResponseBuilder<'a> {
         Ok(())
     }
 
-    /// All that was said. Calls without an id are numbered, on from those that the conversation has before.
+    /// Returns the complete response. Calls without an id are numbered, starting after the earlier calls of the conversation.
     pub(super) fn said(mut self, by: String, before: usize) -> ModelResponse {
         let stop = self.stop.unwrap_or_default();
         if self.calls.is_empty() && self.flaws.is_empty() && stop == StopReason::Calls {
@@ -189,7 +189,7 @@ impl<'a> ResponseBuilder<'a> {
             }
         }
         let stop = match stop {
-            // Gemini and Ollama say that they are done where they called something.
+            // Gemini and Ollama report a normal end even if they made calls.
             StopReason::Done if !calls.is_empty() => StopReason::Calls,
             stop => stop,
         };
@@ -198,14 +198,14 @@ impl<'a> ResponseBuilder<'a> {
     }
 }
 
-/// The arguments of a call, as they were written.
+/// Parses the arguments of a call.
 fn read(args: &str, stop: &StopReason) -> Result<Map<String, Value>, String> {
     let args = args.trim();
     if args.len() > ARGS_BYTES_MAX {
         return Err(format!("its arguments are too long, expected at most {ARGS_BYTES_MAX} bytes"));
     }
     if args.is_empty() && *stop != StopReason::Length {
-        // How it is said that there are none; or it was cut off before the first.
+        // An empty text means that there are no arguments, unless it was cut off before the first.
         return Ok(Map::new());
     }
     if !args.starts_with('{') {
@@ -217,7 +217,7 @@ fn read(args: &str, stop: &StopReason) -> Result<Map<String, Value>, String> {
     })
 }
 
-/// A word of the provider's, as it can be shown.
+/// Returns a provider's word in a form that can be shown.
 pub(super) fn word(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(WORD_CHARS).collect()
 }

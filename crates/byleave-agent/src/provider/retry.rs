@@ -1,6 +1,6 @@
-//! What was in the way of a try: which fault it is, whether it may pass, and how long to wait.
+//! Classifies a failed attempt: which error it is, whether a retry may succeed, and how long to wait.
 //!
-//! Of what a provider said only its message is kept, bounded and without the key. Nothing is taken from a request.
+//! Of a provider's response only the message is kept, limited and without the key. Nothing is taken from a request.
 
 use std::error::Error as _;
 use std::time::SystemTime;
@@ -10,28 +10,28 @@ use serde_json::{Value, json};
 
 use crate::model::ModelError;
 
-/// Characters kept of what a provider said.
+/// The number of characters that are kept of a provider's message.
 const SAID_CHARS: usize = 500;
 
-/// Why a request came to no answer.
+/// The reason why a request has no response.
 #[derive(Debug)]
 pub(super) enum TransportError {
-    /// It ended before its end.
+    /// The stream ended early.
     Off,
-    /// Nothing came for too long.
+    /// Nothing arrived for too long.
     Silent,
-    /// It is too long.
+    /// The response is too long.
     Endless,
-    /// It is not what it should be.
+    /// The response has an unexpected format.
     Unreadable(&'static str),
-    /// The provider says no.
+    /// The provider returned an error.
     No { status: u16, wait_ms: Option<u64>, body: String },
-    /// On the way there or back.
+    /// The transport failed.
     Http(reqwest::Error),
 }
 
 impl TransportError {
-    /// An error within a stream, where it has no status of its own.
+    /// Creates an error from an error within a stream that has no HTTP status of its own.
     pub(super) fn error(error: &Value) -> Self {
         Self::No { status: status_of(error), wait_ms: None, body: json!({"error": error}).to_string() }
     }
@@ -43,12 +43,12 @@ impl From<reqwest::Error> for TransportError {
     }
 }
 
-/// What was in the way of a try.
+/// A failed attempt.
 pub(super) struct AttemptFailure {
     pub(super) fault: ModelError,
-    /// Another try may go well.
+    /// Whether a retry may succeed.
     pub(super) may_pass: bool,
-    /// How long the provider says to wait.
+    /// The waiting time that the provider asks for.
     pub(super) wait_ms: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ impl AttemptFailure {
 
     fn on_the_way(error: &reqwest::Error) -> Self {
         if error.is_connect() || error.is_request() {
-            // The innermost has no address in it.
+            // The innermost error does not contain the address.
             let mut cause = error.source();
             while let Some(deeper) = cause.and_then(|cause| cause.source()) {
                 cause = Some(deeper);
@@ -100,7 +100,7 @@ impl AttemptFailure {
     }
 }
 
-/// An answer that says no.
+/// An error response.
 struct ErrorResponse<'a> {
     status: u16,
     body: &'a str,
@@ -125,7 +125,7 @@ impl ErrorResponse<'_> {
         }
     }
 
-    /// The message in an answer, or its beginning, without the key.
+    /// Returns the message of the response, or its beginning, without the key.
     fn said(&self) -> String {
         let body: Value = serde_json::from_str(self.body).unwrap_or(Value::Null);
         let places = ["/error/message", "/message", "/error"];
@@ -138,7 +138,7 @@ impl ErrorResponse<'_> {
     }
 }
 
-// No provider has a code for all of these, so they are told by their words; a word that is not known is a refusal.
+// No provider has codes for all of these, so they are recognized by words. Unknown words mean a refusal.
 const KEY_REFUSED: [&str; 2] = ["api_key_invalid", "invalid_api_key"];
 const TOO_LONG: [&str; 6] = [
     "context_length_exceeded",
@@ -157,7 +157,7 @@ const NO_TOOLS: [&str; 6] = [
     "--enable-auto-tool-choice",
 ];
 
-/// The status that an error within a stream stands for.
+/// Returns the HTTP status that corresponds to an error within a stream.
 fn status_of(error: &Value) -> u16 {
     if let Some(code) = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok()) {
         return code;
@@ -168,7 +168,7 @@ fn status_of(error: &Value) -> u16 {
     if is(&["rate_limit_error", "rate_limit_exceeded", "RESOURCE_EXHAUSTED"]) {
         429
     } else if is(&["overloaded_error", "api_error", "server_error", "internal_server_error", "timeout_error"])
-        // Ollama's: all that it can know before, it says with a status.
+        // Ollama's format. Errors that it knows before the stream have an HTTP status.
         || error.is_string()
     {
         500
@@ -179,7 +179,7 @@ fn status_of(error: &Value) -> u16 {
     }
 }
 
-/// How long to wait, by the headers: a number of milliseconds, of seconds, or a date.
+/// Returns the waiting time from the headers: a number of milliseconds, of seconds, or a date.
 pub(super) fn wait_ms(headers: &HeaderMap, now: SystemTime) -> Option<u64> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let number = |name: &str| text(name)?.parse::<f64>().ok();
@@ -193,7 +193,7 @@ pub(super) fn wait_ms(headers: &HeaderMap, now: SystemTime) -> Option<u64> {
         return wait_ms.is_finite().then_some(whole);
     }
     let date = httpdate::parse_http_date(text("retry-after")?).ok()?;
-    // A date that is past is now.
+    // A date in the past means no wait.
     let wait = date.duration_since(now).unwrap_or_default();
     u64::try_from(wait.as_millis()).ok()
 }

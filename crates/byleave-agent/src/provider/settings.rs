@@ -1,65 +1,65 @@
-//! Which model, and how it is spoken to.
+//! The settings of a model and its provider.
 
 use serde::{Deserialize, Serialize};
 
-/// Whose dialect a provider speaks.
+/// The API that a provider has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderKind {
-    /// OpenAI's chat completions, and those of everyone who is compatible.
+    /// OpenAI's chat completions, and compatible ones.
     OpenAi,
-    /// Anthropic's messages.
+    /// Anthropic's Messages API.
     Anthropic,
-    /// Gemini's contents.
+    /// Gemini's content API.
     Gemini,
-    /// Ollama's own chat; without a key.
+    /// Ollama's chat API, without a key.
     Ollama,
 }
 
-/// Which model, and how it is spoken to.
+/// The settings of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderSettings {
-    /// Whose dialect.
+    /// The API.
     pub kind: ProviderKind,
-    /// The model's name, as the provider has it.
+    /// The name of the model at the provider.
     pub model: String,
-    /// An endpoint of one's own, up to where the paths of the dialect begin: `http://localhost:8000/v1`.
+    /// A custom endpoint, up to where the paths of the API begin: `http://localhost:8000/v1`.
     #[serde(default)]
     pub base_url: Option<String>,
-    /// How long to think. The provider's own measure where nothing is said.
+    /// The reasoning effort. Without it, the provider's default is used.
     #[serde(default)]
     pub effort: Option<ReasoningEffort>,
-    /// At most so many tokens are written in a turn.
+    /// The maximum number of tokens that a turn may write.
     #[serde(default)]
     pub output_tokens_max: Option<u32>,
-    /// How often a turn is tried in all, and how long is waited between.
+    /// The number of attempts, and the waiting times between them.
     #[serde(default)]
     pub patience: RetryPolicy,
 }
 
-/// How long to think.
+/// The reasoning effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningEffort {
-    /// Little.
+    /// Low.
     Low,
-    /// Some.
+    /// Medium.
     Medium,
-    /// Much.
+    /// High.
     High,
 }
 
-/// How often a turn is tried, and how long is waited.
+/// The number of attempts and their waiting times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RetryPolicy {
-    /// Tries in all, at least one.
+    /// The total number of attempts, at least one.
     pub tries_max: u32,
-    /// The first wait; each one after is twice as long. A provider that says how long is heeded.
+    /// The first waiting time; each later one is twice as long. A time that the provider asks for takes precedence.
     pub wait_ms: u64,
-    /// No wait is longer. A provider that wants a longer one is not waited for.
+    /// The maximum waiting time. If the provider asks for more, the attempt is not repeated.
     pub wait_ms_max: u64,
-    /// For so long nothing may come: neither the beginning of an answer nor more of it.
+    /// The maximum time without data: before the response begins, or within it.
     pub silence_ms_max: u64,
 }
 
@@ -78,13 +78,13 @@ impl std::str::FromStr for ProviderKind {
     }
 }
 
-/// No provider of that name is known.
+/// The error for an unknown provider name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no provider of that name is known; there are openai, anthropic, gemini and ollama")]
 pub struct UnknownProviderError;
 
 impl ProviderSettings {
-    /// A model with everything else as usual.
+    /// Creates settings with defaults for everything else.
     pub fn new(kind: ProviderKind, model: impl Into<String>) -> Self {
         let model = model.into();
         Self {
@@ -99,7 +99,7 @@ impl ProviderSettings {
 }
 
 impl ReasoningEffort {
-    /// How long to think, for those who are told in tokens.
+    /// Returns the reasoning budget for models that take one in tokens.
     pub(super) const fn tokens(self) -> u32 {
         match self {
             Self::Low => 1024,
@@ -110,7 +110,7 @@ impl ReasoningEffort {
 }
 
 impl ProviderKind {
-    /// The variable of the environment where its key usually is.
+    /// Returns the environment variable that usually holds the key.
     pub const fn variable(self) -> Option<&'static str> {
         match self {
             Self::OpenAi => Some("OPENAI_API_KEY"),

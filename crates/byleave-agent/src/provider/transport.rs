@@ -1,4 +1,5 @@
-//! A request and the stream that answers it. Nothing is waited for longer than silence may last, and a stream counts only with its end.
+//! Sends a request and reads the stream of its response. It never waits longer than the silence limit, and it accepts a stream only with
+//! its end.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,27 +10,27 @@ use super::event_stream::{EventFraming, EventSplitter};
 use super::response_builder::ResponseBuilder;
 use super::retry::{TransportError, wait_ms};
 
-/// Of an answer that says no, so many bytes are read.
+/// The maximum number of bytes that are read of an error response.
 const NO_BYTES_MAX: usize = 64 << 10;
 
-/// Reads the events of a dialect.
+/// A parser for the events of an API.
 pub(super) trait EventParser: Send {
-    /// Takes an event.
+    /// Parses an event.
     fn read(&mut self, event: &str, speech: &mut ResponseBuilder<'_>) -> Result<StreamState, TransportError>;
 }
 
-/// Where a stream is after an event.
+/// The state of a stream after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamState {
-    /// Before its end.
+    /// The stream continues.
     GoesOn,
-    /// It may end here: the dialect has said why it stopped, and has no other end.
+    /// The stream may end here: the API has sent the stop reason and has no other end.
     MayEnd,
-    /// It ended.
+    /// The stream has ended.
     Ended,
 }
 
-/// Sends a request and hears what answers it to its end.
+/// Sends a request and reads its response to the end.
 pub(super) async fn hear(
     request: RequestBuilder,
     silence: Duration,
@@ -55,7 +56,7 @@ pub(super) async fn hear(
     if now == StreamState::MayEnd { Ok(()) } else { Err(TransportError::Off) }
 }
 
-/// An answer that says no, as far as it can be read.
+/// Reads an error response as far as possible.
 async fn no(mut response: Response, silence: Duration) -> TransportError {
     let status = response.status().as_u16();
     let wait_ms = wait_ms(response.headers(), SystemTime::now());
@@ -67,7 +68,7 @@ async fn no(mut response: Response, silence: Duration) -> TransportError {
             body.extend_from_slice(&bytes);
         }
     };
-    // What it says is of use, but the status is enough.
+    // The body is useful, but the status is enough.
     drop(timeout(silence, reading).await);
     body.truncate(NO_BYTES_MAX);
     TransportError::No { status, wait_ms, body: String::from_utf8_lossy(&body).into_owned() }

@@ -1,4 +1,4 @@
-//! What a model that asks by blocks is told: the protocol, the tools, its own calls and what came of them.
+//! The texts for a model that uses tool blocks: the protocol, the tools, its own calls and their results.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use crate::model::{ChatMessage, InvalidToolCall, ModelResponse, ToolResult, Tool
 use crate::persona::{RESULTS, contained};
 use crate::tool_blocks::PROTOCOL;
 
-/// The system prompt, with the protocol and the tools behind it. Without tools there is nothing to tell.
+/// Returns the system prompt followed by the protocol and the tools. Without tools, it is unchanged.
 pub(super) fn system(system: &str, tools: &[ToolSpec]) -> String {
     if tools.is_empty() {
         return system.to_owned();
@@ -25,10 +25,10 @@ pub(super) fn system(system: &str, tools: &[ToolSpec]) -> String {
     parts.join("\n\n")
 }
 
-/// The conversation in text alone.
+/// Returns the conversation as text only.
 pub(super) fn messages(messages: &[ChatMessage]) -> Vec<ChatMessage> {
     let mut out = Vec::new();
-    // What is to be told of the message before: with the results of its calls, where there are any.
+    // Invalid calls of the message before. They are reported with the results of its calls, if it has any.
     let mut flaws: &[InvalidToolCall] = &[];
     for message in messages {
         if !matches!(message, ChatMessage::Results(_)) {
@@ -51,7 +51,7 @@ pub(super) fn messages(messages: &[ChatMessage]) -> Vec<ChatMessage> {
     out
 }
 
-/// What the model said, with its calls as it would have written them.
+/// Returns the response with its calls as the model would have written them.
 fn written(said: &ModelResponse) -> String {
     let mut text = said.text.clone();
     for call in &said.calls {
@@ -69,7 +69,7 @@ fn written(said: &ModelResponse) -> String {
     text
 }
 
-/// Results as JSON, a line each, and what was wrong with what was meant as calls.
+/// Returns results as lines of JSON, and what was wrong with invalid calls.
 fn told(results: &[ToolResult], flaws: &[InvalidToolCall]) -> Option<ChatMessage> {
     let results = results.iter().map(|result| result.told().to_string());
     let lines: Vec<String> = results.chain(flaws.iter().map(|flaw| flaw.what.clone())).collect();

@@ -1,7 +1,7 @@
-//! What a block holds: one JSON object that is a call as it stands, or a place where it is not.
+//! Parses the content of a block: one JSON object that is a valid call, or the position of an error.
 //!
-//! Strict where JSON parsers usually are not: a key that stands twice, at any depth, is read differently by different readers;
-//! a number that is not kept as it was written is another number. Neither is a call.
+//! It is stricter than usual JSON parsers. Different readers treat a duplicate key, at any depth, differently. A number that is not stored
+//! as written is another number. Neither makes a valid call.
 
 use std::fmt;
 
@@ -10,28 +10,28 @@ use serde_json::{Map, Value};
 
 use super::error::{ErrorLocation, shown};
 
-/// Characters shown of a key.
+/// The number of characters that are shown of a key.
 const KEY_CHARS: usize = 40;
-/// Integers of 64 bits are kept to the last digit. One of more bits is read as a float from here on, and is no longer what was written.
+/// Integers of 64 bits are exact. From here on a larger integer is parsed as a float, and is no longer the written number.
 const NUMBER_MAX: f64 = 9_223_372_036_854_775_808.0;
 
-/// A call as a model wrote it; all of it untrusted.
+/// A call as a model wrote it. All of it is untrusted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockCall {
-    /// The tool's name. Not empty; whether there is such a tool is not known here.
+    /// The name of the tool. It is not empty; the tool may not exist.
     pub name: String,
-    /// Its arguments.
+    /// The arguments.
     pub args: Map<String, Value>,
-    /// The model's own words on why.
+    /// The reason in the model's words.
     pub reason: Option<String>,
 }
 
-/// Reads what a block holds.
+/// Parses the content of a block.
 pub(super) fn read(json: &str) -> Result<BlockCall, ErrorLocation> {
     object(json, "one JSON object with `name`, `args` and `reason`")
 }
 
-/// Reads arguments that stand alone, as strictly.
+/// Parses arguments without a block, equally strictly.
 #[cfg(feature = "agent")]
 pub(crate) fn read_args(json: &str) -> Result<Map<String, Value>, ErrorLocation> {
     object::<StrictArgs>(json, "a JSON object, the arguments").map(|StrictArgs(args)| args)
@@ -50,7 +50,7 @@ fn object<T: DeserializeOwned>(json: &str, expected: &str) -> Result<T, ErrorLoc
     })
 }
 
-/// The byte that `serde_json` means: it counts bytes, and lines by their line feeds.
+/// Returns the byte offset of a `serde_json` position, which counts columns in bytes and lines by line feeds.
 fn byte_of(json: &str, line: usize, column: usize) -> usize {
     let begins = match line.checked_sub(2) {
         Some(feeds) => memchr::memchr_iter(b'\n', json.as_bytes()).nth(feeds).map_or(0, |feed| feed + 1),
@@ -59,7 +59,7 @@ fn byte_of(json: &str, line: usize, column: usize) -> usize {
     (begins + column).saturating_sub(1)
 }
 
-/// What is wrong and what was expected, where `serde_json` says only one of both.
+/// Returns an error message with both the error and what was expected, because `serde_json` gives only one of them.
 fn in_our_words(message: &str) -> String {
     let what = match message {
         "EOF while parsing a list" => "the block ends within a list, expected `,` or `]`",
@@ -91,7 +91,7 @@ fn in_our_words(message: &str) -> String {
 
 impl<'de> Deserialize<'de> for BlockCall {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // As a map: what is derived for a struct takes a list as well.
+        // As a map, because a derived struct would accept a list as well.
         deserializer.deserialize_map(BlockCallVisitor)
     }
 }
@@ -146,7 +146,7 @@ impl<'de> Visitor<'de> for BlockCallVisitor {
     }
 }
 
-/// Arguments that are what was written.
+/// Arguments that are stored exactly as written.
 #[cfg(feature = "agent")]
 struct StrictArgs(Map<String, Value>);
 
@@ -160,7 +160,7 @@ impl<'de> Deserialize<'de> for StrictArgs {
     }
 }
 
-/// A value that is what was written, and the same for every reader.
+/// A value that is stored exactly as written and that every reader reads in the same way.
 struct StrictValue(Value);
 
 impl<'de> Deserialize<'de> for StrictValue {
@@ -234,7 +234,7 @@ fn twice(key: &str) -> String {
     format!("the key `{}` stands here a second time, expected every key once", cut(key))
 }
 
-/// The beginning of a key, with everything visible.
+/// Returns the beginning of a key with all characters visible.
 fn cut(key: &str) -> String {
     let mut begin = shown(key.chars().take(KEY_CHARS));
     if key.chars().nth(KEY_CHARS).is_some() {

@@ -1,58 +1,58 @@
-//! What is wrong with a block, and where: to be told to the model that wrote it.
+//! The error in a tool block and its position, to be reported to the model that wrote it.
 
 use std::fmt;
 
 use super::OPENING_BYTES_MAX;
 
-/// Characters shown on each side of a place.
+/// The number of characters that are shown on each side of a position.
 const NEAR_CHARS: usize = 30;
 
-/// A tool block that is no call.
+/// An invalid tool block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolBlockError {
-    /// Which block of the reply, from one.
+    /// The number of the block in the reply, from one.
     pub block: usize,
-    /// What is wrong with it.
+    /// The error.
     pub wrong: ToolBlockErrorKind,
 }
 
-/// What is wrong with a block.
+/// The kind of error in a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolBlockErrorKind {
-    /// Its first line is not the line that opens a block, but for its first word. It stays in the text.
+    /// The first line is not a valid opening line, although its first word is the tag. The block stays in the text.
     Opening,
     /// The reply ended within it.
     Unfinished,
-    /// It has more bytes than a block may have.
+    /// The block is too large.
     TooLarge {
-        /// How many it may have.
+        /// The maximum size.
         bytes_max: usize,
     },
-    /// What it holds is not a call.
+    /// The content is not a valid call.
     Malformed(ErrorLocation),
 }
 
-/// A place in a block, and what is wrong there.
+/// A position in a block, and the error there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorLocation {
-    /// On which line, from one: that after the line that opens the block.
+    /// The line, from one. Line one follows the opening line.
     pub line: usize,
-    /// At which character of it, from one.
+    /// The character in the line, from one.
     pub column: usize,
-    /// What is wrong, and what was expected.
+    /// The error, and what was expected.
     pub what: String,
-    /// What stands around it, on one line, with everything that cannot be seen escaped.
+    /// The surrounding text on one line, with invisible characters escaped.
     pub near: String,
 }
 
 impl ErrorLocation {
-    /// The place of a byte.
+    /// Creates an error at a byte.
     pub(super) fn at(text: &str, byte: usize, what: String) -> Self {
         let (before, after) = text.split_at(text.floor_char_boundary(byte));
-        // The line feed of such an end is still on the line that it ends.
+        // The line feed of this line end still belongs to the line that it ends.
         let before = before.strip_suffix('\r').filter(|_| after.starts_with('\n')).unwrap_or(before);
         let ended = before.trim_end_matches(|c| c != '\n' && c != '\r');
-        // A carriage return and a line feed end one line.
+        // A carriage return and a line feed together end one line.
         let ends = ended.matches(['\n', '\r']).count() - ended.matches("\r\n").count();
         let mut near: Vec<char> = before.chars().rev().take(NEAR_CHARS).collect();
         near.reverse();
@@ -84,7 +84,7 @@ impl fmt::Display for ToolBlockError {
     }
 }
 
-/// Characters with everything escaped that cannot be seen. Quotes and backslashes are JSON's own and stay.
+/// Escapes invisible characters. Quotes and backslashes belong to JSON and stay.
 pub(super) fn shown(text: impl IntoIterator<Item = char>) -> String {
     let mut out = String::new();
     for c in text {

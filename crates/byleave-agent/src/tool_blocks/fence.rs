@@ -1,11 +1,11 @@
-//! Which lines are fences, a byte at a time, by the rules of CommonMark.
+//! Recognizes fence lines, a byte at a time, by the rules of CommonMark.
 //!
-//! A fence is at most three spaces, then three or more marks (backticks or tildes), then an info string, which has no backtick
-//! where the marks are backticks. Only lines count: what a list, a quote or HTML around them would make of them is not looked at.
+//! A fence is at most three spaces, then three or more marks (backticks or tildes), then an info string. After backticks, the info string
+//! has no backtick. Only lines are examined; a surrounding list, quote or HTML is ignored.
 
 use memchr::{memchr, memchr2};
 
-/// A line that opens a block has at most so many bytes, its end not counted. So no text is held back for longer.
+/// The maximum size of an opening line without its line end. It limits how much text is held back.
 pub const OPENING_BYTES_MAX: usize = 32;
 
 const TAG: &[u8] = b"tool";
@@ -13,29 +13,29 @@ const TAG_BYTES: usize = TAG.len();
 const SPACES_MAX: usize = 3;
 const MARKS_MIN: usize = 3;
 
-/// The marks that a code block began with, and must end with.
+/// The marks that opened a code block. The closing line must have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fence {
     mark: u8,
     length: usize,
 }
 
-/// As much of a line as must be known to tell whether it is a fence.
+/// The part of a line that is needed to decide whether it is a fence.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LinePrefix {
-    /// Nothing but blanks.
+    /// Only blanks.
     Margin(LineIndent),
-    /// Blanks and marks, and what stands behind them.
+    /// Blanks and marks, and what follows them.
     Marked(FenceCandidate),
-    /// No fence, whatever comes.
+    /// Not a fence, regardless of what follows.
     Prose,
 }
 
-/// The blanks that a line begins with.
+/// The blanks at the beginning of a line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LineIndent {
     bytes: usize,
-    /// A tab, or more spaces than a fence may have.
+    /// Whether it has a tab, or more spaces than a fence may have.
     is_deep: bool,
 }
 
@@ -48,10 +48,10 @@ pub(super) struct FenceCandidate {
     bytes: usize,
 }
 
-/// What stands behind the marks.
+/// The text after the marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InfoString {
-    /// Nothing: the next mark belongs to them.
+    /// Nothing: a further mark extends the fence.
     Nothing,
     Blanks,
     /// The first letters of the tag, or all of them.
@@ -60,7 +60,7 @@ enum InfoString {
     TagAndBlanks,
     /// The tag, and something else.
     TagAndMore,
-    /// The same, with a backtick where none may be.
+    /// The tag and more, with a backtick that is not allowed.
     TagAndBacktick,
     Other,
 }
@@ -69,9 +69,9 @@ impl LinePrefix {
     /// The beginning of a line.
     pub(super) const START: Self = Self::Margin(LineIndent { bytes: 0, is_deep: false });
 
-    /// Goes over text up to the end of the next line that begins with marks. Says where it ends, and what it is.
+    /// Scans text up to the end of the next line that begins with marks. Returns where the line ends, and the line.
     ///
-    /// Within a code block only its own marks are looked for.
+    /// Within a code block it looks only for the marks of that block.
     pub(super) fn run(
         &mut self,
         text: &[u8],
@@ -102,13 +102,13 @@ impl LinePrefix {
                 at += skipped.len() + 1;
                 continue;
             }
-            // Prose: nothing more on this line matters.
+            // Prose: the rest of this line does not matter.
             at += skipped.len() + memchr2(b'\n', b'\r', from)? + 1;
             *self = Self::START;
         }
     }
 
-    /// The line at the end of text without marks.
+    /// Returns the state at the end of a text without marks.
     fn over(self, text: &[u8]) -> Self {
         let blanks = text.iter().rev().take_while(|byte| is_blank(**byte)).count();
         let (before, blanks) = text.split_at(text.len() - blanks);
@@ -124,7 +124,7 @@ impl LinePrefix {
         })
     }
 
-    /// How many bytes at the end of the text may still become the line that opens a tool block.
+    /// Returns how many bytes at the end of the text may still become an opening line of a tool block.
     pub(super) fn held(&self) -> usize {
         match self {
             Self::Margin(margin) if !margin.is_deep => margin.bytes,
@@ -140,7 +140,7 @@ impl FenceCandidate {
         Self { fence, info: InfoString::Nothing, is_deep: margin.is_deep, bytes: margin.bytes + 1 }
     }
 
-    /// Takes the next byte of the line; false where it makes it a line like any other.
+    /// Takes the next byte of the line. Returns `false` if the line cannot be a fence any more.
     fn step(&mut self, byte: u8) -> bool {
         self.bytes += 1;
         if self.info == InfoString::Nothing && byte == self.fence.mark {
@@ -172,28 +172,28 @@ impl FenceCandidate {
         true
     }
 
-    /// How many bytes of the line there are.
+    /// Returns the number of bytes of the line.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The code block that begins after it, if it is outside of one.
+    /// Returns the code block that the line opens, if it is outside of one.
     pub(super) fn opens(&self) -> Option<Fence> {
         (!self.is_deep && self.fence.length >= MARKS_MIN && self.info != InfoString::TagAndBacktick)
             .then_some(self.fence)
     }
 
-    /// Whether that is a tool block.
+    /// Checks whether the line opens a tool block.
     pub(super) fn opens_block(&self) -> bool {
         self.may_open() && self.names_tag()
     }
 
-    /// Whether it was meant to open a tool block: its first word is the tag.
+    /// Checks whether the line was meant to open a tool block: its first word is the tag.
     pub(super) const fn is_meant(&self) -> bool {
         self.names_tag() || matches!(self.info, InfoString::TagAndMore | InfoString::TagAndBacktick)
     }
 
-    /// Whether it ends the code block that began with these marks.
+    /// Checks whether the line closes the code block with these marks.
     pub(super) fn closes(&self, fence: Fence) -> bool {
         let enough = self.fence.mark == fence.mark && self.fence.length >= fence.length;
         enough && !self.is_deep && matches!(self.info, InfoString::Nothing | InfoString::Blanks)
@@ -203,7 +203,7 @@ impl FenceCandidate {
         matches!(self.info, InfoString::Tag(TAG_BYTES) | InfoString::TagAndBlanks)
     }
 
-    /// Whether it opens a tool block, or may still do so with what comes.
+    /// Checks whether the line opens a tool block, or may still do so.
     fn may_open(&self) -> bool {
         let missing = match self.info {
             InfoString::Nothing | InfoString::Blanks => {
@@ -221,7 +221,7 @@ const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Whether a line ends with it. A carriage return does by itself, too.
+/// Checks whether a byte ends a line. A single carriage return also does.
 const fn is_end(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r')
 }

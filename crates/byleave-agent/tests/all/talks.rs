@@ -23,7 +23,7 @@ use byleave_agent::agent_loop::{
     Agent, AgentEvent, ConversationContext, ModelHandle, OnQuestion, RunOutcome,
 };
 use byleave_agent::conversation::TurnResult;
-use byleave_agent::limits::{LimitReached, TaskLimits, TokenPrices};
+use byleave_agent::limits::{LimitReachedError, TaskLimits, TokenPrices};
 use byleave_agent::model::StreamEvent;
 use byleave_agent::persona::Persona;
 use byleave_agent::provider::ProviderKind;
@@ -335,23 +335,23 @@ async fn each_limit_holds() {
 
     let mut stage = AgentFixture::says(kind, &turns).await;
     stage.limits.turns = 2;
-    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReached::Turns(2)));
+    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReachedError::Turns(2)));
     assert_eq!((stage.reads.load(Ordering::Relaxed), stage.fake.got().len()), (2, 2));
 
     // The fake counts 18 tokens a turn.
     let mut stage = AgentFixture::says(kind, &turns).await;
     stage.limits.tokens = Some(30);
-    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReached::Tokens(36)));
+    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReachedError::Tokens(36)));
 
     let mut stage = AgentFixture::says(kind, &turns).await;
     stage.limits.prices = Some(TokenPrices { input: 1e6, output: 0.0 });
     stage.limits.cost = Some(11.0);
-    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReached::Cost(11.0)));
+    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReachedError::Cost(11.0)));
 
     let mut stage =
         AgentFixture::new(kind, vec![FakeResponse::Hanging(spoken(kind, &[ReplyPart::Text("Well")]))]).await;
     stage.limits.time = Some(Duration::from_millis(300));
-    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReached::Time(0)));
+    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReachedError::Time(0)));
     stage.fake.gone.notified().await;
 }
 
@@ -360,12 +360,12 @@ async fn who_runs_against_the_same_wall_is_stopped() {
     let kind = ProviderKind::Gemini;
     let again: &[ReplyPart] = &[ReplyPart::Call("read", &["{\"path\": \"1\"}"])];
     let stage = AgentFixture::says(kind, &[again]).await;
-    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReached::Repeats("read".into())));
+    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReachedError::Repeats("read".into())));
     assert_eq!(stage.reads.load(Ordering::Relaxed), 3);
     // It stays so for who comes later, until somebody says something.
     let agent = stage.agent(stage.builder());
     let went = agent.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap();
-    assert_eq!(went, RunOutcome::Stopped(LimitReached::Repeats("read".into())));
+    assert_eq!(went, RunOutcome::Stopped(LimitReachedError::Repeats("read".into())));
     agent.say("Stop that.").await.unwrap();
     agent.go(OnQuestion::Stays, &CancellationToken::new()).await.unwrap();
     let told = stage.told(4);
@@ -382,7 +382,7 @@ async fn who_runs_against_the_same_wall_is_stopped() {
     let turns = turns.each_ref().map(|turn| turn.as_slice());
     let stage = AgentFixture::says(kind, &turns).await;
     let no: Arc<dyn Approver> = Arc::new(callback("ann", |_: &QuestionView| false));
-    assert_eq!(stage.task(Some(no)).await, RunOutcome::Stopped(LimitReached::Refusals(5)));
+    assert_eq!(stage.task(Some(no)).await, RunOutcome::Stopped(LimitReachedError::Refusals(5)));
 }
 
 #[tokio::test]
@@ -588,13 +588,13 @@ async fn a_limit_that_cannot_be_counted_stops() {
     let said = || FakeResponse::Stream(format!("data: {end}\n\ndata: [DONE]\n\n"));
     let mut stage = AgentFixture::new(ProviderKind::OpenAi, vec![said()]).await;
     stage.limits.tokens = Some(1_000_000);
-    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReached::Uncounted));
+    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReachedError::Uncounted));
 }
 
 #[tokio::test]
 async fn the_same_call_many_times_in_one_turn_is_too_often() {
     const ONE: ReplyPart = ReplyPart::Call("read", &["{\"path\": \"1\"}"]);
     let stage = AgentFixture::says(ProviderKind::Anthropic, &[&[ONE, ONE, ONE, ONE], DONE]).await;
-    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReached::Repeats("read".into())));
+    assert_eq!(stage.task(yes()).await, RunOutcome::Stopped(LimitReachedError::Repeats("read".into())));
     assert_eq!(stage.reads.load(Ordering::Relaxed), 0);
 }

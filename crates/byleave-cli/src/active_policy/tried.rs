@@ -7,7 +7,7 @@ use byleave::rule_examples::WorkspaceExampleChecker;
 use super::ActivePolicy;
 
 impl ActivePolicy<'_> {
-    /// The policy with these rules in the place of the person's own: for trying them out, never for a call.
+    /// Returns the policy with these rules in place of the person's own. For trials, never for a call.
     pub(crate) fn with_own(&self, text: &str) -> Result<Policy, PolicyLoadError> {
         let places = self.places();
         let own = RuleFile { name: "policy", layer: Layer::User, text };

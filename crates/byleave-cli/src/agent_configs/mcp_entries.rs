@@ -1,4 +1,4 @@
-//! MCP servers as agents' settings have them, in the words of each, and what of them can be said in ours.
+//! Converts the MCP servers in agents' settings to Byleave's definitions, as far as possible.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,24 +9,24 @@ use serde_json::{Map, Value};
 use super::KnownAgent;
 use crate::mcp_config_file::ServerEntry;
 
-/// A server that can stand behind the gateway.
+/// A server that can be moved behind the gateway.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MovableServer {
     pub(crate) entry: ServerEntry,
-    /// What is not carried over, or needs a person.
+    /// Notes about parts that are not carried over, or need a person.
     pub(crate) notes: Vec<String>,
 }
 
-/// Why a server stays where it is.
+/// The reason why a server stays in the agent's settings.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotMovable {
-    /// It is the agent's own, or switched off: nothing to govern.
+    /// It is the agent's own or switched off, so there is nothing to govern.
     Harmless,
-    /// We cannot speak to it: it stays, ungoverned.
+    /// Byleave cannot speak to it. It stays ungoverned.
     Ungoverned(String),
 }
 
-/// Fields that say nothing about how a server is reached: waiting times, names, and permissions, which are ours to give.
+/// Fields that do not say how a server is reached: timeouts, names, and permissions, which Byleave decides itself.
 const DROPPED: [&str; 23] = [
     "type",
     "name",
@@ -53,7 +53,7 @@ const DROPPED: [&str; 23] = [
     "enabled_in_cli",
 ];
 
-/// What a server is in our words. `base` is the project that it is of: paths in it are meant from there.
+/// Converts a server to a definition. `base` is the project that it belongs to; relative paths start there.
 pub(crate) fn foreign(
     agent: KnownAgent,
     entry: &Value,
@@ -150,11 +150,11 @@ fn headers(agent: KnownAgent, fields: &Map<String, Value>) -> BTreeMap<String, S
     headers
 }
 
-/// A value with references to variables as we write them: `${NAME}`.
+/// Returns a value with references to variables in Byleave's form: `${NAME}`.
 fn referred(agent: KnownAgent, value: &str) -> String {
     match agent {
         KnownAgent::Cursor => value.replace("${env:", "${"),
-        // `$NAME` is one too.
+        // `$NAME` is a reference too.
         KnownAgent::Gemini => {
             let name = value.strip_prefix('$').filter(|name| !name.is_empty());
             let is_name =
@@ -186,11 +186,11 @@ fn texts(agent: KnownAgent, fields: &Map<String, Value>, key: &str) -> BTreeMap<
 
 fn names(fields: &Map<String, Value>, key: &str) -> Vec<String> {
     let all = fields.get(key).and_then(Value::as_array).into_iter().flatten();
-    // Newer forms name each with where it comes from.
+    // Newer formats give each variable with its source.
     all.filter_map(|name| name.as_str().or_else(|| name.get("name")?.as_str()).map(str::to_owned)).collect()
 }
 
-/// Numbers and such, as a program would find them in its environment.
+/// Formats numbers and other values as a program would find them in its environment.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

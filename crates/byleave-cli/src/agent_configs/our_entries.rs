@@ -1,4 +1,4 @@
-//! What we write into agents' settings: the gateway and the hook, in the words of each.
+//! The entries that Byleave writes into agents' settings: the gateway and the hook, in each agent's format.
 
 use std::path::{Path, PathBuf};
 
@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 use super::KnownAgent;
 
-/// The name that the gateway has in every agent's settings.
+/// The name of the gateway in every agent's settings.
 pub(super) const NAME: &str = "byleave";
-/// An hour: people have lunch.
+/// One hour, because a person may be at lunch.
 const CALL_S: u32 = 3_600;
-/// The hook itself denies before that.
+/// The hook itself denies before this time.
 const HOOK_S: u32 = 600;
 const AFTER_S: u32 = 60;
-/// Starts a hook so that the agent blocks the call whenever the hook did not answer: it is missing, it crashed, or it ended with
-/// another code than 0 and 2. Agents go ahead on other codes. The hook and its dialect follow as words.
+/// Starts a hook so that the agent blocks the call whenever the hook did not answer. That includes a missing hook, a crash, and
+/// any exit code other than 0 and 2. Agents go ahead on other codes. The hook and its dialect follow as words.
 ///
-/// A shell of its own, because some agents start hooks with the person's shell, which need not be a POSIX shell.
+/// It starts its own shell, because some agents start hooks with the person's shell, which may not be a POSIX shell.
 const FAIL_CLOSED: &str = r#"/bin/sh -c '"$0" "$1" || { [ $? = 2 ] || echo "byleave: the hook failed, so the call is blocked" >&2; exit 2; }' "#;
 
 /// The programs that are named in the settings.
@@ -26,7 +26,7 @@ pub(crate) struct ProgramPaths {
     pub(crate) hook: PathBuf,
 }
 
-/// The program that an entry starts as our gateway; nothing, if it is somebody else's.
+/// Returns the program that an entry starts as our gateway, or `None` for another program's entry.
 pub(crate) fn gateway_of(entry: &Value) -> Option<PathBuf> {
     let command = entry.get("command").or_else(|| entry.get("cmd"))?.as_str()?;
     let args = entry.get("args")?.as_array()?;
@@ -34,9 +34,9 @@ pub(crate) fn gateway_of(entry: &Value) -> Option<PathBuf> {
     (is_serve && Path::new(command).file_name()? == NAME).then(|| PathBuf::from(command))
 }
 
-/// The program that an item of a list of hooks starts as our hook; nothing, if it is somebody else's.
+/// Returns the program that an item of a hook list starts as our hook, or `None` for another program's item.
 pub(crate) fn hook_of(item: &Value) -> Option<PathBuf> {
-    // A group that somebody added to is no longer only ours.
+    // A group to which somebody added a hook is no longer only ours.
     if let Some(handlers) = item.get("hooks").and_then(Value::as_array) {
         return match handlers.as_slice() {
             [only] => hook_of(only),
@@ -52,7 +52,7 @@ pub(super) fn is_our_hook(item: &Value) -> bool {
     hook_of(item).is_some()
 }
 
-/// The gateway as an MCP server.
+/// Returns the gateway's entry as an MCP server.
 pub(super) fn gateway(agent: KnownAgent, programs: &ProgramPaths) -> Value {
     let command = programs.gateway.to_string_lossy();
     let args = ["mcp", "serve", "--agent", agent.name()];
@@ -60,7 +60,7 @@ pub(super) fn gateway(agent: KnownAgent, programs: &ProgramPaths) -> Value {
         KnownAgent::ClaudeCode => {
             json!({ "type": "stdio", "command": command, "args": args, "env": {}, "timeout": CALL_S * 1_000 })
         }
-        // `approve` and `trust`: what has to be asked, we ask.
+        // `approve` and `trust`: Byleave asks whatever has to be asked.
         KnownAgent::Codex => json!({
             "command": command, "args": args, "startup_timeout_sec": 30, "tool_timeout_sec": CALL_S,
             "default_tools_approval_mode": "approve",
@@ -77,10 +77,10 @@ pub(super) fn gateway(agent: KnownAgent, programs: &ProgramPaths) -> Value {
     }
 }
 
-/// The hooks: the name of each list, and the item in it.
+/// Returns the hooks: the name of each list, and the item in it.
 pub(super) fn hooks(agent: KnownAgent, programs: &ProgramPaths) -> [(&'static str, Value); 2] {
     let line = format!("{} {}", quoted(&programs.hook.to_string_lossy()), agent.name());
-    // Afterwards nothing can be blocked.
+    // A hook after the call cannot block anything.
     let before = format!("{FAIL_CLOSED}{line}");
     match agent {
         KnownAgent::ClaudeCode | KnownAgent::Codex | KnownAgent::Goose => {
@@ -97,7 +97,7 @@ pub(super) fn hooks(agent: KnownAgent, programs: &ProgramPaths) -> [(&'static st
             };
             [("BeforeTool", group(&before, HOOK_S)), ("AfterTool", group(&line, AFTER_S))]
         }
-        // These two block the call by themselves.
+        // These two agents block the call by themselves.
         KnownAgent::Cursor => [
             ("preToolUse", json!({ "command": line, "matcher": "*", "failClosed": true, "timeout": HOOK_S })),
             ("postToolUse", json!({ "command": line, "matcher": "*", "timeout": AFTER_S })),
@@ -109,13 +109,13 @@ pub(super) fn hooks(agent: KnownAgent, programs: &ProgramPaths) -> [(&'static st
     }
 }
 
-/// A path as a word of a shell.
+/// Quotes a path as one shell word.
 fn quoted(path: &str) -> String {
     let is_plain = path.chars().all(|letter| letter.is_ascii_alphanumeric() || "/._-+,@".contains(letter));
     if is_plain { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
-/// The first word of a line that we wrote, or the whole of a line that is one path.
+/// Returns the first word of a line that we wrote, or the whole line if it is one path.
 fn unquoted(line: &str) -> String {
     match line.strip_prefix('\'') {
         Some(rest) => {

@@ -1,4 +1,4 @@
-//! Where the settings of each agent lie.
+//! The paths of each agent's settings.
 
 use std::path::{Path, PathBuf};
 
@@ -8,11 +8,11 @@ use super::our_entries::{self, ProgramPaths};
 use super::{AgentSettingsFile, KnownAgent};
 use crate::config_edit::FileFormat;
 
-/// The directories that settings are looked for in.
+/// The directories in which settings are searched.
 #[derive(Clone, Debug)]
 pub(crate) struct SettingsDirs {
     pub(crate) home: PathBuf,
-    /// The directory of the project, if its settings are meant and not the person's own.
+    /// The project directory, if its settings are meant and not the person's own.
     pub(crate) project: Option<PathBuf>,
     pub(crate) claude: Option<PathBuf>,
     pub(crate) codex: Option<PathBuf>,
@@ -29,13 +29,13 @@ impl SettingsDirs {
         self.xdg_config.clone().unwrap_or_else(|| self.home.join(".config")).join("goose")
     }
 
-    /// Claude Code keeps what it knows of the person beside its directory, or in the one that was named.
+    /// Returns the path of Claude Code's state file: beside its directory, or in the directory that was named.
     fn claude_json(&self) -> PathBuf {
         self.claude.as_ref().map_or_else(|| self.home.join(".claude.json"), |dir| dir.join(".claude.json"))
     }
 }
 
-/// What is there where somebody uses the agent.
+/// Returns the paths that exist if somebody uses the agent.
 pub(crate) fn traces(agent: KnownAgent, places: &SettingsDirs) -> Vec<PathBuf> {
     match agent {
         KnownAgent::ClaudeCode => vec![places.claude_json(), places.own(places.claude.as_ref(), ".claude")],
@@ -47,7 +47,7 @@ pub(crate) fn traces(agent: KnownAgent, places: &SettingsDirs) -> Vec<PathBuf> {
     }
 }
 
-/// The files that are changed, and what belongs into them; none, where the agent has no such settings.
+/// Returns the files to change and their entries. Empty if the agent has no such settings.
 pub(crate) fn targets(
     agent: KnownAgent,
     places: &SettingsDirs,
@@ -83,7 +83,7 @@ pub(crate) fn targets(
                 None => places.claude_json(),
             };
             let mut settings = with_hooks(json(dir(".claude", places.claude.as_ref()).join("settings.json")));
-            // Otherwise it would ask about each of our tools, before we do.
+            // Otherwise the agent would ask about each of our tools before Byleave does.
             settings.items.push((at(&["permissions", "allow"]), json!("mcp__byleave")));
             settings.switches = vec![off(&["disableAllHooks"], json!(true))];
             vec![with_gateway(json(servers), "mcpServers"), settings]
@@ -125,7 +125,7 @@ pub(crate) fn targets(
                 manifest.sets.push((at(&[key]), json!(value)));
             }
             let hooks = with_hooks(json(plugin.join("hooks/hooks.json")));
-            // Goose has no MCP servers of a project's own.
+            // Goose has no MCP servers per project.
             if places.project.is_some() { vec![manifest, hooks] } else { vec![config, manifest, hooks] }
         }
         KnownAgent::Copilot => {
@@ -146,7 +146,7 @@ pub(crate) fn targets(
     }
 }
 
-/// Where Claude Code keeps servers of one directory within the person's own file.
+/// Returns where Claude Code keeps the servers of one directory within the person's own file.
 pub(crate) fn local_servers(
     agent: KnownAgent,
     places: &SettingsDirs,
@@ -192,7 +192,7 @@ mod tests {
                 for target in targets(agent_before, &places, &programs) {
                     let path = target.path.to_str().unwrap().to_owned();
                     let mut effects = vec![Effect::Write { path: path.clone() }];
-                    // What Claude Code knows of the person is its own; it is not ours to say that nobody removes it.
+                    // `.claude.json` is Claude Code's own state file, so no rule of ours forbids its deletion.
                     if !path.ends_with("/.claude.json") {
                         effects.push(Effect::Delete { path });
                     }

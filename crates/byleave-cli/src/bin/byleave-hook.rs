@@ -1,8 +1,9 @@
-//! `byleave-hook DIALECT`: started by an agent before and after each use of a tool; asks the gate, and prints what the agent reads.
+//! `byleave-hook DIALECT`: the program that an agent starts before and after each tool use. It asks the gate and prints
+//! the answer in the agent's format.
 //!
-//! It decides nothing. Whatever goes wrong here, anywhere, is a deny: nothing to read, no gate and no program to judge, another
-//! version, a crash, a hang, an answer cut short, an answer that cannot be written. It must never end with another exit code than 0
-//! and 2, and with 0 only when everything it has to say is written: every other code lets the call go ahead in most agents.
+//! It decides nothing. Every failure is a deny: no input, no gate and no program to evaluate the call, or another version. So is a
+//! crash, a hang, a truncated answer, or an answer that cannot be written. It must never end with an exit code other than 0 and 2,
+//! because most agents go ahead on any other code. It ends with 0 only after its whole answer is written.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -28,29 +29,29 @@ const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 /// The device number of `/dev/null`: major 1, minor 3.
 const NULL: u64 = 0x103;
 
-/// Who speaks first, speaks alone.
+/// Set by the first thread that answers. Only that thread writes.
 static SPOKEN: AtomicBool = AtomicBool::new(false);
 
-/// What was typed.
+/// The command line.
 struct HookCliArgs {
     dialect: Dialect,
-    /// As it was typed. What was not is for the program to find out: its settings may say.
+    /// The state directory as typed. If it was not typed, the program finds it, because its settings may name it.
     state: Option<PathBuf>,
     program: Option<PathBuf>,
     patience_ms: u64,
 }
 
-/// Where the answer comes from.
+/// The source of the answer.
 enum AnswerSource {
     Answer(HookDecision),
-    /// Nobody there judges for this call: the program does.
+    /// No running gate evaluates this call, so the program does.
     Alone,
 }
 
 fn main() {
-    // Nothing of a panic may reach the agent but the deny.
+    // Only the deny may reach the agent, not the text of a panic.
     panic::set_hook(Box::new(|_| {}));
-    // What `byleave doctor` asks.
+    // `byleave doctor` runs this.
     if env::args_os().skip(1).eq(["--version"]) {
         let is_said = write_all(io::stdout(), &format!("byleave-hook {PROGRAM}\n"));
         std::process::exit(if is_said { 0 } else { 2 });
@@ -94,7 +95,7 @@ fn answer(typed: &HookCliArgs) -> HookOutput {
     answer.unwrap_or_else(|why| denied(dialect, Some(&heard), &why))
 }
 
-/// Denies when the time is up, whatever the rest of us is doing.
+/// Denies when the time is up, whatever the other threads do.
 fn watch(dialect: Dialect, deadline: Instant) {
     let watching = std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
         std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
@@ -128,7 +129,7 @@ fn ask(typed: &HookCliArgs, input: &str, deadline: Instant) -> Result<AnswerSour
     line.push(b'\n');
     let broke = |error: io::Error| format!("the gate went away: {error}; `byleave doctor` looks at it");
     gate.set_write_timeout(Some(left.max(Duration::from_millis(1)))).map_err(broke)?;
-    // A gate that sends us elsewhere may do so before it has read everything.
+    // A gate that declines may do so before it has read everything.
     let sent = gate.write_all(&line);
     let mut line = String::new();
     let read = BufReader::new(gate.take(INPUT_BYTES_MAX)).read_line(&mut line);
@@ -149,13 +150,13 @@ fn ask(typed: &HookCliArgs, input: &str, deadline: Instant) -> Result<AnswerSour
     }
 }
 
-/// Has the program judge, which knows the dialect as well as we do.
+/// Lets the program evaluate the call. It knows the dialect too.
 fn alone(typed: &HookCliArgs, input: &str, deadline: Instant) -> Result<HookOutput, String> {
     let program = match &typed.program {
         Some(program) => program.clone(),
         None => beside().ok_or("no gate is running, and the program `byleave` is not beside this one")?,
     };
-    // It must be done before we are, so that its words are heard and not ours.
+    // It must finish before our deadline, so that its answer is used and not ours.
     let left = deadline.saturating_duration_since(Instant::now()).as_millis();
     let mut command = Command::new(&program);
     command.args(["hook", typed.dialect.name(), "--patience-ms", &left.to_string()]);
@@ -171,7 +172,7 @@ fn alone(typed: &HookCliArgs, input: &str, deadline: Instant) -> Result<HookOutp
         .spawn()
         .map_err(cannot)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that ends without listening says by its exit code what that means.
+        // If it ends without reading, its exit code says what that means.
         drop(stdin.write_all(input.as_bytes()));
     }
     let told = child.wait_with_output().map_err(cannot)?;
@@ -193,10 +194,10 @@ fn denied(dialect: Dialect, heard: Option<&HookRequest>, why: &str) -> HookOutpu
     format_response(dialect, heard, &HookDecision::Deny { why: why.into() })
 }
 
-/// Says it and ends. What cannot be said in full is a deny.
+/// Writes the answer and exits. An answer that cannot be written in full is a deny.
 fn speak(said: &HookOutput) {
     if SPOKEN.swap(true, Ordering::SeqCst) {
-        // Whoever was first ends the process.
+        // The first thread ends the process.
         std::thread::sleep(Duration::from_secs(60));
     }
     write_all(io::stderr(), &said.stderr);
@@ -207,7 +208,7 @@ fn speak(said: &HookOutput) {
     std::process::exit(if is_said { i32::from(said.exit) } else { 2 });
 }
 
-/// Whether standard output goes anywhere: one that was closed is `/dev/null` by the time we run, and takes everything.
+/// Checks whether standard output is read. A closed one is `/dev/null` by now and accepts everything.
 fn is_read() -> bool {
     let about = io::stdout().as_fd().try_clone_to_owned().and_then(|out| File::from(out).metadata());
     about.is_ok_and(|about| about.rdev() != NULL)
@@ -240,7 +241,7 @@ fn typed() -> Result<HookCliArgs, String> {
     Ok(typed)
 }
 
-/// Where a gate would be, by the environment alone: one that is elsewhere by its settings is found by the program.
+/// Returns the state directory from the environment alone. The program finds one that its settings name.
 fn state() -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set("BYLEAVE_STATE")

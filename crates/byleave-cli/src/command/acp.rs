@@ -1,4 +1,4 @@
-//! `byleave acp`: between an editor on our standard streams and an agent that we start.
+//! `byleave acp`: a proxy between an editor on our standard streams and an agent that it starts.
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -49,11 +49,11 @@ pub(crate) async fn run(typed: AcpArgs, options: &ResolvedOptions) -> Result<Exi
     Proxy::run(who, gates, client, editor, (reads, writes)).await?;
     let ended = agent.wait().await?;
     let code = ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
-    // Who waits for a key of the editor must not keep us: nobody is there to read for any more.
+    // A thread that waits for the editor's input must not keep the process alive.
     std::process::exit(ExitStatus::Command(code).code().into());
 }
 
-/// A gate for each directory that sessions work in: the rules of a project hold in it and nowhere else.
+/// A gate for each directory that sessions work in. The rules of a project hold only in its directory.
 struct GatesByDirectory {
     house: AppContext,
     options: ResolvedOptions,

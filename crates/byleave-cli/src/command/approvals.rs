@@ -1,4 +1,4 @@
-//! `byleave leaves`: the standing leaves, and their end.
+//! `byleave leaves`: lists and revokes standing approvals.
 
 use anyhow::Result;
 use byleave::audit_log::AuditLog as _;

@@ -1,4 +1,4 @@
-//! `byleave book`: read, verified, exported and, where someone asks for it, forgotten.
+//! `byleave book`: reads, verifies and exports the audit log, and erases contents on request.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -114,7 +114,7 @@ fn row(item: &CallItem) -> Vec<String> {
     ]
 }
 
-/// The record of a call, if there is one.
+/// Returns the record of a call, if it exists.
 async fn record(house: &AppContext, call: CallId, contents: IncludeContents) -> Result<ExportedRecord> {
     let missing = || CliError::new(format!("there is no call {call} in the book"));
     let found = export::one(&*house.book, call, contents).await?;
@@ -140,7 +140,7 @@ async fn show(
         if !listing.summary.is_empty() {
             screen.line(&one_line(&listing.summary));
         }
-        // More than a word: what it has to say of itself.
+        // The operation is more than a word: the call describes itself.
         if listing.operation.contains(' ') {
             screen.line(&one_line(&listing.operation));
         }
@@ -210,7 +210,7 @@ async fn forget(call: &str, options: &ResolvedOptions, screen: &mut Console) -> 
     let forgotten = house.book.forget(call, options.person.name.clone(), now()).await?;
     let missing = || CliError::new(format!("there is no call {call} in the book"));
     let forgotten = forgotten.ok_or_else(|| missing().hint("`byleave book log` lists the calls"))?;
-    // What its changes replaced is content of the call as well.
+    // The earlier contents of changed files belong to the call as well.
     let store = workplace(options, &options.cwd).store()?;
     let images = store.forget_one(call.uuid(), SystemTime::now(), "the call was forgotten")?;
     if screen.json() {
@@ -264,7 +264,7 @@ async fn export(
     Ok(ExitStatus::Completed)
 }
 
-/// Writes records one at a time, so that a book of any size can be exported.
+/// Writes records one at a time, so that an audit log of any size can be exported.
 struct Exporter<'a> {
     form: ExportFormatArg,
     screen: &'a mut Console,

@@ -1,4 +1,4 @@
-//! `byleave call`: makes one call and drives it as far as it goes.
+//! `byleave call`: makes one call and drives it as far as possible.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -22,7 +22,7 @@ use crate::notify;
 use crate::resolved_options::ResolvedOptions;
 use crate::terminal_approver;
 
-/// The most that is read as JSON; what the gate takes is bounded further.
+/// The maximum size of JSON input. The gate has further limits.
 const JSON_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 pub(crate) async fn run(
@@ -60,7 +60,7 @@ pub(crate) async fn run(
     Ok(driven.status())
 }
 
-/// JSON as it was typed, from a file, or from standard input.
+/// Reads JSON as typed, from a file or from standard input.
 pub(crate) fn json(option: &str, typed: &str) -> Result<Value> {
     let text = match typed.strip_prefix('@') {
         _ if typed == "-" => read(io::stdin()).context("cannot read standard input")?,

@@ -1,7 +1,7 @@
-//! `byleave chat`: a conversation with a model, on a screen of its own.
+//! `byleave chat`: a conversation with a model on a full screen.
 //!
-//! The screen has a thread; news go there and what the person wants comes back. Here is what stands between it and the loop: one
-//! conversation at a time, and the work on it.
+//! The screen has its own thread; it receives events and returns the person's actions. This module connects it to the agent loop:
+//! one conversation at a time, and the task that works on it.
 
 mod approver;
 mod event_mapping;
@@ -43,7 +43,7 @@ use crate::short_ids::short;
 use crate::terminal_approver::{self, LocalBackend};
 use crate::undo_target;
 
-/// How many conversations can be chosen from.
+/// The maximum number of conversations to choose from.
 const PICKS_MAX: usize = 200;
 
 pub(crate) async fn run(
@@ -70,7 +70,7 @@ pub(crate) async fn run(
         next: VecDeque::new(),
         is_lent: false,
     };
-    // What is wrong with it is said before there is a screen.
+    // Errors are reported before the screen opens.
     match typed.resume.as_deref() {
         Some("") => chat.offer()?,
         Some(named) => {
@@ -85,7 +85,7 @@ pub(crate) async fn run(
     let manner = terminal_approver::manner(options);
     let shown = tokio::task::spawn_blocking(move || {
         chat::run(Path::new("/dev/tty"), &manner, &news, |wanted| {
-            // Who carried it out has ended; so will this.
+            // If the receiver is gone, this thread ends soon as well.
             drop(act.send(wanted));
         })
     });
@@ -100,17 +100,17 @@ pub(crate) async fn run(
         screen.hint(&format!("`byleave chat --resume {session}` goes on with it"));
     }
     if chat.work.is_some() {
-        // What is left so is found open, and taken up by whoever goes on with it; nobody waits for a command to end.
+        // Open calls stay open until somebody continues the conversation. Nobody waits for a command to end.
         std::process::exit(ExitStatus::Aborted.code().into());
     }
     Ok(ExitStatus::Completed)
 }
 
-/// A conversation that is open.
+/// An open conversation.
 struct OpenConversation {
     agent: Arc<Agent>,
     session: SessionId,
-    /// Ends with it.
+    /// Ends with the conversation.
     following: JoinHandle<()>,
 }
 
@@ -120,13 +120,13 @@ impl Drop for OpenConversation {
     }
 }
 
-/// Work on it.
+/// A task that works on a conversation.
 struct ConversationTask {
     stop: CancellationToken,
     went: JoinHandle<Result<RunOutcome, AgentError>>,
 }
 
-/// What stands between the screen and the loop.
+/// The controller between the screen and the agent loop.
 struct ChatController<'a> {
     house: &'a AppContext,
     options: &'a ResolvedOptions,
@@ -135,14 +135,14 @@ struct ChatController<'a> {
     answers: AnswerWaiters,
     open: Option<OpenConversation>,
     work: Option<ConversationTask>,
-    /// What is to be said once the model rests.
+    /// Messages to send once the model rests.
     next: VecDeque<String>,
     /// An editor has the terminal.
     is_lent: bool,
 }
 
 impl ChatController<'_> {
-    /// Carries out what the person wants, until that is to leave.
+    /// Carries out the person's actions until they quit.
     async fn go(&mut self, mut acts: UnboundedReceiver<ChatAction>) -> Result<()> {
         let heard = || "cannot listen to signals";
         let mut interrupts = signal(SignalKind::interrupt()).with_context(heard)?;
@@ -155,7 +155,7 @@ impl ChatController<'_> {
                     self.went(went).await;
                     self.rested().await;
                 }
-                // Without a terminal there is nobody to answer: what is open stays so, for who comes back.
+                // Without a terminal nobody can answer. Open questions stay open until somebody returns.
                 act = acts.recv() => match act {
                     None => return Ok(()),
                     Some(ChatAction::Quit) => break,
@@ -165,7 +165,7 @@ impl ChatController<'_> {
                     // An editor has the terminal, and the key was for it.
                     _ if self.is_lent => {}
                     None => break,
-                    // Asked for twice: it is left as it is, and taken up by who comes back.
+                    // Second request: the work is left as it is and can be continued later.
                     Some(work) if work.stop.is_cancelled() => return Ok(()),
                     Some(_) => self.call_off(),
                 },
@@ -185,7 +185,7 @@ impl ChatController<'_> {
     }
 
     fn tell(&self, news: ChatEvent) {
-        // Whoever looked has left; then there is nobody to tell.
+        // If the screen is gone, nobody needs the event.
         drop(self.tell.send(news));
     }
 
@@ -271,14 +271,14 @@ impl ChatController<'_> {
         Ok(())
     }
 
-    /// Goes to another conversation; where it cannot be opened, what is open stays.
+    /// Switches to another conversation. If it cannot be opened, the current one stays.
     async fn go_to(&mut self, session: &str) -> Result<()> {
         self.open(Some(session.parse()?)).await?;
         self.rested().await;
         Ok(())
     }
 
-    /// Opens a conversation, or a new one, and goes on with it where something of it is open.
+    /// Opens a conversation or a new one, and continues it if something in it is open.
     async fn open(&mut self, session: Option<SessionId>) -> Result<()> {
         if self.work.is_some() {
             return Err(CliError::new("the model is at work").hint("Esc, twice, calls it off").into());
@@ -322,7 +322,7 @@ impl ChatController<'_> {
         })
     }
 
-    /// Has the model go on.
+    /// Lets the model continue.
     fn begin(&mut self) {
         let Some(open) = self.open.as_ref().filter(|_| self.work.is_none()) else { return };
         let (agent, stop) = (Arc::clone(&open.agent), CancellationToken::new());
@@ -332,7 +332,7 @@ impl ChatController<'_> {
         self.work = Some(ConversationTask { stop, went });
     }
 
-    /// Says what is to be said next; where there is nothing, it is the person's turn.
+    /// Sends the next queued message. If there is none, it is the person's turn.
     async fn rested(&mut self) {
         let Some(open) = self.open.as_ref().filter(|_| self.work.is_none()) else { return };
         let Some(word) = self.next.pop_front() else {
@@ -359,7 +359,7 @@ impl ChatController<'_> {
             Ok(went) => {
                 if let RunOutcome::Waiting(questions) = &went {
                     for question in questions {
-                        // They are told of below as well.
+                        // The screen shows them below as well.
                         notify::told(&self.options.chosen, question, "a call of the model")
                             .unwrap_or_default();
                     }
@@ -372,7 +372,7 @@ impl ChatController<'_> {
         }
     }
 
-    /// Looks for the conversations that can be gone on with here, and shows them.
+    /// Searches the conversations that can be continued here, and shows them.
     fn offer(&self) -> Result<()> {
         let gate =
             self.house.gate(self.options, &self.options.cwd, AskArg::None, self.options.chosen.gate())?;
@@ -388,7 +388,7 @@ impl ChatController<'_> {
         Ok(())
     }
 
-    /// The conversation that is open, if anything was said in it.
+    /// Returns the open conversation, if it has any message.
     async fn begun(&self) -> Option<SessionId> {
         let open = self.open.as_ref()?;
         let conversation = open.agent.conversation().await.ok()?;
@@ -410,21 +410,21 @@ impl ChatController<'_> {
         Ok(())
     }
 
-    /// Looks something up that takes time, and tells of it afterwards.
+    /// Does slow work and sends its event afterwards.
     fn beside(&self, work: impl FnOnce(&LocalBackend) -> ChatEvent + Send + 'static) {
         let (behind, tell) = (LocalBackend::new(self.options, self.house), self.tell.clone());
         tokio::task::spawn_blocking(move || drop(tell.send(work(&behind))));
     }
 }
 
-/// The conversations of this directory, the newest first.
+/// Returns the conversations of this directory, newest first.
 async fn picks(gate: &Gate, house: &AppContext, options: &ResolvedOptions) -> Result<Vec<PickerItem>> {
     let mut picks = Vec::new();
     for session in agent_setup::sessions(house, options).await? {
         let Ok(conversation) = agent_setup::conversation(gate, house, options, &session).await else {
             continue;
         };
-        // Those that work elsewhere are gone on with there.
+        // Conversations of other directories are continued there.
         if conversation.last_asked().is_none_or(|last| last.cwd != options.cwd) {
             continue;
         }
@@ -438,7 +438,7 @@ async fn picks(gate: &Gate, house: &AppContext, options: &ResolvedOptions) -> Re
     Ok(picks)
 }
 
-/// An error with what to do about it, in a line.
+/// Formats an error and its hint in one line.
 fn complete(error: &anyhow::Error) -> String {
     match CliError::hint_in(error) {
         Some(hint) => format!("{error:#}: {hint}"),
@@ -446,7 +446,7 @@ fn complete(error: &anyhow::Error) -> String {
     }
 }
 
-/// How the work went, once it has; without work, never.
+/// Waits for the outcome of the task. Without a task it waits forever.
 async fn finished(work: &mut Option<ConversationTask>) -> Result<RunOutcome> {
     let went = match work {
         Some(work) => (&mut work.went).await,
@@ -456,7 +456,7 @@ async fn finished(work: &mut Option<ConversationTask>) -> Result<RunOutcome> {
     Ok(went.context("the loop broke")??)
 }
 
-/// The person has gone; what they want meanwhile is passed over.
+/// Ignores all actions until the screen is gone.
 async fn until_gone(acts: &mut UnboundedReceiver<ChatAction>) {
     while acts.recv().await.is_some() {}
 }

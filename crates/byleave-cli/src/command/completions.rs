@@ -1,4 +1,4 @@
-//! `byleave completions`: what a shell completes, from the same description of the commands that reads them.
+//! `byleave completions`: shell completions, generated from the definition of the commands.
 
 use clap::CommandFactory as _;
 use serde_json::json;

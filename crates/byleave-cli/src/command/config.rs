@@ -1,4 +1,4 @@
-//! `byleave config`: the settings, where each comes from, and the person's own file in an editor.
+//! `byleave config`: shows the settings and their origin, and edits the person's own file.
 
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -62,7 +62,7 @@ fn held_json(held: &ConfigValue) -> serde_json::Value {
     })
 }
 
-/// Looks for the files itself: whoever asks may have one that does not load.
+/// Searches the files itself, because one of them may not load.
 fn paths(options: &ResolvedOptions, screen: &mut Console) {
     let word = |file: &ConfigFile| if file.is_project { "project" } else { "user" };
     let files = options.config_files();
@@ -88,7 +88,7 @@ fn edit(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
             .hint(format!("write `{}` in another way; `byleave config show` checks it", path.display()))
             .into());
     }
-    // A link is what people have whose settings are kept elsewhere; it stays one.
+    // The file may be a link to settings that are kept elsewhere. The link stays.
     let path = path.canonicalize().unwrap_or(path);
     let draft = begin(&path)?;
     let mut words = options.editor.iter();
@@ -105,7 +105,7 @@ fn edit(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     take(&path, &draft, screen)
 }
 
-/// The file that is edited: what was not taken last time, what is there, or the template.
+/// Returns the file to edit: the draft that was rejected last time, a copy of the current file, or the template.
 fn begin(path: &Path) -> Result<PathBuf> {
     let draft = path.with_extension("toml.edited");
     if draft.exists() {
@@ -120,7 +120,7 @@ fn begin(path: &Path) -> Result<PathBuf> {
     Ok(draft)
 }
 
-/// Puts what was written in the place of the old file, if it loads.
+/// Replaces the old file by the draft, if it loads.
 fn take(path: &Path, draft: &Path, screen: &mut Console) -> Result<ExitStatus> {
     let text = own::read_text(draft)?;
     if let Err(fault) = config::check(path, &text) {

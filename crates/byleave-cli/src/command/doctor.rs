@@ -1,5 +1,5 @@
-//! `byleave doctor`: how commands can be confined on this machine, what that is worth, and how to get more; and whether all that is
-//! around it is well.
+//! `byleave doctor`: shows how commands can be confined on this machine, what is missing and how to get it. It also checks the
+//! environment.
 
 mod agents;
 mod commands;
@@ -25,7 +25,7 @@ use crate::resolved_options::ResolvedOptions;
 
 pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let probe = ProbeReport::here(RunAs::Caller);
-    // Copies are the native rung's.
+    // Only the native backend has copies.
     let native = probe.standing().any(|rung| rung == Backend::Native);
     let copies = native.then(|| probe_overlays(&options.state, RunAs::Caller));
     let mut findings = vec![commands::finding(&probe, &options.waived)];
@@ -77,7 +77,7 @@ pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
     Ok(status)
 }
 
-/// What was found, for people.
+/// The findings as text.
 struct DoctorReport {
     level: String,
     rungs: Vec<String>,
@@ -218,7 +218,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine on which these rungs stand, and the others fail at this.
+    /// Returns a machine on which these backends work and the others fail with this obstacle.
     fn machine(
         landlock: u32,
         stand: &[Backend],
@@ -246,7 +246,7 @@ mod tests {
                 let remedies = remedies(rung, failed, surroundings);
                 Err(BackendError { why: "cannot make a sandbox: permission denied".into(), remedies })
             };
-            // On the native rung this looks at the machine, so it is told.
+            // On the native backend this depends on the machine, so the test sets it.
             let given = |guarantee| match rung {
                 Backend::Native => (guarantee, Enforcement::Fully),
                 _ => (guarantee, rung.given(landlock, &confinement, guarantee)),

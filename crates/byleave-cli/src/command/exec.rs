@@ -1,7 +1,7 @@
-//! `byleave exec`: begins a shell call that a hook has prepared, and is the command from then on: its output, its exit code.
+//! `byleave exec`: runs a shell call that a hook has prepared. It has the output and the exit code of the command.
 //!
-//! What a command prints is passed on as it comes only where nobody reviews results; where somebody does, the agent gets what is
-//! released, at the end. What ran on a copy first has printed already, and is shown when it counts.
+//! It passes output on as it arrives only if no reviewer reads results. Otherwise the agent gets the released output at the end.
+//! Output of a rehearsed run is shown once the run is committed.
 
 use std::io::{self, Write as _};
 
@@ -69,7 +69,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Passes on what is printed, line by line; says whether anything was.
+/// Passes output on line by line, and returns whether there was any.
 async fn print(mut events: Receiver<GateEvent>, call: CallId, mut is_over: oneshot::Receiver<()>) -> bool {
     let (mut line, mut any, mut over) = (String::new(), false, false);
     loop {
@@ -108,7 +108,7 @@ async fn print(mut events: Receiver<GateEvent>, call: CallId, mut is_over: onesh
     any
 }
 
-/// Ends as the command did.
+/// Shows the result and returns the exit status of the command.
 fn told(result: &CallResult, printed: bool, screen: &mut Console) -> ExitStatus {
     match &result.ending {
         CallOutcome::Completed(output) | CallOutcome::Failed(output) => {
@@ -141,7 +141,7 @@ fn told(result: &CallResult, printed: bool, screen: &mut Console) -> ExitStatus 
     }
 }
 
-/// The command's own words, as they are: whoever reads them asked for the command. Nobody reading is nobody's fault.
+/// Writes the output of the command unescaped, because the reader asked for the command. A missing reader is not an error.
 fn out(text: &str) {
     let mut stdout = io::stdout().lock();
     drop(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()));

@@ -1,5 +1,4 @@
-//! `byleave explain`: how a call is read, what it would do, which rules are about it, and what they come to. Runs nothing,
-//! writes nothing.
+//! `byleave explain`: shows how a call is parsed, its effects, the rules that match and the decision. It runs and writes nothing.
 
 mod advice;
 mod batch;
@@ -80,7 +79,7 @@ pub(crate) async fn run(
     Ok(ExitStatus::Completed)
 }
 
-/// The rules to judge under: those in force, or one file alone.
+/// Loads the policy: the one in force, or one file alone.
 fn policy(typed: &args::ExplainArgs, options: &ResolvedOptions) -> Result<Policy> {
     let state = real_path(&options.state)?.ok_or_else(CliError::homeless)?;
     let rules = ActivePolicy { options, workspace: &options.cwd, state: &state };
@@ -92,15 +91,15 @@ fn policy(typed: &args::ExplainArgs, options: &ResolvedOptions) -> Result<Policy
     Ok(rules.only(file)?)
 }
 
-/// What is asked about.
+/// The call to explain.
 struct ExplainSubject {
-    /// The tool, where it is one that there is.
+    /// The tool, if it exists.
     tool: Option<Arc<dyn Tool>>,
     manifest: Manifest,
     arguments: Value,
 }
 
-/// The tool and the arguments that are asked about; a command is that of any tool of the class `bash`.
+/// Returns the tool and the arguments to explain. A command is explained as that of any tool of the class `bash`.
 fn subject(typed: &args::ExplainArgs, options: &ResolvedOptions) -> Result<ExplainSubject> {
     match (&typed.command, &typed.tool) {
         (Some(command), _) => Ok(ExplainSubject {

@@ -1,4 +1,4 @@
-//! `byleave fleet`: how a fleet stands, and looking after its book.
+//! `byleave fleet`: shows the status of a fleet, and maintains its audit log.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Reads the file of a fleet.
+/// Reads the configuration file of a fleet.
 pub(crate) fn fleet_of(path: &Path) -> Result<Fleet> {
     let flawed = |why: String| {
         CliError::new(format!("cannot use the fleet in `{}`: {why}", path.display())).hint(

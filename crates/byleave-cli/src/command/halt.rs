@@ -1,4 +1,4 @@
-//! `byleave halt`: refuses everything, in every process, until it is lifted.
+//! `byleave halt`: refuses all calls in every process until it is lifted.
 
 use anyhow::Result;
 use byleave::settings::GateSettings;
@@ -15,7 +15,7 @@ pub(crate) async fn run(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    // Who halts before the first call means it as well.
+    // A halt before the first call is valid as well.
     let house = AppContext::open_or_make(options)?;
     let gate = house.gate(options, &options.cwd, AskArg::None, GateSettings::default())?;
     let by = &options.person.name;

@@ -1,4 +1,4 @@
-//! `byleave history`: conversations, as the book has them.
+//! `byleave history`: conversations from the audit log.
 
 use std::fs::OpenOptions;
 use std::io::{IsTerminal as _, Write as _};
@@ -25,7 +25,7 @@ pub(crate) async fn run(
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     let house = AppContext::open_to_read(options, None)?;
-    // Only to read by: what is settled is reported, and nothing is driven.
+    // For reading only: the gate reports settled calls and drives none.
     let gate = house.gate(options, &options.cwd, AskArg::None, options.chosen.gate())?;
     let reader = HistoryReader { gate, house, options };
     match command.unwrap_or_else(|| HistoryCommand::List(HistoryListArgs::default())) {
@@ -44,7 +44,7 @@ pub(crate) async fn run(
                     screen.say(&one_line(&format!("written to {}", path.display())));
                 }
                 None if std::io::stdout().is_terminal() => screen.text(&text),
-                // Exact: it is for a file or another program.
+                // Unescaped, because it is for a file or another program.
                 None => screen.trusted(&text),
             }
             Ok(ExitStatus::Completed)
@@ -84,7 +84,7 @@ impl HistoryReader<'_> {
                     continue;
                 }
             };
-            // Somebody else's tool may have the name of ours.
+            // A tool of another origin may have the name of ours.
             if history.messages.is_empty() {
                 continue;
             }
@@ -111,7 +111,7 @@ impl HistoryReader<'_> {
     }
 }
 
-/// A conversation in a form.
+/// Formats a conversation.
 pub(super) fn written(history: &History, form: HistoryFormat) -> Result<String> {
     Ok(match form {
         HistoryFormat::Markdown => markdown(history),
@@ -129,7 +129,8 @@ fn show(history: &History, screen: &mut Console) -> Result<()> {
     Ok(())
 }
 
-/// A conversation may hold anything: the file is for its owner alone, and no other is written over.
+/// Writes a conversation to a new file that only its owner can read. It may contain anything, and no existing file is
+/// overwritten.
 pub(super) fn write(path: &Path, text: &str) -> Result<()> {
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));

@@ -1,4 +1,4 @@
-//! `byleave hook`: judges what an agent is about to do with a tool of its own, or serves those who ask that.
+//! `byleave hook`: evaluates a call that an agent is about to make with a tool of its own, or serves hooks that ask for it.
 
 mod serve;
 
@@ -19,7 +19,7 @@ use crate::exit_status::ExitStatus;
 use crate::hook::HookEvaluator;
 use crate::resolved_options::ResolvedOptions;
 
-/// How long it may take until an agent has said what it wants.
+/// The time limit for reading the agent's request.
 const LISTENS: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(
@@ -34,7 +34,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Judges one call by itself. Whatever goes wrong is a deny, and the agent reads it as one.
+/// Evaluates one call by itself. Every failure is a deny, in the agent's format.
 async fn judge_one(
     dialect: Dialect,
     typed: &args::HookArgs,
@@ -48,7 +48,7 @@ async fn judge_one(
         Err(error) => return speak(screen, &denied(dialect, None, &error), &error),
     };
     let (own, options) = (heard.clone(), options.clone());
-    // On a task of its own: if it breaks, that is a deny and no crash.
+    // A separate task, so that a panic becomes a deny and not a crash.
     let judged = tokio::spawn(async move {
         let house = AppContext::open_or_make(&options)?;
         let workspace = own.workspace(&options.cwd);
@@ -70,11 +70,11 @@ async fn judge_one(
 
 async fn listened(dialect: Dialect) -> Result<HookRequest> {
     let (done, reading) = oneshot::channel();
-    // A thread that nobody waits for: standard input may stay open for ever.
+    // A detached thread, because standard input may stay open forever.
     std::thread::spawn(move || {
         let mut said = Vec::new();
         let read = std::io::stdin().lock().take(INPUT_BYTES_MAX + 1).read_to_end(&mut said).map(|_| said);
-        // Whoever asked may have given up.
+        // The receiver may have given up.
         drop(done.send(read));
     });
     let said =
@@ -93,7 +93,7 @@ fn denied(dialect: Dialect, heard: Option<&HookRequest>, error: &anyhow::Error) 
     format_response(dialect, heard, &HookDecision::Deny { why: format!("{error:#}{hint}") })
 }
 
-/// Leaves behind exactly what the agent reads.
+/// Writes exactly the text that the agent reads.
 fn speak(screen: &mut Console, said: &HookOutput, error: &anyhow::Error) -> Result<ExitStatus> {
     let status = if said.exit == 0 { ExitStatus::Completed } else { ExitStatus::Unusable };
     if screen.json() && status != ExitStatus::Completed {

@@ -1,4 +1,4 @@
-//! `byleave inbox`: the open questions, and their answers.
+//! `byleave inbox`: the open questions and their answers.
 
 mod answer;
 mod digest;
@@ -45,7 +45,7 @@ pub(crate) async fn run(
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     let Some(command) = command else {
-        // At a terminal the questions are there to be answered; elsewhere they are listed.
+        // At a terminal the questions can be answered; elsewhere they are listed.
         return match is_seen(screen) {
             true => sit(None, options, screen).await,
             false => list(ListArgs::default(), options, screen).await,
@@ -61,7 +61,7 @@ pub(crate) async fn run(
     }
 }
 
-/// The full screen, until the person leaves it, or has answered the one question that they came for.
+/// Shows the full screen until the person quits, or has answered the question that they named.
 async fn sit(id: Option<&str>, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     if !is_seen(screen) {
         let nobody = CliError::new("there is no terminal to show it on");
@@ -92,7 +92,7 @@ async fn sit(id: Option<&str>, options: &ResolvedOptions, screen: &mut Console) 
     };
     Ok(match left.context("the inbox broke")?.context("the terminal broke")? {
         InboxExit::Answered(sheet, reply) => return answered(&house, &sheet, reply, options, screen).await,
-        // What was gone, or was put away, may have gone on without us.
+        // The call may have continued elsewhere in the meantime.
         InboxExit::Quit if only.is_some() => return stands(&house, only, options, screen).await,
         InboxExit::Quit => ExitStatus::Completed,
         InboxExit::Gone if !heard.load(Ordering::Relaxed) => ExitStatus::Completed,
@@ -100,7 +100,7 @@ async fn sit(id: Option<&str>, options: &ResolvedOptions, screen: &mut Console) 
     })
 }
 
-/// Gives the answer as who is here, and drives the call on.
+/// Gives the answer in the person's name and continues the call.
 async fn answered(
     house: &AppContext,
     sheet: &QuestionView,
@@ -116,7 +116,7 @@ async fn answered(
     Ok(driven.status())
 }
 
-/// How the call of a question stands, after it was looked at and not answered here.
+/// Shows the status of a question's call after it was not answered here.
 async fn stands(
     house: &AppContext,
     question: Option<QuestionId>,
@@ -135,7 +135,7 @@ async fn stands(
     Ok(driven.status())
 }
 
-/// Whether somebody is at a terminal that can be drawn on.
+/// Checks whether there is a terminal that can be drawn on.
 fn is_seen(screen: &Console) -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal() && !screen.json() && !is_dumb()
 }
@@ -170,7 +170,7 @@ async fn list(which: ListArgs, options: &ResolvedOptions, screen: &mut Console) 
     Ok(ExitStatus::Completed)
 }
 
-/// The question as everyone sees it: from the verified record, by the one renderer.
+/// Shows the question from the verified record, with the common renderer.
 async fn show(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let house = AppContext::open_to_read(options, None)?;
     let question = short_ids::question(&house, id).await?;
@@ -210,7 +210,7 @@ async fn show(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Resu
         ));
     } else if rendering.complete {
         let confirm = if sheet.question.kind == QuestionKind::Checkpoint { " --confirm release" } else { "" };
-        // Only of what was seen on a copy can a part be kept.
+        // A part can be kept only if a yes would commit that very rehearsal.
         let stands = matches!(&sheet.seen, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.stands());
         let part = if stands { "part, " } else { "" };
         let leave = if offers(&sheet).is_ok() { "leave, " } else { "" };

@@ -1,6 +1,7 @@
-//! `byleave init`: stands in front of an agent, and steps aside again.
+//! `byleave init`: configures an agent to use Byleave, and reverts that.
 //!
-//! A plan says what each file becomes, before any is touched; what is taken back is planned the same way. Secrets are never shown.
+//! A plan contains the new text of each file before any file is changed. A revert is planned the same way. Secrets are never
+//! shown.
 
 mod apply;
 mod plan;
@@ -37,7 +38,7 @@ pub(crate) fn run(typed: &InitArgs, options: &ResolvedOptions, screen: &mut Cons
     }
 }
 
-/// Where this program and its hook lie. An agent whose hook is missing would go ahead, or stop altogether.
+/// Returns the paths of this program and its hook. With a missing hook, an agent would go ahead or stop altogether.
 pub(crate) fn programs() -> Result<ProgramPaths> {
     let gateway = std::env::current_exe()?;
     let hook = gateway.with_file_name("byleave-hook");
@@ -98,7 +99,7 @@ fn undo(
     Ok(ExitStatus::Completed)
 }
 
-/// Which agents there are, and which are set up.
+/// Lists the agents, and which of them are set up.
 fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let places = options.agent_places(None)?;
     let all = init_journal::all(options)?;

@@ -1,4 +1,4 @@
-//! `byleave man`: manual pages, one for every command, from the same description of the commands that reads them.
+//! `byleave man`: manual pages, one for each command, generated from the definition of the commands.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::console::{Console, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 
-/// A page, and the words that its command is called by.
+/// A page, and the words of its command.
 struct ManPage {
     words: Vec<String>,
     text: String,

@@ -1,4 +1,4 @@
-//! `byleave mcp`: servers behind the gate, and the gate in front of agents that speak MCP.
+//! `byleave mcp`: servers behind the gate, and the gate for agents that speak MCP.
 
 mod add;
 mod list;

@@ -1,4 +1,4 @@
-//! `byleave persona`: who a model can be, and what it is told.
+//! `byleave persona`: lists personas and shows their prompts.
 
 use anyhow::Result;
 use byleave_agent::persona::{Persona, PersonaSource, ToolCallFormat, ToolDescription};
@@ -89,7 +89,7 @@ fn origin(origin: &PersonaSource) -> Value {
     }
 }
 
-/// The tools that are here, as a model is told of them.
+/// Returns the descriptions of the available tools for a model.
 fn described(options: &ResolvedOptions) -> Result<Vec<ToolDescription>> {
     let catalog = tool_catalog::catalog(options, &options.cwd, None)?;
     Ok(catalog.list().iter().map(|entry| ToolDescription::from(entry.manifest())).collect())

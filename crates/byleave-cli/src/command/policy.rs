@@ -1,4 +1,4 @@
-//! `byleave policy`: the rules in force, and whether a file of rules is right.
+//! `byleave policy`: shows the rules in force, and checks rule files.
 
 mod recorded_calls;
 mod replay;
@@ -103,7 +103,7 @@ fn check(
         }
         read => read?,
     };
-    // Right by itself is not enough: it must go with the built-in rules.
+    // A file must also be valid together with the built-in rules.
     let mut all = builtin(&rules.places()).map_err(PolicyLoadError::from)?;
     all.extend(read.rules.iter().cloned());
     Compiled::new(all).map_err(PolicyLoadError::from)?;
@@ -155,7 +155,7 @@ fn tell_unchecked(loaded: &LoadedPolicy, screen: &mut Console) {
     }
 }
 
-/// An example that nobody looked at must not pass for one that holds.
+/// Warns about an example that could not be checked, so that it does not pass for a correct one.
 fn unchecked(screen: &mut Console, file: &str, rule: &str, example: &str) {
     let (rule, example) = (one_line(rule), one_line(example));
     let line = format!("not checked: `{example}` of rule `{rule}` in `{file}`: nobody can read it");

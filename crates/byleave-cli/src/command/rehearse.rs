@@ -1,6 +1,6 @@
-//! `byleave rehearse`: runs a command on a copy, shows what it would change, and keeps it or not.
+//! `byleave rehearse`: runs a command on a copy, shows what it would change, and commits or discards it.
 //!
-//! It is a call like any other, made so that a question is due: the rules hold, and the book has it.
+//! It is an ordinary call that always raises a question. The rules hold, and the audit log records it.
 
 mod keyboard;
 mod report;
@@ -106,7 +106,7 @@ pub(crate) async fn run(
         }) => output,
         _ => return Ok(ended(screen, &driven)),
     };
-    // What stands was shown; what was run again, or could not be made final, was not.
+    // A committed rehearsal was already shown. A second run, or a run that could not be committed, was not.
     let is_as_shown = rehearsal.stands() && (output.undo.is_some() || rehearsal.changes.is_empty());
     match (screen.json(), is_as_shown) {
         (true, true) => screen.value(&told(true)),
@@ -119,7 +119,7 @@ pub(crate) async fn run(
     Ok(driven.status())
 }
 
-/// The call that was typed. In the mode that asks about everything, so that it is shown before it counts.
+/// Returns the typed call, in the mode that asks about everything, so that it is shown before it is committed.
 fn call(typed: &args::RehearseArgs, options: &ResolvedOptions) -> Result<Call> {
     let words: Vec<String> = typed.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let command = match words.as_slice() {
@@ -165,12 +165,12 @@ fn call(typed: &args::RehearseArgs, options: &ResolvedOptions) -> Result<Call> {
     })
 }
 
-/// Whether a command finds something of the sandbox's own there.
+/// Checks whether the sandbox has its own directory at this path.
 fn is_of_the_sandbox(path: &Path) -> bool {
     ["/tmp", "/var/tmp", "/dev", "/proc", "/sys"].iter().any(|own| path.starts_with(own))
 }
 
-/// A word as the shell reads it back unchanged.
+/// Quotes a word so that the shell reads it unchanged.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@%+,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -179,16 +179,16 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// What the person decided.
+/// The person's choice.
 enum RehearsalChoice {
     Reply(Reply),
-    /// Nothing yet.
+    /// No choice yet.
     Later,
     /// Ctrl-C was pressed.
     Interrupted,
 }
 
-/// What is to become of it: as it was typed, or as the person says.
+/// Returns the choice from the options, or asks the person.
 async fn choose(
     typed: &args::RehearseArgs,
     rehearsal: &Rehearsal,
@@ -203,14 +203,14 @@ async fn choose(
     if typed.yes {
         return Ok(yes());
     }
-    // What changed nothing needs no answer, but what wanted the network may still want to be run with it.
+    // A run without changes needs no answer, unless it wanted the network and may have to run again with it.
     if rehearsal.changes.is_empty() && rehearsal.stands() {
         return Ok(yes());
     }
     if typed.later || screen.json() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(RehearsalChoice::Later);
     }
-    // What was typed while it ran was not typed for what is shown now.
+    // Keys typed while it ran were not typed for this question.
     std::thread::sleep(RiskLevel::Ordinary.dwell());
     tcflush(io::stdin(), QueueSelector::IFlush)?;
     let mut keyboard = LineReader::new()?;
@@ -240,7 +240,7 @@ async fn choose(
     }
 }
 
-/// The paths whose changes are applied, asked for one by one; `None` if Ctrl-C was pressed.
+/// Asks for each change whether it is applied. Returns the paths, or `None` after Ctrl-C.
 async fn some_of(
     rehearsal: &Rehearsal,
     options: &ResolvedOptions,
@@ -249,7 +249,7 @@ async fn some_of(
     let mut applied = Vec::new();
     for change in &rehearsal.changes.list {
         let path = relative(&change.path, Path::new(&options.cwd));
-        // Said as what happens to the file: "keep" would mean the opposite for one that is deleted.
+        // The question names what happens to the file, because "keep" would mean the opposite for a deletion.
         let verb = change.what().verb();
         let asked = format!("{verb} {path}?  [y] {verb} it  [n] leave it as it was > ");
         loop {
@@ -268,7 +268,7 @@ async fn some_of(
     Ok(Some(applied))
 }
 
-/// It could not be run on a copy: nothing is run otherwise, and the question is closed.
+/// Reports that it could not run on a copy. Nothing is run in another way, and the question is closed.
 async fn not_rehearsed(
     gate: &Gate,
     question: &Question,

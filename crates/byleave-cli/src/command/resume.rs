@@ -1,4 +1,4 @@
-//! `byleave resume`: drives on whatever can be driven: answered, expired, interrupted, held up or never finished.
+//! `byleave resume`: continues all calls that can continue: answered, expired, interrupted, blocked or never finished.
 
 use std::collections::HashSet;
 
@@ -28,7 +28,7 @@ pub(crate) async fn run(
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     let house = AppContext::open_to_write(options)?;
-    // A question that comes up when nobody is here stays open: a call that was taken is not lost for that.
+    // If nobody is here, a new question stays open, so that an accepted call is not lost.
     let ask = options.asking(typed.ask, AskArg::Inbox);
     let gate = terminal_approver::gate(&house, options, &options.cwd, ask, options.chosen.gate())?;
     proxied::equip(&gate)?;
@@ -36,7 +36,7 @@ pub(crate) async fn run(
     let mut seen: HashSet<CallId> = HashSet::new();
     let mut values = Vec::new();
     'looking: loop {
-        // What was driven may let others go on, so it is looked again until nothing new turns up.
+        // A finished call may unblock others, so the search repeats until it finds nothing new.
         let drivable = house.book.drivable(now(), AT_ONCE).await?;
         let fresh: Vec<CallId> = drivable.into_iter().filter(|call| seen.insert(*call)).collect();
         if fresh.is_empty() {

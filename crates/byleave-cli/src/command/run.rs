@@ -1,4 +1,4 @@
-//! `byleave run`: a model does a task, by itself: once, or again and again.
+//! `byleave run`: lets a model do a task by itself, once or repeatedly.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Read as _;
@@ -35,7 +35,7 @@ use crate::short_ids::short;
 use crate::signals::ended_then_at_once;
 use crate::time::{beginning, lasting, now, precise, utc};
 
-/// The longest task.
+/// The maximum length of a task.
 const TASK_BYTES_MAX: u64 = 256 * 1024;
 
 pub(crate) async fn run(
@@ -49,7 +49,7 @@ pub(crate) async fn run(
     let (end, at_once) = ended_then_at_once()?;
     tokio::spawn(async move {
         at_once.cancelled().await;
-        // What is left so is found open, and taken up by whoever goes on with the session.
+        // Open calls stay open until somebody continues the session.
         std::process::exit(ExitStatus::Aborted.code().into());
     });
     let mut next = at.unwrap_or_else(now);
@@ -65,7 +65,7 @@ pub(crate) async fn run(
         let status = match DirectoryLock::enter(options)? {
             Some(_turnstile) => {
                 let came = once(&typed, task.as_deref(), options, &end, screen).await;
-                // One beat that comes to nothing does not end the others.
+                // A failed run does not end the later ones.
                 if every.is_some() {
                     came.unwrap_or_else(|error| error_report::tell(screen, &error))
                 } else {
@@ -87,12 +87,12 @@ pub(crate) async fn run(
             }
         };
         let Some(every) = every.filter(|_| !end.is_cancelled()) else { return Ok(status) };
-        // Those that were missed meanwhile are not made up for.
+        // Missed runs are not made up for.
         next = next.saturating_add(every).max(now());
     }
 }
 
-/// One task, or the rest of one.
+/// Runs one task, or the rest of one.
 async fn once(
     typed: &RunArgs,
     task: Option<&str>,
@@ -114,7 +114,7 @@ async fn once(
     };
     let (tell, told) = unbounded_channel();
     let watcher = Arc::new(move |happening: AgentEvent<'_>| {
-        // Whoever listened has ended; then there is nobody to tell.
+        // If the receiver has ended, nobody needs the event.
         drop(tell.send(RunEvent::of(happening)));
     });
     let agent =
@@ -204,12 +204,12 @@ fn ended(
     status
 }
 
-/// A line for a program that follows.
+/// Prints an event as one line for a program.
 fn event(screen: &mut Console, value: &Value) {
     screen.line(&spelled(&value.to_string()));
 }
 
-/// What happened, on its way to the screen.
+/// An event on its way to the screen.
 enum RunEvent {
     Turn(CallId),
     Text(String),
@@ -286,11 +286,11 @@ impl RunEvent {
     }
 }
 
-/// One run at a time in a directory. Let go when it is dropped, or its process dies.
+/// A lock that allows one run at a time in a directory. Released when it is dropped or its process dies.
 struct DirectoryLock(#[expect(dead_code, reason = "it is held, not read")] File);
 
 impl DirectoryLock {
-    /// None where another is in.
+    /// Takes the lock. Returns `None` if another run holds it.
     fn enter(options: &ResolvedOptions) -> Result<Option<Self>> {
         let dir = options.state.join("runs");
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);

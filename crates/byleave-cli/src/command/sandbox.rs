@@ -1,7 +1,7 @@
-//! `byleave sandbox exec`: runs anything confined, a whole coding agent included.
+//! `byleave sandbox exec`: runs any command confined, for example a whole coding agent.
 //!
-//! Who types it grants what they type: that the command may run here, and what the options name. What the rules deny stays
-//! denied, and what they say of files and hosts holds for everything that the command does.
+//! The person grants what they type: the command, and what the options name. Denials by rules still hold, and rules about files
+//! and hosts apply to everything that the command does.
 
 mod stdio_forward;
 
@@ -38,7 +38,7 @@ use crate::resolved_options::{ResolvedOptions, real_path};
 use crate::signals;
 use crate::tool_catalog;
 
-/// A command that runs for as long as a person sits before it.
+/// The time limit of a command that runs as long as a person wants.
 const NO_END: Duration = Duration::from_secs(365 * 24 * 3600);
 
 pub(crate) async fn run(
@@ -47,7 +47,7 @@ pub(crate) async fn run(
     screen: &mut Console,
 ) -> Result<ExitStatus> {
     let args::SandboxCommand::Exec(mut typed) = command;
-    // As set, and as typed.
+    // From the settings and from the command line.
     let set = options.waived.iter().map(|guarantee| guarantee.name().to_owned());
     let set: Vec<String> = set.filter(|name| !typed.waive.contains(name)).collect();
     typed.waive.extend(set);
@@ -61,7 +61,7 @@ pub(crate) async fn run(
     }
     let confinement = confinement(&typed, &plan, &policy, options)?;
     if !typed.waive.is_empty() {
-        // In the book before it runs, or it does not run.
+        // The waiver must be in the audit log before the command runs.
         let gate = house.gate(options, &options.cwd, AskArg::None, GateSettings::default())?;
         let why = typed.why.clone().unwrap_or_else(|| format!("{} said so", options.person.name));
         gate.waive(&options.tenant, &options.person.name, typed.waive.clone(), &why).await?;
@@ -69,7 +69,7 @@ pub(crate) async fn run(
     let keeper = CallHostPolicy::new(policy, &plan, session, agent);
     let on = typed.on.map(Backend::from);
     let argv = typed.command;
-    // Before it is started, so that none of them finds us unprepared.
+    // Before the command starts, so that no signal is missed.
     let ending = signals::ending()?;
     let (running, confinement) = tokio::task::spawn_blocking(move || {
         started(&confinement, argv, keeper, on).map(|running| (running, confinement))
@@ -94,8 +94,8 @@ pub(crate) async fn run(
     })
 }
 
-/// Waits for the end of the command. When somebody wants us to end, the command ends first, and it is looked for what it left: which
-/// signal it was.
+/// Waits for the end of the command. On a signal it stops the command first, and returns the signal as well. It
+/// still waits for the outcome then, so that planted files are found.
 async fn waited(
     running: RunningCommand,
     mut ending: mpsc::UnboundedReceiver<i32>,
@@ -111,7 +111,7 @@ async fn waited(
     }
 }
 
-/// What is granted by who types it.
+/// Returns the effects that the person grants by typing them.
 fn plan(typed: &args::SandboxExecArgs, options: &ResolvedOptions) -> Result<Plan> {
     let argv: Vec<String> = typed.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = argv.first().cloned().unwrap_or_default();
@@ -151,7 +151,7 @@ fn plan(typed: &args::SandboxExecArgs, options: &ResolvedOptions) -> Result<Plan
     Ok(Plan { effects, ..Plan::default() })
 }
 
-/// Why a rule denies it, if one does. What a rule asks about has been answered by typing it.
+/// Returns the reason if a rule denies it. An ask is answered by typing the command.
 fn denied(policy: &Policy, plan: &Plan, session: &SessionId, agent: &AgentId) -> Option<String> {
     let manifest = Manifest::of_commands("sandbox");
     let ruling = policy.rule(&PolicyRequest::plain(&manifest, plan, session, agent));
@@ -217,7 +217,7 @@ fn started(
 
 fn not_run(error: &LaunchError) -> CliError {
     let complaint = CliError::not_run(one_line(&format!("it was not run: {error}")));
-    // The others say themselves what to do.
+    // The other errors say themselves what to do.
     let LaunchError::Unenforceable(lacking) = error else { return complaint };
     let names: Vec<&str> = lacking.missing.iter().map(|(guarantee, _)| guarantee.name()).collect();
     complaint.hint(format!(

@@ -34,10 +34,10 @@ use crate::signals;
 
 use backend::{ServeBackend, TenantBackend};
 
-/// Who shows no good token may ask so many times less often.
+/// The factor by which clients without a valid token are limited more strictly.
 const STRANGERS: u32 = 25;
 
-/// How long calls may take to end when everything does.
+/// How long calls may take to end at shutdown.
 const GRACE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(
@@ -52,7 +52,7 @@ pub(crate) async fn run(
     };
     let tls = typed.tls_cert.as_deref().zip(typed.tls_key.as_deref());
     let tls = tls.map(|(certificate, key)| listen::tls(certificate, key)).transpose().map_err(usable)?;
-    // Before anything listens: nobody else may see even that.
+    // Checked before anything listens, so that others do not see even that.
     listen::may_listen(typed.listen, tls.is_some()).map_err(usable)?;
     let tokens = token::tokens(options);
     let known = tokens.list().map_err(|fault| token::unusable(&fault))?;
@@ -88,7 +88,7 @@ pub(crate) async fn run(
         Some(url) => url,
         None => usual_url(scheme, address, typed.hosts.first())?,
     };
-    // Links are told to agents and to webhooks; the host that people are signed in under is for people alone.
+    // Agents and webhooks get links with the public URL. The sign-in host is for people only.
     let (builder, pages) = if tls.is_some() || public.is_protected() {
         (builder, public.to_string())
     } else {
@@ -116,7 +116,7 @@ pub(crate) async fn run(
     Ok(ExitStatus::Completed)
 }
 
-/// The host under which people are signed in without TLS: the same each time, so that a bookmark holds.
+/// Returns the host on which people sign in without TLS. It is the same each time, so that bookmarks work.
 fn pages_host(options: &ResolvedOptions) -> Result<String> {
     let path = options.state.join("pages-host");
     let known = atomic_replace::text(&path)?;
@@ -143,7 +143,7 @@ fn limits(typed: &ServeArgs) -> ServerLimits {
     }
 }
 
-/// Who says who people are.
+/// Creates the OIDC provider that authenticates people.
 fn provider(issuer: &str, client: String, secret: Option<&Path>) -> Result<OidcProvider> {
     let secret = secret.map(|path| {
         let hint =
@@ -158,28 +158,28 @@ fn provider(issuer: &str, client: String, secret: Option<&Path>) -> Result<OidcP
     })?)
 }
 
-/// The file that says that a server runs on the book that is kept here, and where its pages are.
+/// Returns the file that says that a server runs on this audit log, and where its pages are.
 pub(super) fn serving_file(options: &ResolvedOptions) -> PathBuf {
     options.state.join("serving.json")
 }
 
-/// Where people reach the pages, when nobody says: where it listens, by the name that clients use.
+/// Returns the default URL of the pages: the listening address, with the name that clients use.
 fn usual_url(scheme: &str, address: SocketAddr, host: Option<&String>) -> Result<PublicUrl> {
     let port = address.port();
     let url = match host {
         Some(host) => format!("{scheme}://{host}:{port}"),
-        // Everywhere is no place to send anybody.
+        // An unspecified address cannot be used in a link.
         None if address.ip().is_unspecified() => format!("{scheme}://localhost:{port}"),
         None => format!("{scheme}://{address}"),
     };
     url.parse::<PublicUrl>().or_else(|_| {
-        // A name may do for clients and not for a link without TLS.
+        // A name may be valid for clients and not for a link without TLS.
         let here: PublicUrl = format!("{scheme}://localhost:{port}").parse()?;
         Ok(here)
     })
 }
 
-/// The gate of one tenant, with questions left open for whoever answers them.
+/// Builds the gate of one tenant. Its questions stay open until somebody answers them.
 async fn tenancy(options: &ResolvedOptions, chosen: &Config, ground: &ServeBackend) -> Result<Tenant> {
     let TenantBackend { ledger, book, crew } = ground.plot(options).await?;
     let state = state_of(options)?;

@@ -1,4 +1,4 @@
-//! `byleave session`: who is whose sub-agent, and how far each may go.
+//! `byleave session`: shows and sets the parents and limits of sessions.
 
 use anyhow::Result;
 use byleave::core::call::{Call, Mode};
@@ -59,7 +59,7 @@ async fn show(session: &SessionId, options: &ResolvedOptions, screen: &mut Conso
     Ok(ExitStatus::Completed)
 }
 
-/// Gives the session of a call its place, or checks that it has just that place.
+/// Sets the parent of a call's session, or checks that it is already this one.
 pub(super) async fn beneath(
     gate: &Gate,
     options: &ResolvedOptions,
@@ -70,7 +70,7 @@ pub(super) async fn beneath(
     if lineage.first().is_some_and(|own| own.parent.as_ref() == Some(&parent)) {
         return Ok(());
     }
-    // What binds it is what stands above it; it takes nothing from itself.
+    // The session is limited by its ancestors. It adds no limit of its own.
     let ceiling = Ceiling::of(Mode::Yolo);
     let (session, agent) = (call.session.clone(), call.agent.clone());
     let opening = SessionNode { session, parent: Some(parent), agent, ceiling };

@@ -1,4 +1,4 @@
-//! `byleave stats`: what was called and asked in a time, in numbers and bars. The library counts; here it is only drawn.
+//! `byleave stats`: the number of calls and questions in a period, as numbers and bars. The library counts; this module only draws.
 
 use std::time::{Duration, Instant};
 
@@ -17,11 +17,11 @@ use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 use crate::time::{DAY, date, moment, now, span, utc};
 
-/// So many tools and rules are drawn; `--json` has all of them.
+/// The number of tools and rules that are drawn. `--json` has all of them.
 const BARS_MAX: usize = 15;
-/// So many lines at most for the days.
+/// The maximum number of lines for days.
 const DAYS_MAX: u64 = 31;
-/// Before that nobody is told that it takes a while.
+/// The delay before the progress line appears.
 const SILENCE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(
@@ -57,7 +57,7 @@ pub(crate) async fn run(
     Ok(ExitStatus::Completed)
 }
 
-/// A line on standard error that says how many records were read; at a terminal only, and only when it takes long.
+/// A progress line on standard error with the number of records read. Only at a terminal, and only if it takes long.
 struct ReadProgress {
     begun: Instant,
     line: Option<ProgressBar>,
@@ -72,7 +72,7 @@ impl ReadProgress {
         if let Some(line) = &self.line {
             line.set_position(read);
         } else if self.begun.elapsed() >= SILENCE {
-            // Draws on standard error, and hides itself where that is no terminal.
+            // It draws on standard error, and hides itself if that is not a terminal.
             let style = ProgressStyle::with_template("{human_pos} records read ({per_sec})");
             let line = ProgressBar::new_spinner();
             self.line = Some(style.map_or_else(|_| line.clone(), |style| line.clone().with_style(style)));
@@ -142,7 +142,7 @@ fn draw(screen: &mut Console, stats: &Stats, since: Millis, until: Millis) {
 
 fn days(screen: &mut Console, days: &[DayCount], since: Millis, until: Millis) {
     let Some(first) = days.first() else { return };
-    // A span that begins long before the first call is not drawn empty.
+    // Empty days long before the first call are not drawn.
     let from = (since / DAY).max(first.day.saturating_sub(DAYS_MAX / 2));
     let last = (until / DAY).max(days.last().map_or(0, |day| day.day));
     let length = (last + 1).saturating_sub(from).max(1);
@@ -221,7 +221,7 @@ const fn yeses(answers: &AnswerCounts) -> u64 {
     answers.yes + answers.leave
 }
 
-/// What there is of, in words; what there is none of is left out.
+/// Lists the numbers with their names, without zeros.
 fn words(numbers: &[(&str, u64)]) -> String {
     let there = numbers.iter().filter(|(_, number)| *number > 0);
     there.map(|(word, number)| format!("{number} {word}")).collect::<Vec<_>>().join(", ")

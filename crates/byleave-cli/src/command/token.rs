@@ -1,4 +1,4 @@
-//! `byleave token`: who may use the server, and for what.
+//! `byleave token`: manages who may use the server, and for what.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -29,12 +29,12 @@ pub(crate) fn run(
     }
 }
 
-/// The tokens of the server that keeps its book here.
+/// Returns the tokens of the server with this state directory.
 pub(super) fn tokens(options: &ResolvedOptions) -> TokenStore {
     TokenStore::at(options.state.join("tokens.json"))
 }
 
-/// A fault as something that can be mended.
+/// Converts an error to one with a hint.
 pub(super) fn unusable(fault: &TokenError) -> CliError {
     let hint = match fault {
         TokenError::File(PrivateFileError::Exposed(_)) => {
@@ -97,7 +97,7 @@ fn add(typed: AddTokenArgs, options: &ResolvedOptions, screen: &mut Console) -> 
     Ok(ExitStatus::Completed)
 }
 
-/// Says who may sign in elsewhere now.
+/// Reports who may sign in at a provider now.
 fn admitted(token: &StoredToken, screen: &mut Console) -> ExitStatus {
     if screen.json() {
         screen.value(&shown(token));
@@ -113,7 +113,7 @@ fn admitted(token: &StoredToken, screen: &mut Console) -> ExitStatus {
     ExitStatus::Completed
 }
 
-/// Where somebody signs in, and as whom.
+/// Describes where somebody signs in, and as whom.
 fn elsewhere(token: &StoredToken) -> String {
     let told = |identity: &OidcIdentity| format!(" as {} at {}", identity.who, identity.issuer);
     token.signs_in.as_ref().map(told).unwrap_or_default()
@@ -144,7 +144,7 @@ fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
 fn remove(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let missing =
         || CliError::new(format!("there is no token `{id}`")).hint("`byleave token list` lists them");
-    // Nothing is made where there is nothing.
+    // Do not create the file if there is none.
     if !tokens(options).list().map_err(|fault| unusable(&fault))?.iter().any(|token| token.id == id) {
         return Err(missing().into());
     }

@@ -1,4 +1,4 @@
-//! `byleave tools`: which tools there are, what they say of themselves, and the forms that models want.
+//! `byleave tools`: lists the tools, their manifests, and their definitions for models.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ fn list(screen: &mut Console, entries: &[Arc<CatalogEntry>]) {
     table(screen, &["NAME", "CLASS", "WHAT IT DOES"], &rows);
 }
 
-/// A list is to be looked over; the whole of it stands where the tool is shown.
+/// Returns the first sentence for a list. `show` prints the whole text.
 fn first_sentence(text: &str) -> &str {
     text.split_once(". ").map_or(text, |(first, _)| first).trim_end_matches('.')
 }
@@ -102,7 +102,7 @@ fn show(screen: &mut Console, manifest: &Manifest) {
     screen.value(&manifest.input_schema);
 }
 
-/// A value in a word, where it is one.
+/// Formats a value as a word, if it is one.
 fn word(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

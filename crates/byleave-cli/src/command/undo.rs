@@ -1,4 +1,4 @@
-//! `byleave undo` and `byleave diff`: what calls changed in files, shown and taken back.
+//! `byleave undo` and `byleave diff`: show and revert what calls changed in files.
 
 use std::path::Path;
 
@@ -61,7 +61,7 @@ pub(crate) async fn run(
             }
             continue;
         }
-        // What is older rests on this one.
+        // Older changes depend on this one, so it stops here.
         if screen.json() {
             values.push(json_output::standing(&driven.standing));
             screen.value(&Value::from(std::mem::take(&mut values)));
@@ -87,7 +87,7 @@ pub(crate) async fn run(
     Ok(ExitStatus::Completed)
 }
 
-/// The calls to take back, the newest first.
+/// Returns the calls to undo, newest first.
 async fn which(typed: &args::UndoArgs, house: &AppContext, options: &ResolvedOptions) -> Result<Vec<CallId>> {
     if let Some(call) = &typed.call {
         return Ok(vec![short_ids::call(house, call).await?]);
@@ -104,7 +104,7 @@ async fn which(typed: &args::UndoArgs, house: &AppContext, options: &ResolvedOpt
     Ok(standing.into_iter().map(|item| item.call).collect())
 }
 
-/// Says that there is nothing to take back here, and what there is elsewhere.
+/// Reports that there is nothing to undo here, and what could be undone elsewhere.
 async fn nothing_here(
     typed: &args::UndoArgs,
     house: &AppContext,
@@ -136,7 +136,7 @@ async fn nothing_here(
     Ok(())
 }
 
-/// One call that takes another back. Who types it has answered the question it asks.
+/// Undoes one call by another call. Typing the command answers its question.
 async fn take_back(
     call: CallId,
     force: bool,
@@ -150,7 +150,7 @@ async fn take_back(
     answered(&gate, question, Reply::Yes { note: None }, options, screen).await
 }
 
-/// `byleave diff`: what a call changed, or would if somebody said yes.
+/// `byleave diff`: shows what a call changed, or would change after a yes.
 pub(crate) async fn diff(call: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let house = AppContext::open_to_read(options, None)?;
     let call = short_ids::call(&house, call).await?;

@@ -1,7 +1,7 @@
-//! `byleave watch`: the calls of this book as they come, run, wait and end, whoever runs them.
+//! `byleave watch`: shows the calls of this audit log as they arrive, run, wait and end, in any process.
 //!
-//! What happened is read from the book, record by record, and from nothing else. How far a running call is and what it prints comes
-//! from [`crate::live_output`], which is only ever shown. It changes nothing and asks nobody.
+//! Events are read from the audit log only, record by record. Progress and output of a running call come from
+//! [`crate::live_output`] and are for display only. It changes nothing and asks nobody.
 
 mod call_tracker;
 mod format;
@@ -26,11 +26,11 @@ use crate::exit_status::ExitStatus;
 use crate::live_output;
 use crate::resolved_options::ResolvedOptions;
 
-/// How often it is looked. Looking costs a lookup in one index, and a small file for each call that runs.
+/// The polling interval. A poll costs one index lookup, and one small file for each running call.
 const EVERY: Duration = Duration::from_millis(100);
-/// So many appends are taken in at once.
+/// The maximum number of appends that are read at once.
 const NEWS_MAX: usize = 512;
-/// So many calls that have not ended are shown.
+/// The maximum number of open calls that are shown.
 const OPEN_MAX: usize = 1_000;
 
 pub(crate) async fn run(
@@ -38,14 +38,14 @@ pub(crate) async fn run(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    // Before anything is shown, so that the key that ends it does not find a program that dies of it.
+    // Before anything is shown, so that Ctrl-C is already handled.
     let mut keys = signal(SignalKind::interrupt())
         .map_err(|error| CliError::new(format!("cannot listen for Ctrl-C: {error}")))?;
     let house = AppContext::open_to_read(options, None)?;
     live_output::tidy(&options.state.join("live"));
     let wanted = StatsFilter { session: typed.session, tool: typed.tool, ..StatsFilter::default() };
     let mut scene = CallTracker::new(wanted);
-    // Where the book ends is asked first: what comes between is then shown twice rather than never.
+    // The end of the audit log is read first. An entry in between is then shown twice rather than never.
     let mut upto = house.book.written(None, 0).await?.upto;
     let mut happened = present(&house, &mut scene).await?;
     if typed.once {
@@ -80,7 +80,7 @@ pub(crate) async fn run(
     Ok(ExitStatus::Completed)
 }
 
-/// Takes in everything that has not ended.
+/// Reads every call that has not ended.
 async fn present(house: &AppContext, scene: &mut CallTracker) -> Result<Vec<WatchEvent>> {
     let mut open = Vec::new();
     for state in [CallState::Open, CallState::Waiting] {
@@ -97,7 +97,7 @@ async fn present(house: &AppContext, scene: &mut CallTracker) -> Result<Vec<Watc
     Ok(happened)
 }
 
-/// Takes in what was written since.
+/// Reads the entries since the last poll.
 async fn news(
     house: &AppContext,
     scene: &mut CallTracker,
@@ -113,7 +113,7 @@ async fn news(
     Ok((written.upto, happened))
 }
 
-/// Whether who read our lines has gone away, which is otherwise noticed only with the next line.
+/// Checks whether the reader of our output is gone. Otherwise only the next line would show it.
 fn nobody_reads() -> bool {
     let stdout = io::stdout();
     let mut watched = [PollFd::new(&stdout, PollFlags::empty())];

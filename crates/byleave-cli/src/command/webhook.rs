@@ -1,4 +1,4 @@
-//! `byleave webhook`: who is told of questions while the server runs.
+//! `byleave webhook`: manages webhooks that are notified of questions while the server runs.
 
 use std::fs::DirBuilder;
 use std::io::{self, Read as _};
@@ -17,7 +17,7 @@ use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 use crate::time::{now, span};
 
-/// The longest address that is read from standard input.
+/// The maximum length of a URL from standard input.
 const URL_BYTES_MAX: u64 = 8 * 1024;
 
 pub(crate) async fn run(
@@ -33,12 +33,12 @@ pub(crate) async fn run(
     }
 }
 
-/// The webhooks of the server that keeps its book here.
+/// Returns the webhooks of the server with this state directory.
 pub(super) fn webhooks(options: &ResolvedOptions) -> WebhookStore {
     WebhookStore::at(options.state.join("webhooks.json"))
 }
 
-/// A fault as something that can be mended.
+/// Converts an error to one with a hint.
 fn unusable(fault: &WebhookError) -> CliError {
     let hint = match fault {
         WebhookError::File(PrivateFileError::Exposed(_)) => {
@@ -102,7 +102,7 @@ fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
 }
 
 fn remove(id: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
-    // Nothing is made where there is nothing.
+    // Do not create the file if there is none.
     named(id, options)?;
     let removed = webhooks(options).remove(id).map_err(|fault| unusable(&fault))?;
     let removed = removed.ok_or_else(|| missing(id))?;
@@ -143,7 +143,7 @@ async fn test(id: Option<&str>, options: &ResolvedOptions, screen: &mut Console)
     Ok(status)
 }
 
-/// All webhooks with how it went so far.
+/// Returns all webhooks with their delivery status.
 pub(super) fn with_standing(
     options: &ResolvedOptions,
 ) -> Result<Vec<(StoredWebhook, DeliveryStatus)>, CliError> {
@@ -166,7 +166,7 @@ fn missing(id: &str) -> CliError {
     CliError::new(format!("there is no webhook `{id}`")).hint("`byleave webhook list` lists them")
 }
 
-/// How it went with one.
+/// Describes a delivery status.
 pub(super) fn words(standing: &DeliveryStatus) -> String {
     let ago = |at: Option<u64>| {
         at.map_or_else(String::new, |at| format!(" {} ago", span(now().saturating_sub(at))))

@@ -1,4 +1,4 @@
-//! `byleave worker`: drives the calls of a server elsewhere, with the tools and files that are here.
+//! `byleave worker`: drives the calls of a remote server with the tools and files of this machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +21,9 @@ use crate::resolved_options::ResolvedOptions;
 use crate::signals;
 use crate::tool_catalog;
 
-/// Where workers come in at a server.
+/// The path of the worker endpoint on a server.
 const DOOR: &str = "v1/workers/wire";
-/// How long a server that does not answer is waited for with what must be written: what was run is not to be lost.
+/// How long an unreachable server is retried for entries that must be written, so that results are not lost.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) async fn run(
@@ -78,7 +78,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Says how it stands with the server, whenever that changes, and what is waited for at the end.
+/// Reports the state of the connection whenever it changes, and what is waited for at the end.
 async fn tell(
     mut reach: watch::Receiver<ConnectionStatus>,
     leave: &CancellationToken,

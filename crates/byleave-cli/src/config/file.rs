@@ -1,4 +1,4 @@
-//! A file of settings: TOML, every key looked at. One that is not right in full stops the program; nothing goes on with less.
+//! Parses a settings file: TOML, with every key checked. An invalid file stops the program; it never continues with a part of it.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -12,28 +12,28 @@ use super::suggestion::nearest;
 use super::value::SettingValue;
 use crate::error::CliError;
 
-/// A file of settings cannot be used: everything that is wrong with it.
+/// All errors of a settings file.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use settings file `{file}`: {}", first(flaws))]
 pub(crate) struct ConfigError {
     /// The file.
     pub(crate) file: String,
-    /// Its text, so that the places can be shown.
+    /// Its text, to show the places.
     pub(crate) text: String,
-    /// What is wrong; never empty.
+    /// The errors. Never empty.
     pub(crate) flaws: Vec<Diagnostic>,
 }
 
-/// A file of settings that may be there.
+/// A settings file that may exist.
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigFile {
-    /// It came with the work.
+    /// It belongs to a project.
     pub(crate) is_project: bool,
-    /// Where it would be.
+    /// Its path.
     pub(crate) path: PathBuf,
 }
 
-/// What a file says of one setting, and on which line.
+/// One setting of a file, and its line.
 #[derive(Clone, Debug)]
 pub(super) struct FileSetting {
     pub(super) key: &'static SettingKey,
@@ -41,13 +41,13 @@ pub(super) struct FileSetting {
     pub(super) line: usize,
 }
 
-/// Reads a file, if it is there.
+/// Reads a file, if it exists.
 pub(super) fn read(file: &ConfigFile, defaults: &[FileSetting]) -> anyhow::Result<Option<Vec<FileSetting>>> {
     let Some(text) = text_of(file)? else { return Ok(None) };
     Ok(Some(parse(&file.path, &text, file.is_project.then_some(defaults))?))
 }
 
-/// Reads a text. What a project says must not be looser than the defaults.
+/// Parses a text. A project must not be looser than the defaults.
 pub(super) fn parse(
     path: &Path,
     text: &str,
@@ -89,7 +89,7 @@ pub(super) fn parse(
     Err(ConfigError { file: path.to_string_lossy().into_owned(), text: text.to_owned(), flaws: reader.flaws })
 }
 
-/// What to do about a setting of a project that is looser than what everybody has.
+/// Returns advice if a project's setting is looser than the default.
 fn loosens(key: &SettingKey, value: &SettingValue, defaults: &[FileSetting]) -> Option<String> {
     let default = defaults.iter().find(|said| said.key.name == key.name).map(|said| &said.value);
     let own = "put it into your own file (`byleave config edit`)";
@@ -104,7 +104,7 @@ fn loosens(key: &SettingKey, value: &SettingValue, defaults: &[FileSetting]) -> 
     }
 }
 
-/// The text of a file that nobody else could have written, or, of a project, that is no link to somewhere else.
+/// Reads a file. Fails if others could have written it, or if a project's file is a link.
 fn text_of(file: &ConfigFile) -> Result<Option<String>, CliError> {
     let layer = if file.is_project { Layer::Project } else { Layer::User };
     let of = PolicyFile { layer, path: file.path.clone(), named: false };
@@ -147,7 +147,7 @@ fn first(flaws: &[Diagnostic]) -> String {
     flaws.first().map(told).unwrap_or_default()
 }
 
-/// Line and column, from one.
+/// Returns line and column, both from 1.
 fn place(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let line = before.matches('\n').count().saturating_add(1);

@@ -1,4 +1,4 @@
-//! Which settings there are: what each may be, and how far a project may go.
+//! The settings: their values, and what a project may change.
 
 use byleave_sandbox::guarantee::Guarantee;
 
@@ -8,22 +8,22 @@ use super::value::{SettingKind, SettingValue};
 /// A setting.
 #[derive(Debug)]
 pub(crate) struct SettingKey {
-    /// Its name in files; `BYLEAVE_` and the same in capitals is its variable.
+    /// Its name in files. Its variable is `BYLEAVE_` and the name in capitals.
     pub(crate) name: &'static str,
-    /// What it may be.
+    /// The kind of its value.
     pub(crate) kind: SettingKind,
-    /// What the file of a project may do to it.
+    /// The changes that the file of a project may make.
     pub(crate) project: ProjectOverride,
 }
 
-/// What the file of a project may do to a setting.
+/// The changes that the file of a project may make to a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProjectOverride {
     /// Nothing.
     Never,
-    /// Set it as it likes: it only shows.
+    /// Set it freely, because it only affects display.
     Free,
-    /// Choose one that stands further to the front.
+    /// Choose an earlier one of the list.
     Earlier,
     /// Lower it.
     Lower,
@@ -31,13 +31,13 @@ pub(crate) enum ProjectOverride {
     Raise,
 }
 
-/// The modes, the strictest first.
+/// The modes, strictest first.
 const MODES: &[&str] = &["read-only", "confirm-all", "confirm-sensitive", "confirm-dangerous", "yolo"];
 
-/// The longest that anything may be left open.
+/// The maximum time that anything may stay open.
 const WEEKS: u64 = 52 * 7 * 24 * 3_600_000;
 
-/// All settings, in the order in which they are shown.
+/// All settings, in display order.
 pub(crate) const KEYS: &[SettingKey] = &[
     SettingKey { name: "mode", kind: SettingKind::Choice(MODES), project: ProjectOverride::Earlier },
     SettingKey {
@@ -104,12 +104,12 @@ pub(crate) const KEYS: &[SettingKey] = &[
 ];
 
 impl SettingKey {
-    /// The variable of the environment that sets it.
+    /// Returns the environment variable that sets it.
     pub(crate) fn variable(&self) -> String {
         format!("BYLEAVE_{}", self.name.to_uppercase())
     }
 
-    /// Whether a value is tighter than another, as far as a project may say.
+    /// Checks whether a value is tighter than another, as far as a project may change it.
     pub(super) fn is_tighter(&self, value: &SettingValue, than: &SettingValue) -> bool {
         match self.project {
             ProjectOverride::Never | ProjectOverride::Free => false,
@@ -131,7 +131,7 @@ impl SettingKey {
     }
 }
 
-/// What is wrong with the name of a guarantee.
+/// Returns the error in the name of a guarantee.
 fn guarantee(name: &str) -> Option<String> {
     if Guarantee::named(name).is_some() {
         return None;

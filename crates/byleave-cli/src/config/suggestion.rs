@@ -1,6 +1,6 @@
-//! What somebody may have meant: the nearest of the names that there are.
+//! Suggestions for misspelt names.
 
-/// The name that is nearest to one that there is not, if any is near.
+/// Returns the known name that is nearest to an unknown one, if any is near.
 pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let likeness = |known: &'a str| (strsim::jaro_winkler(name, known), known);
     let best = known.into_iter().map(likeness).max_by(|one, other| one.0.total_cmp(&other.0));

@@ -26,7 +26,7 @@ fn the_defaults_are_all_there_and_are_the_library_s_own() {
     assert_eq!(names, KEYS.iter().map(|key| key.name).collect::<Vec<_>>());
     assert_eq!(format!("{:?}", config.gate()), format!("{:?}", GateSettings::default()));
     assert_eq!(config.mode(), Mode::default());
-    // The file is also the template, and says nothing by itself.
+    // The file is also the template, and sets nothing by itself.
     check(Path::new("template"), &template()).unwrap();
     assert!(file::parse(Path::new("template"), &template(), None).unwrap().is_empty());
 }
@@ -58,15 +58,15 @@ fn what_a_project_tightens_holds_for_everyone_and_it_never_loosens() {
     assert_eq!(held(&config, "call_timeout"), ("\"10s\"".into(), "project"));
     assert_eq!(held(&config, "allow_delete"), ("false".into(), "project"));
     assert_eq!(held(&config, "dwell_percent"), ("150".into(), "project"));
-    // What is as loose as can be by default can only be tightened.
+    // A setting that is loosest by default can only be tightened.
     let config_of = |own, project| held(&load(own, project, &[]).unwrap(), "mcp_elicitation");
     assert_eq!(config_of("mcp_elicitation = true", "mcp_elicitation = false"), ("false".into(), "project"));
     assert_eq!(config_of("mcp_elicitation = false", "mcp_elicitation = true"), ("false".into(), "user"));
     assert_eq!(config.tightened().count(), 1);
-    // Who is stricter than the project stays so.
+    // A person who is stricter than the project stays so.
     let config = load("mode = \"read-only\"\n", "mode = \"confirm-all\"\n", &[]).unwrap();
     assert_eq!(held(&config, "mode"), ("\"read-only\"".into(), "user"));
-    // What only shows is the project's to set, but not to overrule.
+    // A project may set a display option, but not override one.
     assert_eq!(held(&load("", "color = \"always\"", &[]).unwrap(), "color").1, "project");
     assert_eq!(held(&load("color = \"never\"", "color = \"always\"", &[]).unwrap(), "color").1, "user");
 
@@ -91,14 +91,14 @@ fn what_a_project_tightens_holds_for_everyone_and_it_never_loosens() {
         "state = \"/tmp\"",
     ];
     for line in loose {
-        // Not even where the person has loosened it already.
+        // Not even if the person has already loosened it.
         let fault =
             load("mode = \"yolo\"\nallow_delete = true\n", &format!("# one\n{line}\n"), &[]).unwrap_err();
         let fault = fault.downcast_ref::<ConfigError>().unwrap_or_else(|| panic!("{line}: {fault}"));
         assert_eq!((fault.flaws[0].line, fault.flaws[0].column), (2, 1), "{line}");
         assert!(fault.to_string().contains("may only tighten"), "{fault}");
     }
-    // Every setting is tried above, or may be loosened by nobody.
+    // Every setting is tried above, or nobody may loosen it.
     for key in KEYS {
         let tried = loose.iter().any(|line| line.starts_with(key.name));
         assert!(tried || matches!(key.name, "color" | "dwell_percent" | "mcp_elicitation"), "{}", key.name);

@@ -1,4 +1,4 @@
-//! Values of settings, as files and variables write them.
+//! Values of settings, as written in files and variables.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use toml::de::DeValue;
 use super::suggestion::nearest;
 use crate::time::lasting;
 
-/// What a setting may be.
+/// The kind of a setting's value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SettingKind {
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// A whole number, from the one to the other.
+    /// A whole number in this range.
     Number(u64, u64),
-    /// A span of time in milliseconds, from the one to the other.
+    /// A duration in milliseconds, in this range.
     Span(u64, u64),
     /// Yes or no.
     Flag,
-    /// Some words, and what is wrong with one of them.
+    /// A list of words, with a check for each.
     Words(Option<fn(&str) -> Option<String>>),
     /// Any text.
     Text,
@@ -36,11 +36,11 @@ pub(crate) enum SettingValue {
     Words(Vec<String>),
 }
 
-/// What is wrong with a value, and what to do.
+/// The error in a value, and what to do.
 pub(super) type SettingValueError = (String, String);
 
 impl fmt::Display for SettingValue {
-    /// As a file has it.
+    /// Formats the value as in a file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => write!(f, "{text:?}"),
@@ -53,7 +53,7 @@ impl fmt::Display for SettingValue {
 }
 
 impl SettingValue {
-    /// As JSON; spans are in milliseconds.
+    /// Returns the value as JSON. Durations are in milliseconds.
     pub(crate) fn json(&self) -> serde_json::Value {
         match self {
             Self::Text(text) => text.as_str().into(),
@@ -63,7 +63,7 @@ impl SettingValue {
         }
     }
 
-    /// The value that a file has.
+    /// Converts a value from a file.
     pub(super) fn of_toml(
         kind: SettingKind,
         found: &Spanned<DeValue<'_>>,
@@ -94,7 +94,7 @@ impl SettingValue {
         }
     }
 
-    /// The value that a variable or a flag has.
+    /// Parses a value from a variable or a flag.
     pub(super) fn of_text(kind: SettingKind, text: &str) -> Result<Self, SettingValueError> {
         match kind {
             SettingKind::Choice(words) if words.contains(&text) => Ok(Self::Text(text.to_owned())),
@@ -143,7 +143,7 @@ fn checked(
     Ok(SettingValue::Words(words))
 }
 
-/// A span as it is written, in the largest unit that says it exactly.
+/// Formats a duration in the largest unit that is exact.
 fn span(ms: u64) -> String {
     let units = [(7 * 86_400_000, 'w'), (86_400_000, 'd'), (3_600_000, 'h'), (60_000, 'm')];
     // A day is commonly written in hours.
@@ -152,7 +152,7 @@ fn span(ms: u64) -> String {
     format!("{}{unit}", ms / each)
 }
 
-/// What a value is, in words.
+/// Names the type of a value.
 const fn kind_of(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",

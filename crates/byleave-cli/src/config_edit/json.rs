@@ -1,4 +1,4 @@
-//! JSON with comments and trailing commas, as agents and editors take it. Nothing looser than that.
+//! JSON with comments and trailing commas, as agents and editors accept it. Nothing looser than that.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstNode, CstObject, CstRootNode};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{EditError, EditOp, ordered};
 
-/// As VS Code reads its own settings.
+/// The options with which VS Code reads its own settings.
 pub(super) const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_loose_object_property_names: false,

@@ -1,4 +1,4 @@
-//! Settings to be shown: what stands in environments and headers is masked, and whatever else is shaped like a secret.
+//! Masks settings for display: values in environments and headers, and everything else that looks like a secret.
 
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged as _;
@@ -7,12 +7,12 @@ use toml_edit::{Document, Item, TableLike};
 use super::FileFormat;
 use super::json::OPTIONS;
 
-/// What stands in the place of a secret.
+/// The replacement for a secret.
 const MASK: &str = "****";
-/// Tables whose values are secrets until shown otherwise.
+/// Tables whose values are taken as secrets.
 const SECRET: [&str; 5] = ["env", "envs", "headers", "http_headers", "requestInit"];
 
-/// The text for people's eyes. One that does not parse is not shown at all.
+/// Returns the text for display. A text that does not parse is not shown at all.
 pub(crate) fn masked(format: FileFormat, text: &str) -> String {
     let ranges = match format {
         FileFormat::Json => json(text),
@@ -28,7 +28,7 @@ pub(crate) fn masked(format: FileFormat, text: &str) -> String {
     byleave::redact::redact(&shown)
 }
 
-/// A name of a variable is no secret.
+/// Checks whether a text is only the name of a variable, which is not a secret.
 fn is_reference(text: &str) -> bool {
     let inner = text.strip_prefix("Bearer ").unwrap_or(text);
     let inner = inner.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
@@ -82,7 +82,7 @@ fn toml_table(table: &dyn TableLike, is_secret: bool, found: &mut ByteRanges) {
     }
 }
 
-/// By its lines: whatever is indented further than the name of such a table, but for names.
+/// Masks by lines: everything indented further than the name of such a table, except names.
 fn yaml(text: &str) -> String {
     let mut secret_from: Option<usize> = None;
     let mut shown = String::with_capacity(text.len());
@@ -101,7 +101,7 @@ fn yaml(text: &str) -> String {
         let value = value.trim();
         let hides = match (is_masked, key_is_secret) {
             (true, _) => !is_reference(value.trim_matches('"')),
-            // All of it on the same line.
+            // The whole table is on the same line.
             (false, true) => !value.is_empty() && value != "{}",
             (false, false) => false,
         };

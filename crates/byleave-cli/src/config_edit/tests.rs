@@ -18,7 +18,7 @@ const JSON: &str = "{\n    // mine\n\t\"theme\": \"dark\", /* odd */\n    \"mcpS
 const TOML: &str = "# top\nmodel = 'o'  # odd\n\n[mcp_servers.a]\ncommand = \"x\" # of a\n[mcp_servers.a.env]\nK = \"v\"\n\n# about b\n[mcp_servers.b]\ncommand = \"y\"\n\n[other]\nx = 1\n";
 const YAML: &str = "# top\nextensions:\n    a: # of a\n        cmd: x\n        args:\n        - -y\n        # inside a\n        envs: {}\n\n    # about b\n    b:\n        cmd: |\n          many\n\n          lines\nGOOSE_MODEL: \"é\"   # odd\n";
 
-/// Everything of a text but some lines, in their order.
+/// Returns a text without some lines.
 fn without(text: &str, cut: &[&str]) -> String {
     text.split_inclusive('\n').filter(|line| !cut.contains(&line.trim_end())).collect()
 }

@@ -1,4 +1,4 @@
-//! TOML, edited by cutting and adding whole tables: what is not cut is not touched, not even a line end.
+//! Edits TOML by removing and adding whole tables. The rest is not touched, not even a line end.
 
 use serde_json::{Map, Value};
 use toml_edit::{Document, DocumentMut, InlineTable, Item, Table};
@@ -10,7 +10,7 @@ pub(super) fn read(text: &str) -> Result<Value, EditError> {
     Ok(table_value(document.as_table()))
 }
 
-/// Only tables within a table are set and removed: that is all that is written into TOML.
+/// Applies an operation. Only tables within a table are set and removed, because nothing else is written into TOML.
 pub(super) fn apply(text: &str, op: &EditOp) -> Result<String, EditError> {
     match op {
         EditOp::Set { at, value } => {
@@ -30,10 +30,10 @@ pub(super) fn apply(text: &str, op: &EditOp) -> Result<String, EditError> {
     }
 }
 
-/// The text with a table `[outer.inner]` at its end.
+/// Returns the text with a table `[outer.inner]` at its end.
 pub(crate) fn add(text: &str, outer: &str, inner: &str, table: Table) -> Result<String, EditError> {
     let document = Document::parse(text).map_err(unreadable)?;
-    // Written as one value, it takes no table from below.
+    // An inline table cannot be extended by a later table header.
     if document.get(outer).is_some_and(|item| !item.is_table()) {
         return within(text, outer, inner, Some(table));
     }
@@ -55,7 +55,7 @@ pub(crate) fn add(text: &str, outer: &str, inner: &str, table: Table) -> Result<
     Ok(edited)
 }
 
-/// The text without the table `outer.inner`; as it is, where there is none.
+/// Returns the text without the table `outer.inner`, or unchanged if there is none.
 pub(crate) fn remove(text: &str, outer: &str, inner: &str) -> Result<String, EditError> {
     let document = Document::parse(text).map_err(unreadable)?;
     let Some(item) = document.get(outer).and_then(|item| item.get(inner)) else { return Ok(text.to_owned()) };
@@ -69,7 +69,7 @@ pub(crate) fn remove(text: &str, outer: &str, inner: &str) -> Result<String, Edi
         let (mut start, mut end) = (line_start(text, span.start), past_line(text, span.end));
         let above = edited.get(..start).unwrap_or_default();
         let below = edited.get(end..).unwrap_or_default();
-        // A gap above and a gap below would be two; and at the end of the file there is none.
+        // Only one of the blank lines above and below stays, and none at the end of the file.
         let gap_above =
             ["\r\n\r\n", "\n\n"].iter().find(|gap| above.ends_with(**gap)).map(|gap| gap.len() / 2);
         let gap_below = ["\r\n", "\n"].iter().find(|gap| below.starts_with(**gap)).map(|gap| gap.len());
@@ -84,7 +84,7 @@ pub(crate) fn remove(text: &str, outer: &str, inner: &str) -> Result<String, Edi
     Ok(edited)
 }
 
-/// The spans of a table and of all beneath it, from header to last value; false where one of them has no header of its own.
+/// Collects the spans of a table and its sub-tables, from header to last value. Returns `false` if one of them has no header.
 fn whole_tables(table: &Table, spans: &mut Vec<std::ops::Range<usize>>) -> bool {
     if table.is_dotted() {
         return false;
@@ -102,7 +102,7 @@ fn whole_tables(table: &Table, spans: &mut Vec<std::ops::Range<usize>>) -> bool 
     })
 }
 
-/// The same by the library, for tables that are written within another value.
+/// Does the same with the TOML library, for tables that are written within another value.
 fn within(text: &str, outer: &str, inner: &str, table: Option<Table>) -> Result<String, EditError> {
     if text.contains('\r') {
         return Err(EditError::InDoubt);

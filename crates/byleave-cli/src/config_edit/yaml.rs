@@ -1,7 +1,7 @@
-//! YAML, edited line by line in one mapping of a mapping, in block style; anything else is refused.
+//! Edits YAML line by line in one mapping of a mapping, in block style. Anything else is refused.
 //!
-//! No crate was found that edits YAML without reformatting some of it. So a parser says on which line each key stands, whole
-//! entries are cut and added as lines, and the caller reads the text back.
+//! No crate was found that edits YAML without reformatting some of it. A parser gives the line of each key, whole entries are
+//! removed and added as lines, and the caller parses the result.
 
 use std::fmt::Write as _;
 
@@ -42,7 +42,7 @@ fn remove(text: &str, outer: &str, inner: &str) -> Result<String, EditError> {
     let mut edited = String::with_capacity(text.len());
     for (number, line) in lines.iter().enumerate() {
         if number == block.line && is_last {
-            // Without an entry it would be nothing at all, and no table.
+            // Without an entry the value would be null and not a table.
             let (kept, line_end) = split_end(line);
             let (key, comment) = kept.split_once(':').ok_or(EditError::InDoubt)?;
             let space = if comment.is_empty() { "" } else { comment };
@@ -151,7 +151,7 @@ impl YamlBlock {
     }
 }
 
-/// The first line behind an entry: what is indented further belongs to it, but for comments and gaps at its end.
+/// Returns the first line behind an entry. Lines that are indented further belong to it, except comments and gaps at its end.
 fn entry_end(lines: &[&str], first: usize, column: usize) -> usize {
     let mut end = first.saturating_add(1);
     for (number, line) in lines.iter().enumerate().skip(end) {
@@ -197,7 +197,7 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// A word as it is where nobody can take it for something else; quoted otherwise.
+/// Returns a word unquoted if it is unambiguous, otherwise quoted.
 fn word(text: &str) -> String {
     let is_plain = text.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '/')
         && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-/.".contains(letter));

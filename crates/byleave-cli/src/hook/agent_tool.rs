@@ -1,4 +1,4 @@
-//! Tools that agents have of their own: judged by us, done by them.
+//! Agents' own tools: Byleave evaluates their calls, and the agent does them.
 
 use std::path::PathBuf;
 
@@ -16,10 +16,10 @@ use serde_json::{Map, Value, json};
 use crate::error::CliError;
 use crate::resolved_options::text_of;
 
-/// What the record says of every call that was let pass and is not ours to do.
+/// The note on the record of every call that was allowed and that the agent does itself.
 const PASSED_ON: &str = "passed on to the agent: judged, not enforced";
 
-/// The argument that says in which directory the agent makes the call, where that is not the workspace. The agent never sees it.
+/// The argument with the directory of the agent's call, if it is not the workspace. The agent never sees it.
 const AGENT_CWD: &str = "agent_cwd";
 
 /// A tool of an agent.
@@ -28,7 +28,7 @@ struct AgentTool {
     tool: String,
 }
 
-/// Puts an agent's tool into a gate's catalog.
+/// Adds an agent's tool to the catalog of a gate.
 pub(super) fn equip(gate: &Gate, dialect: Dialect, tool: &str) -> Result<String> {
     let manifest = manifest(dialect, tool);
     let name = manifest.name.clone();
@@ -38,7 +38,7 @@ pub(super) fn equip(gate: &Gate, dialect: Dialect, tool: &str) -> Result<String>
     Ok(name)
 }
 
-/// The arguments of a call that is made in these directories, each seen from the one before.
+/// Adds the directory of a call to its arguments. Each directory is relative to the one before.
 pub(super) fn placed(mut arguments: Value, directories: &[&str]) -> Result<Value> {
     if arguments.get(AGENT_CWD).is_some() {
         let taken = CliError::refused(format!("an argument named `{AGENT_CWD}` is not judged"));
@@ -51,7 +51,7 @@ pub(super) fn placed(mut arguments: Value, directories: &[&str]) -> Result<Value
     Ok(arguments)
 }
 
-/// The arguments as the agent knows them.
+/// Returns the arguments as the agent knows them.
 pub(super) fn unplaced(mut arguments: Value) -> Value {
     if let Value::Object(fields) = &mut arguments {
         fields.remove(AGENT_CWD);
@@ -59,7 +59,7 @@ pub(super) fn unplaced(mut arguments: Value) -> Value {
     arguments
 }
 
-/// What can be said of a tool by its name alone: an approval binds it, so it must always be the same.
+/// Returns the manifest of a tool from its name alone. An approval binds it, so it must always be the same.
 fn manifest(dialect: Dialect, tool: &str) -> Manifest {
     let about = claims(tool, &json!({}));
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.:/".contains(c);
@@ -69,9 +69,9 @@ fn manifest(dialect: Dialect, tool: &str) -> Manifest {
     let reads = matches!(about.kind, ToolKind::Reads | ToolKind::Own);
     Manifest {
         permission_class: class(about.kind),
-        // Where everybody sees it who lists or reads the record, and nobody can lose it.
+        // In this field everyone who lists or reads the record sees it, and it cannot be lost.
         audit_operation: Some(format!("{}, {PASSED_ON}", about.operation)),
-        // What it does is judged by its effects, where those are known.
+        // The tool is evaluated by its effects, if they are known.
         sensitive: (!matches!(about.kind, ToolKind::Other | ToolKind::Unknown)).then_some(false),
         concurrency_safe: reads,
         repeatable: reads,
@@ -113,7 +113,7 @@ impl Tool for AgentTool {
 }
 
 impl AgentTool {
-    /// What the tool would do, planned as a tool of ours with arguments of that meaning.
+    /// Plans the call as a tool of ours with arguments of the same meaning.
     fn planned(&self, arguments: &Value, site: &ToolContext) -> Result<Plan, ToolError> {
         let directory = arguments.get(AGENT_CWD).and_then(Value::as_str).map(PathBuf::from);
         let arguments = unplaced(arguments.clone());

@@ -1,4 +1,4 @@
-//! Judges what an agent asks through its hook, in one directory.
+//! Evaluates the requests of an agent's hook in one directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,11 +29,11 @@ use crate::notify;
 use crate::resolved_options::{ResolvedOptions, real_path, text_of};
 use crate::short_ids::short;
 
-/// How often it is looked whether a person has answered.
+/// The interval at which an answer is checked.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
-/// The longest that a command of an agent may run.
+/// The maximum run time of an agent's command.
 const TIMEOUT_MS_MAX: u64 = 600_000;
-/// How often the same call is taken up anew because others were quicker.
+/// The number of retries if other processes take the same call first.
 const TRIES: usize = 8;
 
 /// A gate for the calls of agents in one directory.
@@ -42,18 +42,18 @@ pub(crate) struct HookEvaluator {
     gate: Gate,
     options: ResolvedOptions,
     tickets: TicketStore,
-    /// The program that begins what was prepared.
+    /// The program that begins a prepared call.
     program: String,
     state: String,
     book: Arc<SqliteLedger>,
-    /// Some rule allows only where a sandbox guarantees something.
+    /// Some rule allows only with a guarantee of the sandbox.
     demanding: bool,
-    /// Whether the process goes on after the answer, and a call with it.
+    /// Whether the process, and a call in it, continues after the answer.
     stays: bool,
 }
 
 impl HookEvaluator {
-    /// The gate for calls in this workspace.
+    /// Creates the gate for calls in this workspace.
     pub(crate) fn new(
         house: &AppContext,
         options: &ResolvedOptions,
@@ -82,12 +82,12 @@ impl HookEvaluator {
         })
     }
 
-    /// The same in a process that goes on after the answer.
+    /// Marks that the process continues after the answer.
     pub(crate) fn that_stays(self) -> Self {
         Self { stays: true, ..self }
     }
 
-    /// The files that this gate was made from.
+    /// Returns the files that this gate was built from.
     pub(crate) fn made_from(&self) -> Fingerprint {
         let rules = ActivePolicy { options: &self.options, workspace: &self.options.cwd, state: &self.state };
         let rules = rules.files().into_iter().map(|file| file.path);
@@ -95,7 +95,7 @@ impl HookEvaluator {
         Fingerprint::of(rules.chain(settings).collect::<Vec<PathBuf>>())
     }
 
-    /// What is said to an agent, before this moment at the latest.
+    /// Returns the answer for an agent, before the deadline.
     pub(crate) async fn answer(
         &self,
         dialect: Dialect,
@@ -103,7 +103,7 @@ impl HookEvaluator {
         deadline: Instant,
     ) -> Result<HookDecision> {
         match heard.moment {
-            // Its own person is asked by the agent itself.
+            // The agent asks its own person itself.
             HookEvent::Asking => Ok(passed(None)),
             HookEvent::After => self.after(dialect, heard).await,
             HookEvent::Before => self.before(dialect, heard, deadline).await,
@@ -111,7 +111,7 @@ impl HookEvaluator {
     }
 
     async fn before(&self, dialect: Dialect, heard: &HookRequest, deadline: Instant) -> Result<HookDecision> {
-        // The gateway judges them when they get there.
+        // The gateway evaluates these calls.
         if is_ours(dialect, &heard.tool, heard.server.as_deref()) {
             return Ok(passed(None));
         }
@@ -148,7 +148,7 @@ impl HookEvaluator {
                         other => self.not_yet(Some(&other)),
                     },
                 },
-                // It was refused; or somebody else was quicker with the same call.
+                // It was refused, or another process was faster with the same call.
                 Some(CallStatus::Settled(result)) => match result.ending {
                     CallOutcome::Completed(_) | CallOutcome::Failed(_) => {
                         self.tickets.hand_out(&key)?;
@@ -164,7 +164,7 @@ impl HookEvaluator {
         Ok(HookDecision::Deny { why: "the same call is made too often at once; make it again".into() })
     }
 
-    /// What only looks is not written down before it is known whether somebody must be asked.
+    /// Evaluates a call that only reads. It gets a ticket only once it is known whether a person must be asked.
     async fn look(
         &self,
         dialect: Dialect,
@@ -198,7 +198,7 @@ impl HookEvaluator {
         }
     }
 
-    /// What a rule wants guaranteed for its allow, and nobody can where an agent does it itself.
+    /// Returns the reason if a rule allows only with guarantees. Nobody can give them if the agent does the call itself.
     async fn unguaranteed(&self, call: CallId) -> Result<Option<String>> {
         if !self.demanding {
             return Ok(None);
@@ -217,7 +217,7 @@ impl HookEvaluator {
         )))
     }
 
-    /// The line that a shell call was made into comes by again, where an agent has two hooks for one call.
+    /// Handles the rewritten line of a shell call, which comes again if an agent has two hooks for one call.
     fn prepared_before(&self, call: &str) -> Result<HookDecision> {
         let known = match call.parse::<CallId>() {
             Ok(call) => self.tickets.find(call)?.is_some(),
@@ -242,11 +242,11 @@ impl HookEvaluator {
         let mut call = self.named(dialect, heard, CallId::new(fresh_id()), post_tool_report::NAME)?;
         call.arguments = post_tool_report::told(heard, ticket.as_ref());
         call.reason = None;
-        // Beside the session and not in it: what was done waits for no question, and must bring no other call to its end. By its name
-        // everybody sees which call it is about.
+        // A separate session: the report waits for no question and must not settle other calls. Its name says which call it is
+        // about.
         let of = ticket.map_or_else(|| "unjudged".to_owned(), |ticket| ticket.call.to_string());
         call.session = SessionId::new(format!("{}:after:{of}", dialect.name()))?;
-        // It asks for nothing.
+        // The report raises no question.
         call.mode = Mode::ConfirmSensitive;
         Ok(match self.gate.advance(call).await {
             CallStatus::Settled(CallResult { ending: CallOutcome::Completed(_), .. }) => passed(None),
@@ -261,7 +261,7 @@ impl HookEvaluator {
         TicketKey::of(dialect, heard, &self.options.cwd, self.options.chosen.mode())
     }
 
-    /// The call that stands for what the agent asks.
+    /// Creates the call for the agent's request.
     fn call(&self, dialect: Dialect, heard: &HookRequest, id: CallId) -> Result<Call> {
         let is_shell = heard.command().is_some() && dialect.rewrites() && heard.rewrites;
         if !is_shell {
@@ -286,8 +286,7 @@ impl HookEvaluator {
         Ok(call)
     }
 
-    /// The directories that lead from the workspace to where the call is made: the one that the agent says, and the one that the
-    /// model names.
+    /// Returns the directories from the workspace to the call: the agent's directory, and the one that the model names.
     fn directories<'a>(&self, heard: &'a HookRequest) -> Vec<&'a str> {
         let said = heard.cwd.as_deref().filter(|said| !self.is_workspace(said));
         said.into_iter().chain(directory_of(&heard.tool, &heard.input)).collect()
@@ -316,7 +315,7 @@ impl HookEvaluator {
         })
     }
 
-    /// Drives a call until it is ready, settled, or the time is up. In a process that stays it goes on then.
+    /// Drives a call until it is ready or settled, or the time is up. In a process that stays, the call continues after that.
     async fn drive(&self, call: Call, deadline: Instant) -> Option<CallStatus> {
         let (gate, id, tool) = (self.gate.clone(), call.id, call.tool.clone());
         let mut work = tokio::spawn(async move { gate.prepare(call).await });
@@ -328,7 +327,8 @@ impl HookEvaluator {
                 Ok(Err(_)) => return None,
                 // It takes longer than the agent waits.
                 Err(_) if self.stays => return None,
-                // The process ends. A stage whose threads end beneath it would be recorded as failed, and the call refused for good.
+                // The process ends. A stage whose threads end with it would be recorded as failed, and the call would be refused
+                // for good.
                 Err(_) => {
                     work.abort();
                     drop(work.await);
@@ -339,7 +339,7 @@ impl HookEvaluator {
                 CallStatus::Settled(_) | CallStatus::Ready { .. } => return Some(standing),
                 CallStatus::Waiting { question, .. } if !is_told => {
                     is_told = true;
-                    // Whoever cannot be told finds it in the inbox all the same.
+                    // A person without a notification still finds the question in the inbox.
                     drop(notify::told(&self.options.chosen, question, &tool));
                 }
                 _ => {}
@@ -356,7 +356,7 @@ impl HookEvaluator {
         }
     }
 
-    /// What an agent is told that cannot wait any longer.
+    /// Returns the answer for an agent that cannot wait any longer.
     fn not_yet(&self, standing: Option<&CallStatus>) -> HookDecision {
         let again = "then make the very same call again: the answer is found, and counts once";
         let why = match standing {
@@ -381,7 +381,8 @@ impl HookEvaluator {
     }
 }
 
-/// The command, run in these directories, each seen from the one before: judged with them, so that none becomes the workspace.
+/// Returns the command with `cd` to these directories, each relative to the one before. They are evaluated with it, so that none
+/// becomes the workspace.
 fn placed(command: &str, directories: &[&str]) -> String {
     if directories.is_empty() {
         return command.to_owned();
@@ -395,7 +396,7 @@ fn passed(note: Option<String>) -> HookDecision {
     HookDecision::Pass { note }
 }
 
-/// What came of a call that an agent does itself.
+/// Returns the decision for a call that the agent does itself.
 fn told(heard: &HookRequest, result: &CallResult) -> HookDecision {
     match &result.ending {
         CallOutcome::Completed(_) => {

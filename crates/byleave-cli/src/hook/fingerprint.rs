@@ -1,4 +1,4 @@
-//! What a gate that runs on was started with: files by what tells one from another that took its place.
+//! The state of the files that a running gate was built from, so that it notices a replaced one.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub(crate) struct Fingerprint(Vec<(PathBuf, Option<[i64; 5]>)>);
 
 impl Fingerprint {
-    /// As they are now.
+    /// Reads the current state of the files.
     pub(crate) fn of(files: impl IntoIterator<Item = PathBuf>) -> Self {
         let about = |path: &PathBuf| {
             let found = fs::metadata(path).ok()?;
@@ -25,7 +25,7 @@ impl Fingerprint {
         Self(files.into_iter().map(|path| (path.clone(), about(&path))).collect())
     }
 
-    /// The first file that is not what it was.
+    /// Returns the first file that has changed.
     pub(crate) fn changed(&self) -> Option<&PathBuf> {
         let now = Self::of(self.0.iter().map(|(path, _)| path.clone()));
         let pair = self.0.iter().zip(now.0).find(|((_, then), (_, now))| then != now);

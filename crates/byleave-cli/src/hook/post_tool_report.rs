@@ -1,4 +1,4 @@
-//! What an agent says that its tool did, afterwards: on a record of its own, which names the call that let it pass.
+//! The agent's report about its tool afterwards. It has a record of its own, which names the call that allowed it.
 
 use byleave::boxed::BoxFuture;
 use byleave::core::manifest::{Manifest, PermissionClass};
@@ -11,10 +11,10 @@ use super::tickets::HookTicket;
 
 /// The tool's name.
 pub(super) const NAME: &str = "agent_ran";
-/// The most that is kept of what a tool gave back.
+/// The maximum size of a tool's response that is kept.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
-/// Keeps what it is told.
+/// A tool that records its arguments.
 pub(super) struct ReportedRunTool {
     manifest: Manifest,
 }
@@ -50,7 +50,7 @@ impl Tool for ReportedRunTool {
     }
 }
 
-/// What is written down of it.
+/// Returns the arguments to record.
 pub(super) fn told(heard: &HookRequest, ticket: Option<&HookTicket>) -> Value {
     let response = heard.response.as_ref().map(ToString::to_string).unwrap_or_default();
     let end = response.floor_char_boundary(RESPONSE_BYTES_MAX);

@@ -1,8 +1,9 @@
-//! Tickets: which calls are for agents to go on with, and which answer was handed to whom.
+//! Tickets: which calls belong to agents, and which answer was handed out.
 //!
-//! Three directories in `hooks` of the state directory. `calls/CALL` says that a call is an agent's: nobody else begins it.
-//! `open/KEY` names the call that the same words in the same session mean, as long as its answer was not handed out. Handing out is
-//! to move that to `out/KEY`: of several that try, the file system lets one. What is lost here costs a question, never a check.
+//! There are three directories in `hooks` of the state directory. `calls/CALL` says that a call is an agent's, so nobody else
+//! begins it. `open/KEY` names the call for the same request in the same session, until its answer is handed out. Handing out
+//! moves it to `out/KEY`; if several processes try, the file system lets one succeed. A lost ticket costs a question, never a
+//! check.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -21,18 +22,18 @@ use serde::{Deserialize, Serialize};
 use crate::error::CliError;
 use crate::resolved_options::ResolvedOptions;
 
-/// How long it is kept whose a call was.
+/// How long tickets are kept.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
-/// The most that a ticket is read of.
+/// The maximum size of a ticket.
 const TICKET_BYTES_MAX: u64 = 64 * 1024;
 
-/// Where tickets are.
+/// The directory of tickets.
 #[derive(Clone, Debug)]
 pub(crate) struct TicketStore {
     dir: PathBuf,
 }
 
-/// Whose a call is.
+/// The ticket of an agent's call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HookTicket {
@@ -42,12 +43,12 @@ pub(crate) struct HookTicket {
     pub(crate) tool: String,
 }
 
-/// What the same call made again is known by.
+/// The key by which a repeated call is recognized.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TicketKey(String);
 
 impl TicketKey {
-    /// The same words in the same session at the same place, asked about as much.
+    /// Returns the key: the same request in the same session and directory, in the same mode.
     pub(crate) fn of(dialect: Dialect, heard: &HookRequest, cwd: &str, mode: Mode) -> Self {
         let input = canonical(&heard.input);
         let parts: [&[u8]; 7] = [
@@ -80,15 +81,15 @@ impl TicketStore {
         Self { dir: options.state.join("hooks") }
     }
 
-    /// The ticket of a call, where it is an agent's.
+    /// Returns the ticket of a call, if it is an agent's.
     pub(crate) fn find(&self, call: CallId) -> Result<Option<HookTicket>> {
         read(&self.dir.join("calls").join(call.to_string()))
     }
 
-    /// The ticket that waits for the same call, or a fresh one.
+    /// Returns the ticket that waits for the same call, or stores the fresh one.
     pub(crate) fn open(&self, key: &TicketKey, fresh: &HookTicket) -> Result<HookTicket> {
         self.make()?;
-        // In this order: a call that is known by its words is known to be an agent's.
+        // In this order, so that a call that can be found by its key is known to be an agent's.
         self.claim(fresh)?;
         let path = self.path("open", key);
         for _ in 0..3 {
@@ -105,12 +106,12 @@ impl TicketStore {
         Err(CliError::new(format!("`{}` comes and goes", path.display())).hint("make the call again").into())
     }
 
-    /// The ticket that waits for the same call, if one does.
+    /// Returns the ticket that waits for the same call, if there is one.
     pub(crate) fn waiting(&self, key: &TicketKey) -> Result<Option<HookTicket>> {
         read(&self.path("open", key))
     }
 
-    /// Hands the answer out. `false`: somebody else has it.
+    /// Hands the answer out. Returns `false` if another process has it.
     pub(crate) fn hand_out(&self, key: &TicketKey) -> Result<bool> {
         let from = self.path("open", key);
         match fs::rename(&from, self.path("out", key)) {
@@ -120,7 +121,7 @@ impl TicketStore {
         }
     }
 
-    /// Writes down whose a call was that needed no waiting.
+    /// Records the ticket of a call that did not have to wait.
     pub(crate) fn handed(&self, key: &TicketKey, ticket: &HookTicket) -> Result<()> {
         self.make()?;
         let path = self.path("out", key);
@@ -128,12 +129,12 @@ impl TicketStore {
         open.and_then(|mut file| file.write_all(&bytes(ticket))).with_context(|| cannot(&path))
     }
 
-    /// The call whose answer was handed out last to these words.
+    /// Returns the call whose answer was last handed out for this key.
     pub(crate) fn out(&self, key: &TicketKey) -> Result<Option<HookTicket>> {
         read(&self.path("out", key))
     }
 
-    /// Forgets whose calls were that are long over.
+    /// Removes old tickets.
     pub(crate) fn tidy(&self, now: SystemTime) {
         for part in ["calls", "open", "out"] {
             let Ok(found) = fs::read_dir(self.dir.join(part)) else { continue };
@@ -176,7 +177,7 @@ fn bytes(ticket: &HookTicket) -> Vec<u8> {
     serde_json::to_vec(ticket).unwrap_or_default()
 }
 
-/// All at once or not at all: who finds it finds it whole.
+/// Writes a ticket atomically, so that a reader finds it whole.
 fn write_new(path: &Path, ticket: &HookTicket) -> io::Result<()> {
     let beside = path.with_extension(format!("{}.new", ticket.call));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
@@ -197,7 +198,7 @@ fn read(path: &Path) -> Result<Option<HookTicket>> {
     Ok(Some(ticket.with_context(|| format!("`{}` is no ticket; move it away", path.display()))?))
 }
 
-/// What cannot be removed now is removed when it is old.
+/// Ignores a failed removal. The file is removed when it is old.
 fn pass_over(result: io::Result<()>) {
     drop(result);
 }

@@ -1,15 +1,15 @@
-//! Programs in offers: exactly as they were called, or with the same first words and whatever others.
+//! Programs in scopes: exactly as they were called, or with the same first arguments and any others.
 //!
-//! A run says little of what a program does: `git checkout -b x` makes a branch, `git checkout -- '*'` throws work away, and both
-//! are runs of `git checkout`. So the first words alone are offered for a short list of commands only. Everything else is
-//! offered word for word.
+//! A run says little about the effects of a program. `git checkout -b x` makes a branch, `git checkout -- '*'` discards work, and both are
+//! runs of `git checkout`. Scopes with only the first arguments are therefore offered for a short list of commands. All other commands are
+//! offered with exactly their arguments.
 
 use crate::escape::{EscapeLevel, visible};
 use crate::pattern::{MatchCertainty, Pattern, last_step, run_fits};
 
-/// Commands that no other word makes worse: they build and test the project, or print what is on the forge. Words that make one
-/// of these write elsewhere, reach a host or run another program are effects of their own, or not understood, and are asked
-/// about as such. A script of the project is not in it (`npm run clean`): it gets the words, and does with them what it likes.
+/// Commands that no further argument makes more harmful: they build and test the project, or print data from the forge. Arguments that make
+/// one of them write elsewhere, reach a host or run another program are effects of their own or not understood. They are asked about as
+/// such. A script of the project (`npm run clean`) is not in the list, because it can do anything with its arguments.
 const ANY_WORDS_AFTER: &[(&str, &[&str])] = &[
     ("cargo", &["bench", "build", "check", "test"]),
     ("go", &["build", "test", "vet"]),
@@ -19,27 +19,27 @@ const ANY_WORDS_AFTER: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// This very command: the program that was found, under the name that it was called by, and its words.
+/// Returns the pattern of exactly this command: the resolved program, under the name by which it was called, and its arguments.
 pub(super) fn exactly(program: &str, argv: &[String]) -> (Pattern, String) {
     (Pattern::Exactly(called(program, argv)), format!("{} and nothing more", spelled_out(program, argv)))
 }
 
-/// The program and its words, as a person reads them.
+/// Returns the program and its arguments in readable form.
 pub(super) fn spelled_out(program: &str, argv: &[String]) -> String {
     let spelled: Vec<String> = called(program, argv).iter().map(|word| spelled(word)).collect();
     format!("`{}`", visible(&spelled.join(" "), EscapeLevel::Name))
 }
 
-/// The words, with the program that was found in the place of the first.
+/// Returns the arguments, with the resolved program in the first place.
 fn called(program: &str, argv: &[String]) -> Vec<String> {
     let called = argv.first().map_or("", String::as_str);
-    // What a shell has within itself has no path, and one file may be several programs: those go by their names.
+    // A shell builtin has no path, and one file may be several programs. Both are identified by name.
     let by_name = program.starts_with("shell:") || last_step(called) != last_step(program);
     let first = if by_name { last_step(called) } else { program };
     std::iter::once(first.to_owned()).chain(argv.iter().skip(1).cloned()).collect()
 }
 
-/// The first words of a command that may stand for it with whatever words after them, without the program.
+/// Returns the first arguments of a command that may be followed by any others, without the program.
 fn any_words_after(argv: &[String]) -> Option<Vec<&str>> {
     let (called, given) = argv.split_first()?;
     let name = last_step(called);
@@ -48,14 +48,14 @@ fn any_words_after(argv: &[String]) -> Option<Vec<&str>> {
     listed.iter().map(|words| words.split(' ').collect::<Vec<&str>>()).find(|words| given.starts_with(words))
 }
 
-/// The same program with the same first words, where no other words make it worse.
+/// Returns the pattern of the same program with the same first arguments, if no others make it more harmful.
 pub(super) fn widened(program: &str, argv: &[String]) -> Option<(Pattern, String)> {
     let words = any_words_after(argv)?;
     let name = last_step(argv.first()?);
     let called_by = |by: &str| -> Vec<String> {
         std::iter::once(by).chain(words.iter().copied()).map(str::to_owned).collect()
     };
-    // By the name that the system has it under; elsewhere by its path, unless the file goes by several names.
+    // By name if the system has the program under this name. Otherwise by path, unless the file has several names.
     let by_name = called_by(name);
     let is_file = last_step(program) == name && !program.chars().any(|c| c.is_whitespace() || c.is_control());
     let words = match run_fits(MatchCertainty::Surely, &by_name, program, argv) {
@@ -67,7 +67,7 @@ pub(super) fn widened(program: &str, argv: &[String]) -> Option<(Pattern, String
     Some((Pattern::Run(words), format!("`{shown} …`, with whatever words after these")))
 }
 
-/// A word as a shell would want it, so that it is seen where one ends and the next begins.
+/// Quotes an argument as a shell needs it, so that the limits between arguments are visible.
 fn spelled(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,~^".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,28 +1,28 @@
-//! The very same call again: the one offer for a call that changes something beneath a directory.
+//! The scope "exactly the same call": the only scope for a call that changes something beneath a directory.
 //!
-//! `find . -name '*.o' -delete` and `find . -delete` have the same effect, `delete` of the directory. Only the words of the
-//! command tell them apart, so the leave is bound to all of them, and to all other effects.
+//! `find . -name '*.o' -delete` and `find . -delete` have the same effect: `delete` of the directory. Only the arguments of the command
+//! distinguish them. The standing approval is therefore bound to all arguments, and to all other effects.
 
 use super::{ApprovalScope, ScopeWidth, command, not_sayable, shown};
 use crate::effect::{Effect, Plan};
 use crate::pattern::Pattern;
-use crate::standing_approval::NotCoverable;
+use crate::standing_approval::NotCoverableError;
 
-/// The most effects that a leave lists.
+/// The maximum number of effects in a standing approval.
 const EFFECTS_MAX: usize = 200;
 
-/// A leave for this plan and no other, or why its effects do not say all that it does.
-pub(super) fn offer(plan: &Plan, asked: &[&Effect]) -> Result<ApprovalScope, NotCoverable> {
+/// Returns a scope for exactly this plan, or why its effects do not describe everything that it does.
+pub(super) fn offer(plan: &Plan, asked: &[&Effect]) -> Result<ApprovalScope, NotCoverableError> {
     if let Some(why) = plan.effects.iter().find_map(not_sayable) {
-        return Err(NotCoverable::NotSayable(why));
+        return Err(NotCoverableError::NotSayable(why));
     }
     if plan.effects.len() > EFFECTS_MAX {
-        return Err(NotCoverable::NotSayable(format!("it has more than {EFFECTS_MAX} effects")));
+        return Err(NotCoverableError::NotSayable(format!("it has more than {EFFECTS_MAX} effects")));
     }
     let runs: Vec<String> = plan.effects.iter().filter_map(run).collect();
     if runs.is_empty() {
         let why = "which files beneath a directory it means is not in its effects";
-        return Err(NotCoverable::NotSayable(why.to_owned()));
+        return Err(NotCoverableError::NotSayable(why.to_owned()));
     }
     let others = asked.iter().filter_map(|effect| {
         let place = if plan.is_beneath(effect) { "something beneath " } else { "" };

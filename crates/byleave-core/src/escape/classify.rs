@@ -1,20 +1,20 @@
-//! What becomes of each character: shown, shown with its code point, or shown as its code point.
+//! Decides how each character is shown: plain, with its code point, or as its code point.
 
 use super::unicode::{CharProperties, is_normal};
 
-/// Marks on one base before they only pile up.
+/// The maximum number of marks on one base. More would only pile up.
 const MARKS_MAX: usize = 4;
 
-/// How strictly a text is looked at.
+/// The strictness of the escaping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EscapeLevel {
-    /// A name, a path, an address, a word of a command: every look-alike is marked.
+    /// A name, a path, an address, a word of a command. Every look-alike is marked.
     Name,
-    /// Text of several lines: typographic quotes and dashes, and words among others of their script, are left alone.
+    /// Text of several lines. Typographic quotes and dashes are not marked, nor are words among others of their script.
     Text,
 }
 
-/// What becomes of a character.
+/// The way in which a character is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CharTreatment {
     /// Shown.
@@ -27,7 +27,7 @@ pub(super) enum CharTreatment {
     Rtl,
 }
 
-/// A character and what becomes of it.
+/// A character and its treatment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClassifiedChar {
     pub(super) c: char,
@@ -41,9 +41,9 @@ impl ClassifiedChar {
     }
 }
 
-/// Decides on marks and the bases they stand on.
+/// Decides on marks and their bases.
 ///
-/// What stays plain is in normal form C, so two spellings of one shape (`é` as one or as two code points) never look the same.
+/// Plain characters are in normal form C, so two spellings of one shape (`é` as one or as two code points) never look the same.
 pub(super) fn settle_clusters(units: &mut [ClassifiedChar]) {
     let mut rest = units;
     while let Some((base, tail)) = rest.split_first_mut() {
@@ -58,7 +58,7 @@ fn settle_cluster(base: &mut ClassifiedChar, marks: &mut [ClassifiedChar]) {
     if base.c.is_ascii() && marks.is_empty() {
         return;
     }
-    // A mark at the very start, or on a blank, has nothing of its own to stand on.
+    // A mark at the very start, or on a blank, has no base of its own.
     let carries = base.fate == CharTreatment::Plain && base.traits.word && !base.traits.mark;
     if base.traits.mark {
         base.fate = CharTreatment::Hidden;
@@ -89,7 +89,7 @@ fn settle_cluster(base: &mut ClassifiedChar, marks: &mut [ClassifiedChar]) {
     }
 }
 
-/// Puts right-to-left runs behind a fence: in prose over several words, in names one word each.
+/// Fences right-to-left runs: several words in prose, one word each in names.
 pub(super) fn fence_rtl(units: &mut [ClassifiedChar], care: EscapeLevel) {
     for unit in units.iter_mut() {
         if unit.fate == CharTreatment::Plain && unit.traits.rtl {
@@ -112,7 +112,7 @@ pub(super) fn fence_rtl(units: &mut [ClassifiedChar], care: EscapeLevel) {
     }
 }
 
-/// Lets marks share the fate of the base they stand on; one that cannot is named, so that none stands on a sign of ours.
+/// Gives marks the treatment of their base. A mark that cannot have it is written as a code point, so that none is drawn on our own signs.
 fn follow_bases(units: &mut [ClassifiedChar]) {
     let mut before = CharTreatment::Hidden;
     for unit in units {
@@ -123,7 +123,7 @@ fn follow_bases(units: &mut [ClassifiedChar]) {
     }
 }
 
-/// How many characters between two right-to-left words belong to the sentence that both are in.
+/// Returns the number of characters between two right-to-left words that belong to the same sentence.
 fn glue(after: &[ClassifiedChar]) -> usize {
     let fates = |n: usize| after.get(n).map(|unit| unit.fate);
     match after {

@@ -1,28 +1,28 @@
-//! Look-alikes: characters that a person would take for others, above all for ASCII.
+//! Look-alikes: characters that a person could mistake for others, above all for ASCII.
 //!
-//! A word all in one script is honest, unless every letter of it passes for an ASCII one. A word that mixes scripts is not.
+//! A word in one script is honest, unless every letter of it can be mistaken for an ASCII one. A word that mixes scripts is not honest.
 
 use unicode_security::mixed_script::AugmentedScriptSet;
 
 use super::classify::{CharTreatment, ClassifiedChar, EscapeLevel};
 use super::unicode::shares;
 
-/// What a word is, as far as look-alikes go; or what stands between two words.
+/// The kind of a word with regard to look-alikes, or the kind of gap between two words.
 #[derive(Clone, Copy)]
 enum WordSegment {
-    /// Nothing between the words but a space, as in a sentence.
+    /// A gap of spaces and commas, as in a sentence.
     Sentence,
-    /// Something else between the words.
+    /// Another gap.
     Break,
-    /// A word of which nothing more is to be said.
+    /// A word that needs no further check.
     Word,
-    /// A word of one script that cannot be taken for ASCII.
+    /// A word of one script that cannot be mistaken for ASCII.
     Honest(AugmentedScriptSet),
-    /// A word of one script, every letter of which can.
+    /// A word of one script whose letters can all be mistaken for ASCII.
     Masked(AugmentedScriptSet),
 }
 
-/// Marks what looks like something else.
+/// Marks characters that look like others.
 pub(super) fn mark(units: &mut [ClassifiedChar], care: EscapeLevel) {
     mark_symbols(units, care);
     let mut groups: Vec<&mut [ClassifiedChar]> =
@@ -43,7 +43,7 @@ fn is_word(unit: &ClassifiedChar) -> bool {
     unit.fate != CharTreatment::Hidden && (unit.traits.word || unit.traits.mark)
 }
 
-/// In a sentence of a script, a short word like `с` or `а` is just that.
+/// Treats a short word like `с` or `а` as honest in a sentence of the same script.
 fn vouch<'a>(parts: impl Iterator<Item = &'a mut WordSegment>) {
     let mut voucher: Option<AugmentedScriptSet> = None;
     for part in parts {
@@ -97,7 +97,7 @@ fn judge(group: &mut [ClassifiedChar], care: EscapeLevel) -> WordSegment {
     if masked { WordSegment::Masked(script) } else { WordSegment::Honest(script) }
 }
 
-/// Marks those outside ASCII that are meant.
+/// Marks the selected characters outside ASCII.
 fn set_alike(group: &mut [ClassifiedChar], which: impl Fn(&ClassifiedChar) -> bool) {
     for unit in group {
         if unit.fate != CharTreatment::Hidden && !unit.c.is_ascii() && which(unit) {
@@ -124,7 +124,7 @@ fn mark_symbols(units: &mut [ClassifiedChar], care: EscapeLevel) {
     }
 }
 
-/// Quotes, dashes and frames of ordinary prose and of drawings in text.
+/// Checks whether a character is a quote, dash or frame of ordinary prose or of drawings in text.
 const fn is_typographic(c: char) -> bool {
     matches!(
         c,

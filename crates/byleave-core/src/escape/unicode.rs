@@ -1,45 +1,45 @@
-//! What is known of single characters, from the tables of Unicode.
+//! Properties of single characters, from the tables of Unicode.
 
 use unicode_normalization::{IsNormalized, is_nfc, is_nfc_quick};
 use unicode_properties::{GeneralCategory as Gc, UnicodeGeneralCategory as _};
 use unicode_security::mixed_script::AugmentedScriptSet;
 use unicode_security::{GeneralSecurityProfile as _, skeleton};
 
-/// Opens a mark of ours; in the text it is itself written as a code point.
+/// The opening bracket of our marks. In the text it is itself written as a code point.
 pub const OPEN: char = '⟨';
-/// Closes a mark of ours.
+/// The closing bracket of our marks.
 pub const CLOSE: char = '⟩';
-/// Stands for a tab.
+/// The sign for a tab.
 pub const TAB: char = '⇥';
 
-/// What is known of a character.
+/// The properties of a character.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CharProperties {
-    /// Has a shape, and is none of ours.
+    /// It has a shape, and is not one of our signs.
     pub(super) shown: bool,
-    /// A letter or a digit.
+    /// It is a letter or a digit.
     pub(super) word: bool,
-    /// Drawn onto the one before it.
+    /// It is drawn onto the character before it.
     pub(super) mark: bool,
-    /// Drawn around the one before it.
+    /// It is drawn around the character before it.
     pub(super) enclosing: bool,
-    /// By itself in normal form C, and not the part of a syllable.
+    /// It is by itself in normal form C, and not a part of a syllable.
     pub(super) normal: bool,
-    /// From a script that runs from right to left.
+    /// It is from a right-to-left script.
     pub(super) rtl: bool,
-    /// A Latin letter.
+    /// It is a Latin letter.
     pub(super) latin: bool,
-    /// Has no place in names, by the general security profile.
+    /// It is not allowed in names by the general security profile.
     pub(super) odd: bool,
-    /// Outside ASCII, and can be taken for ASCII.
+    /// It is outside ASCII, and can be mistaken for ASCII.
     pub(super) like_ascii: bool,
-    /// Outside ASCII, and can be taken for a single ASCII character: `ı` can, `æ` cannot.
+    /// It is outside ASCII, and can be mistaken for a single ASCII character: `ı` can, `æ` cannot.
     pub(super) like_letter: bool,
-    /// The scripts it belongs to.
+    /// The scripts that it belongs to.
     pub(super) script: AugmentedScriptSet,
 }
 
-/// Remembers what was looked up: a text has few different characters, and the tables are slow.
+/// A cache of properties. A text has few different characters, and the tables are slow.
 #[derive(Default)]
 pub(super) struct CharPropertyCache {
     slots: Vec<Option<(char, CharProperties)>>,
@@ -48,7 +48,7 @@ pub(super) struct CharPropertyCache {
 const SLOTS: usize = 1024;
 
 impl CharPropertyCache {
-    /// What is known of a character.
+    /// Returns the properties of a character.
     pub(super) fn of(&mut self, c: char) -> CharProperties {
         if self.slots.is_empty() {
             self.slots = vec![None; SLOTS];
@@ -78,13 +78,13 @@ fn look_up(c: char) -> CharProperties {
     }
 }
 
-/// Whether two sets of scripts have one in common.
+/// Checks whether two sets of scripts have one in common.
 pub(super) fn shares(mut a: AugmentedScriptSet, b: AugmentedScriptSet) -> bool {
     a.intersect_with(b);
     !a.is_empty()
 }
 
-/// Whether a character has a shape of its own, moves nothing about, and is no odd space.
+/// Checks whether a character has a shape of its own, moves no others, and is not an odd space.
 pub fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();
@@ -100,7 +100,7 @@ pub fn is_printable(c: char) -> bool {
             | Gc::LineSeparator
             | Gc::ParagraphSeparator
     );
-    // Letters, marks and symbols by category, blank on the screen.
+    // Letters, marks and symbols by category that are blank on the screen.
     let blank = matches!(
         c,
         '\u{34f}'
@@ -121,12 +121,12 @@ pub fn is_printable(c: char) -> bool {
     !shapeless && !blank
 }
 
-/// Whether a character is drawn onto the one before it.
+/// Checks whether a character is drawn onto the one before it.
 pub fn is_mark(c: char) -> bool {
     !c.is_ascii() && matches!(c.general_category(), Gc::NonspacingMark | Gc::SpacingMark | Gc::EnclosingMark)
 }
 
-/// Whether a character is one of our brackets, or would pass for one.
+/// Checks whether a character is one of our brackets, or can be mistaken for one.
 pub(super) const fn is_bracket(c: char) -> bool {
     matches!(
         c,
@@ -144,7 +144,7 @@ pub(super) const fn is_bracket(c: char) -> bool {
     )
 }
 
-/// Whether a text is in normal form C.
+/// Checks whether a text is in normal form C.
 pub(super) fn is_normal(text: impl Iterator<Item = char> + Clone) -> bool {
     match is_nfc_quick(text.clone()) {
         IsNormalized::Yes => true,
@@ -153,12 +153,12 @@ pub(super) fn is_normal(text: impl Iterator<Item = char> + Clone) -> bool {
     }
 }
 
-/// The parts of Hangul syllables, which are drawn as if they were the syllable.
+/// Checks whether a character is a part of a Hangul syllable. Such parts are drawn as if they were the syllable.
 const fn is_conjoining(c: char) -> bool {
     matches!(c, '\u{1100}'..='\u{11ff}' | '\u{a960}'..='\u{a97f}' | '\u{d7b0}'..='\u{d7ff}')
 }
 
-/// The ranges that Unicode sets aside for right-to-left scripts, their digits and signs included.
+/// Checks whether a character is in the ranges that Unicode reserves for right-to-left scripts, including their digits and signs.
 const fn is_rtl(c: char) -> bool {
     matches!(
         c,
@@ -170,9 +170,9 @@ const fn is_rtl(c: char) -> bool {
     )
 }
 
-/// Whether a character outside ASCII can be taken for ASCII.
+/// Checks whether a character outside ASCII can be mistaken for ASCII.
 fn passes_for_ascii(c: char) -> bool {
-    // Close enough in most fonts, and not in the tables.
+    // Similar enough in most fonts, and not in the tables.
     if matches!(c, 'к' | 'κ' | 'τ' | 'ι' | 'η' | 'п' | 'г') {
         return true;
     }
@@ -180,7 +180,7 @@ fn passes_for_ascii(c: char) -> bool {
     skeleton(c.encode_utf8(&mut buffer)).all(|s| s.is_ascii())
 }
 
-/// Whether a letter can be taken for a single ASCII one: `ı` can, `æ` cannot.
+/// Checks whether a letter can be mistaken for a single ASCII letter: `ı` can, `æ` cannot.
 fn passes_for_letter(c: char) -> bool {
     let mut buffer = [0; 4];
     let mut shape = skeleton(c.encode_utf8(&mut buffer));

@@ -1,7 +1,7 @@
-//! Globs over paths, and what else a glob must see where it denies.
+//! Globs over paths, and the additional matches that a deny needs.
 //!
-//! A file system may take `.ENV` for `.env` and two spellings of `é` for one; deleting or moving a directory deletes or
-//! moves what is in it. Where a rule allows, none of that counts in its favour; where it denies or asks, all of it does.
+//! A file system may treat `.ENV` as `.env`, and two spellings of `é` as one. Deleting or moving a directory deletes or moves its contents.
+//! If a rule allows, none of this is used. If it denies or asks, all of it is used.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use super::PatternError;
 
-/// How many braces a glob may open. Each within another takes some of the stack when it is compiled, and a repository brings rules along.
+/// The maximum number of opening braces in a glob. Each nested brace uses stack when it is compiled, and a repository may contain rules.
 const BRACES_MAX: usize = 100;
 
-/// A glob as patterns mean it: `*` stays within one step of a path.
+/// Compiles a glob as patterns define it: `*` stays within one step of a path.
 pub(crate) fn glob_of(glob: &str) -> Result<Glob, PatternError> {
     if glob.matches('{').count() > BRACES_MAX {
         let glob = glob.chars().take(BRACES_MAX).chain(['…']).collect();
@@ -25,13 +25,13 @@ pub(crate) fn glob_of(glob: &str) -> Result<Glob, PatternError> {
         .map_err(|error| PatternError::Glob { glob: glob.into(), why: error.kind().to_string() })
 }
 
-/// A glob that fits this text alone.
+/// Returns a glob that matches only this text.
 pub fn literal(text: &str) -> String {
-    // `globset::escape` leaves the backslash, which would swallow the character after it.
+    // `globset::escape` keeps the backslash, which would swallow the character after it.
     globset::escape(text).replace('\\', "[\\]")
 }
 
-/// One spelling for all texts that some file system takes for the same name.
+/// Returns one spelling for all texts that some file system treats as the same name.
 pub(crate) fn folded(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
         return Cow::Borrowed(text);
@@ -39,10 +39,10 @@ pub(crate) fn folded(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.nfc().flat_map(char::to_lowercase).nfc().collect())
 }
 
-/// What a glob is where it denies or asks.
+/// A glob of a deny or an ask.
 #[derive(Debug)]
 pub(crate) struct FoldedGlob {
-    /// Globs over paths as they are.
+    /// Globs over exact paths.
     pub(crate) exact: Vec<Glob>,
     /// Globs over folded paths.
     pub(crate) folded: Vec<Glob>,
@@ -50,19 +50,19 @@ pub(crate) struct FoldedGlob {
 
 impl FoldedGlob {
     pub(crate) fn new(glob: &str) -> Result<Self, PatternError> {
-        // Whoever guards everything in a directory means the directory, too: reading it reads what is in it.
+        // A rule about everything in a directory includes the directory, because reading it reads its contents.
         let itself = glob.strip_suffix("/**").filter(|itself| !itself.is_empty());
         let globs: Vec<&str> = [glob].into_iter().chain(itself).collect();
         let folded = globs.iter().map(|glob| glob_of(&folded(glob))).collect::<Result<_, _>>()?;
-        // A class that leaves letters out leaves out others once it is folded: both are asked.
+        // A class that excludes letters excludes different ones once it is folded, so both forms are tested.
         let classes = glob.contains('[');
         let exact = globs.iter().filter(|_| classes).map(|glob| glob_of(glob)).collect::<Result<_, _>>()?;
         Ok(Self { exact, folded })
     }
 }
 
-/// The directories, folded, that hold everything a glob fits, as far as the glob says where that is: to delete or move one
-/// is to do so to what it holds.
+/// Returns the directories, case-folded, that contain everything a glob matches, as far as the glob shows. Deleting or moving one of them
+/// does so to its contents.
 pub(crate) fn holders(glob: &str) -> Vec<String> {
     let (plain, _) = plain_start(glob);
     let Some((directory, _)) = plain.rsplit_once('/') else { return Vec::new() };
@@ -71,7 +71,7 @@ pub(crate) fn holders(glob: &str) -> Vec<String> {
     named.collect()
 }
 
-/// The deepest path that holds everything a glob fits, or is it; none where that is the root or not said.
+/// Returns the deepest path that contains everything a glob matches, or is the only match. `None` if that is the root or not known.
 pub(crate) fn place_of(glob: &str) -> Option<String> {
     let (plain, whole) = plain_start(glob);
     let place = if whole { plain.as_str() } else { plain.rsplit_once('/').map_or("", |(above, _)| above) };
@@ -79,7 +79,7 @@ pub(crate) fn place_of(glob: &str) -> Option<String> {
     place.starts_with('/').then(|| place.to_owned())
 }
 
-/// The start of a glob in which every character stands for itself, and whether that is all of it.
+/// Returns the start of a glob without wildcards, and whether that is the whole glob.
 fn plain_start(glob: &str) -> (String, bool) {
     let mut start = String::new();
     let mut rest = glob.chars();

@@ -1,11 +1,11 @@
-//! Programs: whether a run is of the program that a pattern names.
+//! Programs: checks whether a run is of the program that a pattern names.
 //!
-//! A name is not an identity. An allow by name is about the program that the system has under it, never about a file of
-//! that name that an agent could have put somewhere; a deny by name is about everything that goes by it.
+//! A name is not an identity. An allow by name matches only the program that the system has under this name. It never matches a file of
+//! that name that an agent could have created. A deny by name matches everything with that name.
 
 use super::path::folded;
 
-/// Where programs lie that a bare name may stand for in an allow: who can write there needs no gate to get around.
+/// The directories of programs that a bare name may mean in an allow. Anyone who can write there does not need to bypass the gate.
 const SYSTEM: &[&str] = &[
     "/usr/bin/",
     "/usr/sbin/",
@@ -25,14 +25,14 @@ const SYSTEM: &[&str] = &[
     "/nix/store/",
     "/run/current-system/sw/bin/",
     "/snap/",
-    // What a shell has within itself; no file can lie there.
+    // Shell builtins. No file can have this path.
     "shell:/",
 ];
 
-/// Where tool chains put programs beneath a home directory; the built-in rules ask before any of it is written.
+/// The directories beneath a home directory where tool chains put programs. The built-in rules ask before any of them is written.
 const HOME: &[&str] = &[".cargo/bin/", ".rustup/toolchains/", ".nvm/versions/node/", ".pyenv/versions/"];
 
-/// Programs that a name leads to over a link.
+/// Programs that are linked under another name.
 const STANDS_IN: &[(&str, &[&str])] = &[
     ("awk", &["mawk", "gawk", "nawk", "original-awk", "busybox"]),
     ("sh", &["dash", "bash"]),
@@ -49,27 +49,27 @@ const STANDS_IN: &[(&str, &[&str])] = &[
     ("which", &["which.debianutils"]),
 ];
 
-/// Long options for short ones that mean the same almost everywhere.
+/// Long forms of short options that mean the same almost everywhere.
 const LONG: &[(char, &str)] = &[('r', "recursive"), ('R', "recursive"), ('f', "force")];
 
-/// Whether this is surely a run of that program with these leading words.
+/// Checks whether this is surely a run of that program with these leading words.
 pub(super) fn fits(words: &[String], program: &str, argv: &[String]) -> bool {
     let Some((first, rest)) = words.split_first() else { return false };
     let named = if first.contains('/') { first == program } else { is_the_systems(first, program, argv) };
     named && argv.len() > rest.len() && rest.iter().zip(argv.iter().skip(1)).all(|(a, b)| a == b)
 }
 
-/// Whether this is surely a run of that program, under its own name, with these words and none besides.
+/// Checks whether this is surely a run of that program, under its own name, with exactly these words.
 pub(super) fn is_exactly(words: &[String], program: &str, argv: &[String]) -> bool {
     let (Some((first, rest)), Some((called, given))) = (words.split_first(), argv.split_first()) else {
         return false;
     };
     let named = if first.contains('/') { first == program } else { is_the_systems(first, program, argv) };
-    // One file may be many programs, and does what it is called.
+    // One file may be many programs, and its behaviour depends on the name by which it is called.
     named && last_step(called) == last_step(first) && rest == given
 }
 
-/// Whether this could be a run of that program with these words: options wherever they stand, clusters taken apart.
+/// Checks whether this could be a run of that program with these words. Options may be anywhere, and clusters are split.
 pub(super) fn could_fit(words: &[String], program: &str, argv: &[String]) -> bool {
     let Some((first, rest)) = words.split_first() else { return false };
     let called = argv.first().map_or("", String::as_str);
@@ -83,7 +83,7 @@ pub(super) fn could_fit(words: &[String], program: &str, argv: &[String]) -> boo
     named && begins_with(&given, &plain) && options.iter().all(|option| has_option(&given, option))
 }
 
-/// The last step of a path.
+/// Returns the last step of a path.
 pub(crate) fn last_step(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
@@ -95,8 +95,8 @@ fn is_the_systems(name: &str, program: &str, argv: &[String]) -> bool {
     named && is_system(program)
 }
 
-/// Whether systems have a file of this name where another is asked for: `python3` is `python3.12`, `gcc` is
-/// `x86_64-linux-gnu-gcc-12`, `cargo` is `rustup`.
+/// Checks whether systems use a file of this name for another program name: `python3` is `python3.12`, `gcc` is `x86_64-linux-gnu-gcc-12`,
+/// `cargo` is `rustup`.
 pub fn stands_in(name: &str, file: &str) -> bool {
     let version = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
     let native = file.split_once("-linux-gnu-").map(|(_, native)| native);
@@ -122,7 +122,7 @@ fn is_option(word: &str) -> bool {
     word.len() > 1 && word.starts_with('-')
 }
 
-/// Whether the words come first, in order, with nothing between them but options and the values they may have.
+/// Checks whether the words come first and in order, with only options and their possible values between them.
 fn begins_with(given: &[&str], plain: &[&String]) -> bool {
     let mut wanted = plain.iter();
     let Some(mut next) = wanted.next() else { return true };

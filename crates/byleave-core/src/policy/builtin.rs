@@ -1,23 +1,23 @@
-//! The rules that come with Byleave: a commented file, embedded at build.
+//! The built-in rules: a commented file, embedded at build time.
 
 use super::compile::Policy;
 use super::parser::{RuleFile, parse};
 use super::path_variables::PathVariables;
 use super::rule::{Layer, PolicyError, Rule};
 
-/// The built-in rules as they are written: documentation, default and template in one.
+/// The source of the built-in rules. It is documentation, default and template in one.
 pub const BUILTIN: &str = include_str!("builtin.toml");
 
-/// The rules that come with Byleave, to be put together with others.
+/// Returns the built-in rules, to be combined with others.
 pub fn builtin(places: &PathVariables<'_>) -> Result<Vec<Rule>, PolicyError> {
     places.check()?;
     let file = RuleFile { name: "builtin.toml", layer: Layer::Builtin, text: BUILTIN };
-    // The examples were checked when this was built.
+    // The examples were checked at build time.
     parse(&file, places).finish(&file).map_err(|fault| PolicyError::Builtin(fault.to_string()))
 }
 
 impl Policy {
-    /// The policy of the built-in rules alone.
+    /// Returns the policy that consists of the built-in rules only.
     pub fn builtin(places: &PathVariables<'_>) -> Result<Self, PolicyError> {
         Ok(Self::new(builtin(places)?)?.within(places.workspace))
     }

@@ -1,4 +1,4 @@
-//! A policy: rules that were checked and made ready, and the digest that is their version.
+//! A compiled policy: rules that were checked and compiled, and the digest that is their version.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use crate::digest::Digest;
 use crate::effect::Effect;
 use crate::pattern::{MatchCertainty, Pattern, PatternError, PatternMatcher};
 
-/// Raised when the same rules begin to mean something else, so that no ruling is read back across the change.
+/// The version of the evaluation. It is raised when the same rules begin to mean something else, so that no earlier decision is reused.
 const ALGEBRA: &str = "4";
 
-/// Rules made ready to judge.
+/// Compiled rules, ready for evaluation.
 #[derive(Debug)]
 pub struct Policy {
     rules: Vec<CompiledRule>,
@@ -24,7 +24,7 @@ pub struct Policy {
     digest: Digest,
 }
 
-/// A rule made ready.
+/// A compiled rule.
 #[derive(Debug)]
 pub(super) struct CompiledRule {
     pub(super) rule: Rule,
@@ -34,7 +34,7 @@ pub(super) struct CompiledRule {
     pub(super) delegate: Option<Delegation>,
 }
 
-/// To whom a rule lets be delegated what it forbids. For them it is an allow, and so needs a proof.
+/// The sub-agents to which an effect may be delegated that the rule forbids. For them it is an allow, and so needs proof.
 #[derive(Debug)]
 pub(super) struct Delegation {
     pub(super) to: NameGlob,
@@ -58,7 +58,7 @@ impl Delegation {
         }))
     }
 
-    /// Whether the effect is surely one that may be delegated.
+    /// Checks whether the effect is surely one that may be delegated.
     pub(super) fn covers(&self, effect: &Effect) -> bool {
         let any = |matchers: &[PatternMatcher]| matchers.iter().any(|matcher| matcher.fits(effect));
         any(&self.patterns) && !any(&self.except)
@@ -66,10 +66,10 @@ impl Delegation {
 }
 
 impl Policy {
-    /// Checks the rules and makes them ready; the order in which they come means nothing.
+    /// Checks and compiles the rules. Their order has no meaning.
     ///
-    /// A rule of the organisation or the user takes the place of the built-in *ask* that has its id. It can take the
-    /// place of no other: a user's rule with the id of an organisation's stands beside it.
+    /// A rule of the organisation or the user replaces the built-in *ask* with the same id. It cannot replace any other rule: a user's rule
+    /// with the id of an organisation's rule applies in addition to it.
     pub fn new(mut rules: Vec<Rule>) -> Result<Self, PolicyError> {
         let digest = version(&rules);
         rules.sort_by(|a, b| (a.layer, &a.id).cmp(&(b.layer, &b.id)));
@@ -92,7 +92,7 @@ impl Policy {
         Ok(Self { rules, index, whole, workspace: None, digest })
     }
 
-    /// The same policy with a boundary: tools touch files outside this directory only where a rule or a person allows it (P4).
+    /// Adds a boundary: tools access files outside this directory only if a rule or a person allows it (P4).
     ///
     /// Without a workspace there is no boundary.
     #[must_use]
@@ -103,17 +103,17 @@ impl Policy {
         Self { workspace: Some(workspace.to_owned()), digest, ..self }
     }
 
-    /// The directory that tools keep to, absolute and resolved.
+    /// Returns the workspace directory, absolute and resolved.
     pub fn workspace(&self) -> Option<&str> {
         self.workspace.as_deref()
     }
 
-    /// The version of the policy: another one as soon as any rule is another, whatever the order.
+    /// Returns the version of the policy. It changes if any rule changes, and does not depend on their order.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// The rules in force, by layer and id.
+    /// Returns the rules in force, by layer and id.
     pub fn rules(&self) -> impl ExactSizeIterator<Item = &Rule> {
         self.rules.iter().map(|ready| &ready.rule)
     }
@@ -122,12 +122,12 @@ impl Policy {
         self.rules.get(no as usize)
     }
 
-    /// Whether some rule asks in which session or by which agent a call is made.
+    /// Returns whether some rule depends on the session or the agent of a call.
     pub fn looks_at_the_caller(&self) -> bool {
         self.rules.iter().any(|ready| ready.rule.when.looks_at_the_caller())
     }
 
-    /// The rules about whole calls that hold, by layer and id.
+    /// Returns the rules about whole calls whose conditions hold, by layer and id.
     pub(super) fn about_all(
         &self,
         holds: impl Fn(&CompiledRule) -> bool,
@@ -135,7 +135,7 @@ impl Policy {
         self.whole.iter().copied().filter(move |no| self.ready(*no).is_some_and(&holds))
     }
 
-    /// Finds the rules that are about the effect and hold, by layer and id.
+    /// Finds the rules that match the effect and whose conditions hold, by layer and id.
     pub(super) fn find(
         &self,
         holds: impl Fn(&CompiledRule) -> bool,
@@ -152,7 +152,7 @@ impl Policy {
     }
 }
 
-/// Takes out the built-in asks that a rule of the organisation or the user stands in for.
+/// Removes the built-in asks that a rule of the organisation or the user replaces.
 fn replace(rules: Vec<Rule>) -> Result<Vec<Rule>, PolicyError> {
     let built_in = rules.iter().filter(|rule| rule.layer == Layer::Builtin);
     let built_in: HashMap<String, Verdict> = built_in.map(|rule| (rule.id.clone(), rule.verdict)).collect();
@@ -191,7 +191,7 @@ fn version(rules: &[Rule]) -> Digest {
 fn rule_digest(rule: &Rule) -> Digest {
     match serde_json::to_vec(rule) {
         Ok(text) => Digest::of_parts("byleave.rule", &[&text]),
-        // A rule is strings and flags: it always serializes.
+        // A rule consists of strings and flags, so it always serializes.
         Err(error) => Digest::of_parts("byleave.rule.unwritable", &[error.to_string().as_bytes()]),
     }
 }

@@ -1,7 +1,7 @@
-//! Conditions: for which calls a rule holds, beyond the effects it is about.
+//! Conditions: the calls that a rule applies to, in addition to its effects.
 //!
-//! What a tool says of itself never loosens: where a rule allows, a condition must be proven, and a tool's label proves
-//! nothing; where it denies or asks, it is enough that the condition may hold.
+//! A tool's own labels never loosen. If a rule allows, a condition must be proven, and a label of the tool proves nothing. If a rule denies
+//! or asks, it is enough that the condition may hold.
 
 use globset::GlobMatcher;
 use serde::Serialize;
@@ -11,19 +11,19 @@ use crate::call::Mode;
 use crate::manifest::PermissionClass;
 use crate::pattern::{MatchCertainty, PatternError, folded, glob_of};
 
-/// For which calls a rule holds; what is left out holds for all.
+/// The calls that a rule applies to. An absent field applies to all calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RuleCondition {
-    /// The call does nothing but read, or more than that.
+    /// The call only reads, or does more than read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// The tool is sensitive, or says that it is not.
+    /// The tool is sensitive, or declares that it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sensitive: Option<bool>,
-    /// The tool is of one of these classes; empty: of any.
+    /// The permission classes of the tool. Empty for any class.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub class: Vec<PermissionClass>,
-    /// The call is made in this mode or a looser one. Never in this one alone: a looser mode must not shake off a deny.
+    /// The call is made in this mode or a looser one. It is never this mode alone, because a looser mode must not avoid a deny.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// The tool is offered by an MCP server whose name fits this glob.
@@ -38,13 +38,13 @@ pub struct RuleCondition {
 }
 
 impl RuleCondition {
-    /// Whether it asks in which session or by which agent a call is made.
+    /// Returns whether it depends on the session or the agent of a call.
     pub const fn looks_at_the_caller(&self) -> bool {
         self.session.is_some() || self.agent.is_some()
     }
 }
 
-/// Conditions made ready.
+/// A compiled condition.
 #[derive(Debug)]
 pub(super) struct CompiledCondition {
     read_only: Option<bool>,
@@ -56,7 +56,7 @@ pub(super) struct CompiledCondition {
     agent: Option<NameGlob>,
 }
 
-/// A glob over names, as it is and folded.
+/// A glob over names, exact and case-folded.
 #[derive(Debug)]
 pub(super) struct NameGlob {
     exact: GlobMatcher,
@@ -77,13 +77,13 @@ impl CompiledCondition {
         })
     }
 
-    /// Whether it holds for the call, in this sense.
+    /// Checks whether it holds for the call with this certainty.
     pub(super) fn holds(&self, request: &PolicyRequest<'_>, reads: bool, sense: MatchCertainty) -> bool {
         let manifest = request.manifest;
         let fits = |name: &Option<NameGlob>, text: Option<&str>| {
             name.as_ref().is_none_or(|name| text.is_some_and(|text| name.fits(text, sense)))
         };
-        // By the plan it reads only: that is known. By its label it does: that may be.
+        // If the plan only reads, that is certain. If only the label says so, that is possible.
         let read_only = Tristate { yes: reads, no: !reads && !manifest.read_only };
         let sensitive =
             Tristate { yes: manifest.sensitive == Some(true), no: manifest.sensitive == Some(false) };
@@ -111,7 +111,7 @@ impl NameGlob {
     }
 }
 
-/// What is known of a yes or no: one of them, or neither.
+/// The knowledge about a yes or no: one of them, or neither.
 struct Tristate {
     yes: bool,
     no: bool,

@@ -1,7 +1,7 @@
-//! Levels: a call of a sub-agent is judged as its own and as that of everyone above it.
+//! Delegation: a call of a sub-agent is evaluated as its own call and as a call of every session above it.
 //!
-//! What is added from above only tightens. The one thing that a sub-agent may do and those above it may not is what a
-//! rule lets them delegate to it by name.
+//! The levels above can only tighten. There is one exception: a rule may let them delegate to a sub-agent, by name, what they may not do
+//! themselves.
 
 use super::compile::CompiledRule;
 use super::request::PolicyRequest;
@@ -11,7 +11,7 @@ use crate::manifest::{Manifest, PermissionClass};
 use crate::pattern::{MatchCertainty, Pattern, PatternMatcher};
 use crate::session::{Ceiling, EffectiveMode, SessionNode};
 
-/// A call as that of one session on the way up.
+/// A call, seen as a call of one session of the lineage.
 #[derive(Debug)]
 pub(super) struct SessionLevel<'a> {
     /// The call, as if this session made it.
@@ -19,18 +19,19 @@ pub(super) struct SessionLevel<'a> {
     pub(super) met: EffectiveMode,
     /// The plan has no effect but reads.
     pub(super) reads_only: bool,
-    /// It is the session that makes the call, not one above it.
+    /// This is the session that makes the call, not one above it.
     is_own: bool,
     lineage: &'a [SessionNode],
 }
 
 impl<'a> SessionLevel<'a> {
-    /// The call as it is.
+    /// Creates the level of the call itself.
     pub(super) fn own(request: &PolicyRequest<'a>, met: EffectiveMode, lineage: &'a [SessionNode]) -> Self {
         Self { request: *request, met, reads_only: reads_only(request), is_own: true, lineage }
     }
 
-    /// The call as that of a session on the way up; the first is the one that makes it, under the name it was opened with.
+    /// Creates the level of a session of the lineage. The first is the session that makes the call, under the name with which it was
+    /// opened.
     pub(super) fn of(
         opening: &'a SessionNode,
         above: usize,
@@ -42,19 +43,19 @@ impl<'a> SessionLevel<'a> {
         Self { is_own: above == 0, ..Self::own(&request, met, lineage) }
     }
 
-    /// Whether a rule is about calls like this one, or lets be delegated what this is.
+    /// Checks whether a rule applies to this call, or allows its delegation.
     pub(super) fn holds(&self, ready: &CompiledRule) -> bool {
         ready.condition.holds(&self.request, self.reads_only, ready.rule.sense())
             || self.is_own && self.is_delegate(ready)
     }
 
-    /// Whether what the rule forbids may be done all the same, for it was delegated.
+    /// Checks whether an effect that the rule forbids is allowed because it was delegated.
     pub(super) fn delegates(&self, ready: &CompiledRule, effect: &Effect) -> bool {
         let covers = ready.delegate.as_ref().is_some_and(|delegate| delegate.covers(effect));
         covers && self.is_delegate(ready)
     }
 
-    /// Whether the rule lets those above, for whom it holds, delegate to the one who makes the call.
+    /// Checks whether the rule lets the sessions above, to which it applies, delegate to the session that makes the call.
     fn is_delegate(&self, ready: &CompiledRule) -> bool {
         let (Some(delegate), Some((own, above))) = (&ready.delegate, self.lineage.split_first()) else {
             return false;
@@ -71,7 +72,7 @@ impl<'a> SessionLevel<'a> {
     }
 }
 
-/// What the ceiling of a session has to say of a call.
+/// Returns the reasons that the ceiling of a session adds to a call.
 pub(super) fn ceiling_reasons(
     ceiling: &Ceiling,
     request: &PolicyRequest<'_>,
@@ -93,7 +94,7 @@ pub(super) fn ceiling_reasons(
     reasons
 }
 
-/// Whether the effect may be meant. A pattern that cannot be read is taken to mean everything.
+/// Checks whether a pattern may match the effect. An invalid pattern matches everything.
 fn fits_any(patterns: &[Pattern], effect: &Effect) -> bool {
     patterns.iter().any(|pattern| {
         let matcher = PatternMatcher::in_sense(pattern.clone(), MatchCertainty::Possibly);
@@ -101,7 +102,7 @@ fn fits_any(patterns: &[Pattern], effect: &Effect) -> bool {
     })
 }
 
-/// Adds what is said at a level above, unless it is said already, or lets the call pass.
+/// Adds a reason from a level above, unless it is already there or allows the call.
 pub(super) fn add_from_above(
     reasons: &mut Vec<DecisionReason>,
     mut reason: DecisionReason,
@@ -118,14 +119,14 @@ pub(super) fn add_from_above(
     reasons.push(reason);
 }
 
-/// Whether the plan has no effect but reads. The plan's own word is needed, and not enough.
+/// Checks whether the plan has no effect but reads. The plan's own flag is necessary, but not sufficient.
 fn reads_only(request: &PolicyRequest<'_>) -> bool {
     let PolicyRequest { manifest, plan, .. } = request;
     let reads = |effect: &Effect| matches!(effect, Effect::Read { .. }) || is_readonly_use(manifest, effect);
     plan.reads_only && !plan.effects.is_empty() && plan.effects.iter().all(reads)
 }
 
-/// Whether the effect is the use of this very tool, and the tool of class readonly.
+/// Checks whether the effect is the use of this tool, and the tool has the class readonly.
 pub(super) fn is_readonly_use(manifest: &Manifest, effect: &Effect) -> bool {
     let of_its_server = |tool: &str| {
         let server = manifest.server.as_deref();

@@ -1,5 +1,5 @@
-//! Judging: the effects one by one, then the call as a whole, then the mode, then the leaves; for a sub-agent at its own
-//! level and at every level above it.
+//! Evaluation: each effect by itself, then the call as a whole, then the mode, then the standing approvals. A call of a sub-agent is
+//! evaluated at its own level and at every level above it.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -16,34 +16,33 @@ use crate::pattern::{Pattern, PatternMatcher, place_of};
 use crate::session::{EffectiveMode, SessionNode};
 use crate::standing_approval::{StandingApprovalMatcher, asked};
 
-/// A rule that is about an effect of a plan.
+/// A rule that applies to an effect of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatchedRule<'a> {
-    /// The effect's place in the plan.
+    /// The position of the effect in the plan.
     pub effect: u32,
     /// The rule.
     pub rule: &'a Rule,
-    /// Whether it was among those that decided on the effect.
+    /// Whether the rule was among those that decided on the effect.
     pub decided: bool,
 }
 
-/// Whether a ruling made now is stricter than the one that a call was granted on.
+/// Checks whether a decision made now is stricter than the one that a call was granted on.
 ///
-/// A policy that became looser voids nothing, nor does a new leave. An allow that rested on a leave which is gone is an
-/// ask now, and so stricter; the same verdict that now depends on one guarantee more is stricter, too.
+/// A looser policy voids nothing, nor does a new standing approval. If an allow was based on a standing approval that is gone, it is now an
+/// ask, and so stricter. The same verdict that now depends on one more guarantee is stricter, too.
 pub fn is_stricter(now: &PolicyDecision, then: &PolicyDecision) -> bool {
     let more = || now.guarantees.iter().any(|guarantee| !then.guarantees.contains(guarantee));
     now.verdict > then.verdict || (now.verdict == then.verdict && more())
 }
 
 impl Policy {
-    /// Judges a call of a session that stands alone. Never fails; the same request under the same policy gets the same
-    /// ruling.
+    /// Evaluates a call of a session that nobody opened. It never fails. The same request under the same policy gets the same decision.
     pub fn rule(&self, request: &PolicyRequest<'_>) -> PolicyDecision {
         self.rule_in(request, &[])
     }
 
-    /// Judges a call of a session that was opened: as its own, and as that of each session above it. The strictest wins.
+    /// Evaluates a call of a session that was opened: as its own call, and as a call of each session above it. The strictest wins.
     ///
     /// The lineage begins with the session itself and ends at the top of the tree.
     pub fn rule_in(&self, request: &PolicyRequest<'_>, lineage: &[SessionNode]) -> PolicyDecision {
@@ -76,23 +75,23 @@ impl Policy {
         PolicyDecision { verdict, reasons, policy: self.digest(), leave, guarantees, cached: false }
     }
 
-    /// Whether some rule denies the effect, in whatever call: what a sandbox must make impossible.
+    /// Checks whether some rule denies the effect, in any call. A sandbox must make such an effect impossible.
     pub fn may_deny(&self, effect: &Effect) -> bool {
         self.guarded(effect) == Some(Verdict::Deny)
     }
 
-    /// Whether some rule asks about the effect, in whatever call: what a sandbox must make impossible until a person has
-    /// said yes to that very effect. What is asked about because no rule covers it is not meant.
+    /// Checks whether some rule asks about the effect, in any call. A sandbox must make such an effect impossible until a person has
+    /// approved exactly that effect. The default ask, without a rule, is not included.
     pub fn may_ask(&self, effect: &Effect) -> bool {
         self.guards(effect).contains(&Verdict::Ask)
     }
 
-    /// The stricter of both: a deny, or an ask.
+    /// Returns the stricter of both: a deny, or an ask.
     pub fn guarded(&self, effect: &Effect) -> Option<Verdict> {
         self.guards(effect).into_iter().max()
     }
 
-    /// The verdicts, but for allows, of rules that are about the effect by a pattern.
+    /// Returns the verdicts, except allows, of the rules whose patterns match the effect.
     fn guards(&self, effect: &Effect) -> Vec<Verdict> {
         let mut scratch = IndexScratch::default();
         let guards =
@@ -101,7 +100,7 @@ impl Policy {
         scratch.found.iter().filter_map(|no| self.ready(*no)).map(|ready| ready.rule.verdict).collect()
     }
 
-    /// What rules of this verdict say of reading, each with the deepest path that holds all of it, where it says so.
+    /// Returns the read patterns of rules with this verdict, each with the deepest path that contains all matches, if the pattern has one.
     pub fn reads(&self, verdict: Verdict) -> impl Iterator<Item = (String, PatternMatcher)> {
         let rules = self.rules().filter(move |rule| rule.verdict == verdict);
         rules.flat_map(|rule| rule.patterns.iter().map(|pattern| (rule.sense(), pattern))).filter_map(
@@ -112,7 +111,7 @@ impl Policy {
         )
     }
 
-    /// Every rule that is about an effect of the plan, and which of them decided on it.
+    /// Returns every rule that applies to an effect of the plan, and whether it decided.
     pub fn explain(&self, request: &PolicyRequest<'_>) -> Vec<MatchedRule<'_>> {
         let level = SessionLevel::own(request, EffectiveMode::new(request.mode, &[]), &[]);
         let mut scratch = IndexScratch::default();
@@ -128,7 +127,7 @@ impl Policy {
         considered
     }
 
-    /// What is to be said of a call at one level of the tree.
+    /// Evaluates a call at one level of the tree.
     fn hear(&self, level: &SessionLevel<'_>) -> LevelDecision {
         let mut judged = self.judge(level);
         judged.judge_call(level);
@@ -136,7 +135,7 @@ impl Policy {
         LevelDecision { reasons, guarantees: judged.guarantees }
     }
 
-    /// Why the agent of this level may do nothing at all, where a rule denies the use of it.
+    /// Returns the reason why the agent of this level may do nothing at all, if a rule denies its use.
     fn not_this_agent(&self, level: &SessionLevel<'_>) -> Option<DecisionReason> {
         let mut scratch = IndexScratch::default();
         let effect = Effect::Invoke { tool: format!("agent:{}", level.request.agent) };
@@ -149,7 +148,7 @@ impl Policy {
     fn judge(&self, level: &SessionLevel<'_>) -> EvaluatedCall {
         let effects = &level.request.plan.effects;
         let mut scratch = IndexScratch::default();
-        // An empty list of effects is not a proof of anything: nothing is allowed by having nothing to judge.
+        // An empty list of effects proves nothing, so it allows nothing.
         let some = !effects.is_empty();
         let mut judged = EvaluatedCall {
             reads_only: level.reads_only,
@@ -176,7 +175,7 @@ impl Policy {
         judged
     }
 
-    /// The grounds on which one effect gets its verdict; never none.
+    /// Returns the grounds on which one effect gets its verdict. Never empty.
     fn judge_effect(
         &self,
         level: &SessionLevel<'_>,
@@ -189,16 +188,16 @@ impl Policy {
             return grounds;
         }
         let allowed = strictest == Some(Verdict::Allow);
-        // A rule that delegates would forbid otherwise, so it does not say that nothing changes.
+        // A rule that delegates would otherwise forbid, so it does not say that nothing changes.
         let built_in = |ground: &DecisionBasis| {
             matches!(ground, DecisionBasis::Rule(_))
                 && self.rule_of(*ground).is_some_and(|rule| rule.layer == Layer::Builtin)
         };
         let changes_nothing = match effect {
             Effect::Read { .. } => true,
-            // Programs and hosts do what they do: someone must have said that these may.
+            // Programs and hosts can do anything, so a rule must have allowed these.
             Effect::Run { .. } | Effect::Reach { .. } => allowed,
-            // Nothing is kept in `/dev/null`, which is what the built-in rules let be written.
+            // `/dev/null` stores nothing. It is what the built-in rules allow to be written.
             Effect::Write { .. } | Effect::Delete { .. } => allowed && grounds.iter().all(built_in),
             Effect::Invoke { .. } => is_readonly_use(level.request.manifest, effect),
             Effect::Unconfined { .. } | Effect::Unknown { .. } => false,
@@ -206,9 +205,9 @@ impl Policy {
         if changes_nothing { grounds } else { vec![DecisionBasis::Changes] }
     }
 
-    /// The same, before the mode has its say.
+    /// Returns the grounds on which one effect gets its verdict, before the mode applies.
     ///
-    /// Every matching ask is a ground, not the first one only: a plain ask must not hide a firm one.
+    /// Every matching ask is a ground, not only the first one: a plain ask must not hide a firm one.
     fn judge_by_rules(
         &self,
         level: &SessionLevel<'_>,
@@ -218,7 +217,7 @@ impl Policy {
         match effect {
             Effect::Unknown { .. } => return self.beside(DecisionBasis::Unknown, found),
             Effect::Unconfined { .. } => return self.beside(DecisionBasis::Unconfined, found),
-            // A second spelling of a path is a way around every rule on the first. The plan is at fault.
+            // A second spelling of a path would avoid every rule on the first. This is an error of the plan.
             _ if effect.path().is_some_and(|path| !is_resolved(path)) => {
                 return vec![DecisionBasis::Unresolved];
             }
@@ -249,7 +248,7 @@ impl Policy {
                 && (strictest != Verdict::Allow || rule.layer.authority() == authority)
         };
         let mut grounds: Vec<DecisionBasis> = rules().filter(decides).map(|(ground, _)| ground).collect();
-        // A mode may let the ask of a rule pass. That allows no place outside the workspace.
+        // A mode may let the ask of a rule pass. That does not allow a place outside the workspace.
         let allows = |(ground, _): (DecisionBasis, &Rule)| self.verdict(ground) == Verdict::Allow;
         if outside && strictest == Verdict::Ask && !rules().any(allows) {
             grounds.push(DecisionBasis::Outside);
@@ -257,13 +256,13 @@ impl Policy {
         grounds
     }
 
-    /// Whether a tool would touch a file outside the workspace (P4). The sandbox holds commands.
+    /// Checks whether a tool would access a file outside the workspace (P4). Commands are confined by the sandbox instead.
     fn is_outside(&self, manifest: &Manifest, effect: &Effect) -> bool {
         let (Some(workspace), Some(path)) = (self.workspace(), effect.path()) else { return false };
         manifest.permission_class != PermissionClass::Bash && !is_at_or_beneath(path, workspace)
     }
 
-    /// An ask of our own, with the asks of rules about whole calls; or their denies.
+    /// Returns a built-in ask together with the asks of rules about whole calls, or only their denies.
     fn beside(&self, own: DecisionBasis, found: &[RuleNumber]) -> Vec<DecisionBasis> {
         let rules = || found.iter().map(|no| DecisionBasis::Rule(*no));
         let denies: Vec<DecisionBasis> =
@@ -276,7 +275,7 @@ impl Policy {
         self.ready(no).map(|ready| &ready.rule)
     }
 
-    /// What a ground asks for before the mode has its say.
+    /// Returns the verdict of a ground before the mode applies.
     fn verdict(&self, ground: DecisionBasis) -> Verdict {
         match ground {
             DecisionBasis::Rule(_) => self.rule_of(ground).map_or(Verdict::Deny, |rule| rule.verdict),
@@ -305,7 +304,7 @@ impl Policy {
         let by_rule = ready.filter(|_| matches!(ground, DecisionBasis::Rule(_)));
         let cause = ground.cause().or_else(|| by_rule.and_then(|ready| ready.rule.cause()));
         let said = self.verdict(ground);
-        // The mode is asked about asks alone: a deny is not looked up, so no table can soften it.
+        // The mode applies only to asks. A deny is not looked up, so no table can weaken it.
         let verdict = match (said, cause) {
             (Verdict::Ask, Some(cause)) => cause.under(mode),
             (said, _) => said,
@@ -332,45 +331,45 @@ impl Policy {
     }
 }
 
-/// Why an effect or a call gets its verdict. Effects with the same ground share one reason.
+/// The ground on which an effect or a call gets its verdict. Effects with the same ground share one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DecisionBasis {
-    /// A rule says so.
+    /// A rule applies.
     Rule(RuleNumber),
-    /// The plan names a path that could be another.
+    /// The plan names a path that is not resolved, so it could be another one.
     Unresolved,
-    /// The use of a tool of class readonly, which does nothing but permitted reads (P6).
+    /// The use of a tool of class readonly, which does only permitted reads (P6).
     Readonly,
-    /// No rule covers it.
+    /// No rule covers the effect.
     Default,
-    /// It lies outside the workspace, and no rule allows that place.
+    /// The effect is outside the workspace, and no rule allows that place.
     Outside,
-    /// It could not be worked out.
+    /// The effect could not be predicted.
     Unknown,
-    /// It gives up a guarantee of the sandbox.
+    /// The effect gives up a guarantee of the sandbox.
     Unconfined,
     /// The plan has no effects.
     Empty,
     /// The tool is sensitive, for one of three reasons.
     Sensitive(&'static str),
-    /// The tool wants an approval.
+    /// The tool requires an approval.
     ToolAsks,
-    /// It cannot be taken back.
+    /// The call cannot be undone.
     Irreversible,
-    /// Something about it is dangerous: the place in the plan's list.
+    /// A danger of the call, by its position in the plan's list.
     Danger(u32),
-    /// The same, and denied.
+    /// A danger of the call that is denied.
     Forbidden(u32),
     /// The mode asks for everything.
     Mode,
-    /// The mode lets nothing be changed, and this may change something.
+    /// The mode is read-only, and this may change something.
     Changes,
-    /// A rule lets it be delegated, and it was.
+    /// A rule allows the delegation of this effect, and it was delegated.
     Delegated(RuleNumber),
 }
 
 impl DecisionBasis {
-    /// The cause with which it asks; a rule knows its own.
+    /// Returns the cause with which it asks. A rule has its own.
     const fn cause(self) -> Option<AskCause> {
         match self {
             Self::Rule(_) | Self::Unresolved | Self::Readonly | Self::Forbidden(_) => None,
@@ -386,7 +385,8 @@ impl DecisionBasis {
         }
     }
 
-    /// In words, and in none of the plan's: a ruling stands on the record in clear, where nothing can be forgotten.
+    /// Returns the reason in words, without any words of the plan. A decision is on the record in clear text, where nothing can be
+    /// forgotten.
     const fn why(self) -> &'static str {
         match self {
             Self::Unknown => "could not be worked out",
@@ -408,22 +408,22 @@ impl DecisionBasis {
     }
 }
 
-/// What is to be said of a call at one level.
+/// The result of an evaluation at one level.
 struct LevelDecision {
     reasons: Vec<DecisionReason>,
     guarantees: Vec<String>,
 }
 
-/// What was found out about a call.
+/// The result of evaluating the effects of a call.
 #[derive(Default)]
 struct EvaluatedCall {
     grounds: Vec<(DecisionBasis, Vec<u32>)>,
     guarantees: Vec<String>,
-    /// There is no effect but reads.
+    /// The call has no effect but reads.
     reads_only: bool,
-    /// There are effects, and each is allowed.
+    /// The call has effects, and each is allowed.
     all_allowed: bool,
-    /// There are effects, and each is allowed by a rule of the organisation, the user or the session.
+    /// The call has effects, and each is allowed by a rule of the organisation, the user or the session.
     all_explicit: bool,
 }
 
@@ -435,7 +435,7 @@ impl EvaluatedCall {
         }
     }
 
-    /// Adds the grounds that are about the call as a whole. They can only tighten.
+    /// Adds the grounds that apply to the call as a whole. They can only tighten.
     fn judge_call(&mut self, level: &SessionLevel<'_>) {
         let request = &level.request;
         let PolicyRequest { manifest, plan, .. } = request;
@@ -462,8 +462,8 @@ impl EvaluatedCall {
         }
     }
 
-    /// Why the tool counts as sensitive, unless someone allowed every one of the effects in so many words. What the
-    /// tool does not say counts against it, but for permitted reads (R10).
+    /// Returns the reason why the tool is treated as sensitive, unless rules explicitly allowed every effect. An undeclared tool is treated
+    /// as sensitive, except for permitted reads (R10).
     fn sensitive(&self, manifest: &Manifest) -> Option<&'static str> {
         let permitted_reads = self.reads_only && self.all_allowed;
         let why = match (manifest.sensitive, manifest.permission_class) {
@@ -477,7 +477,8 @@ impl EvaluatedCall {
     }
 }
 
-/// The leave that answers every question left, if there is one; of several, the one with the least in it.
+/// Returns the standing approval that answers every remaining question, if there is one. Of several, it returns the one with the fewest
+/// patterns.
 fn answering<'a>(
     request: &PolicyRequest<'a>,
     reasons: &[DecisionReason],

@@ -1,7 +1,7 @@
-//! Examples: what a rule is and is not about, in the words of who wrote it, checked when the rule is read.
+//! Examples: what a rule covers and does not cover, in the author's words, checked when the rule is read.
 //!
-//! Paths, hosts and tools are checked here. Commands are read by someone else, who comes in as [`Examples`]; where nobody
-//! can read them, that is said and never passed over.
+//! Paths, hosts and tools are checked here. Commands are parsed by an [`ExampleChecker`] that the caller passes in. If commands cannot be
+//! parsed, their examples are reported as unchecked, never skipped silently.
 
 use std::cell::OnceCell;
 
@@ -17,13 +17,13 @@ use crate::id::{AgentId, SessionId};
 use crate::manifest::{Manifest, PermissionClass};
 use crate::pattern::{Pattern, PatternMatcher};
 
-/// Reads the commands that stand as examples with `run` rules.
+/// A parser for the commands that are examples of `run` rules.
 pub trait ExampleChecker {
-    /// What the command would do; `None` where commands cannot be read.
+    /// Returns the plan of the command, or `None` if commands cannot be parsed.
     fn plan(&self, command: &str) -> Option<Plan>;
 }
 
-/// Reads no commands: examples of them are reported as not checked.
+/// A checker that parses no commands. Their examples are reported as unchecked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SkipExamples;
 
@@ -33,32 +33,32 @@ impl ExampleChecker for SkipExamples {
     }
 }
 
-/// An example that nobody could check.
+/// An example that could not be checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UncheckedExample {
-    /// The rule it stands with.
+    /// The id of its rule.
     pub rule: String,
     /// The example.
     pub example: Example,
 }
 
-/// What came of one example.
+/// The result of checking one example.
 pub(super) enum ExampleResult {
-    /// It is as the rule says.
+    /// The example is as the rule says.
     Holds,
-    /// It is not; why, and what to do.
+    /// The example is not as the rule says, with the reason.
     Fails(String),
-    /// Nobody can read it.
+    /// The example cannot be parsed.
     NotRead,
 }
 
-/// A rule whose patterns are right, made ready for its examples.
+/// A rule with valid patterns, compiled to check its examples.
 pub(super) struct RuleUnderTest<'a> {
     rule: &'a Rule,
     places: &'a PathVariables<'a>,
     patterns: Vec<PatternMatcher>,
     except: Vec<PatternMatcher>,
-    /// The rule beside the built-in ones, made when the first command is to be judged.
+    /// The rule together with the built-in ones, created when the first command is evaluated.
     beside_ours: OnceCell<Option<Policy>>,
 }
 
@@ -101,8 +101,8 @@ impl<'a> RuleUnderTest<'a> {
         any(&self.patterns) && !any(&self.except)
     }
 
-    /// Whether a command is covered: for an allow, that it is allowed beside the built-in rules; else that the rule is
-    /// about some part of it.
+    /// Checks whether a command is covered. An allow must allow it together with the built-in rules. Another rule must match some part of
+    /// it.
     fn runs(&self, plan: &Plan) -> Option<bool> {
         let Self { rule, places, .. } = self;
         if rule.verdict != Verdict::Allow {
@@ -128,7 +128,7 @@ enum ParsedExample<'a> {
     Effects(Vec<Effect>),
 }
 
-/// What an example stands for: as it says, else a command where the rule is about runs, else every kind the rule is about.
+/// Returns the meaning of an example: by its explicit kind, else a command if the rule has run patterns, else every kind that the rule has.
 fn meant<'a>(rule: &Rule, text: &'a str) -> ParsedExample<'a> {
     let kinds = ["run", "read", "write", "delete", "reach", "invoke"];
     if let Some((kind, target)) = text.split_once(':')

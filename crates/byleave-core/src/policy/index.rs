@@ -1,7 +1,7 @@
-//! The index: which rules are about an effect, without asking each of them.
+//! The index: finds the rules that match an effect without testing each of them.
 //!
-//! It must find exactly those rules one of whose [`Matcher`](crate::pattern::Matcher)s fits in the rule's own sense; it is
-//! faster, and nothing else.
+//! It must find exactly those rules that have a matching [`PatternMatcher`](crate::pattern::PatternMatcher), with the certainty that the
+//! rule needs. It is only an optimization.
 
 use std::collections::HashMap;
 
@@ -14,17 +14,17 @@ use crate::pattern::{
     last_step, run_fits,
 };
 
-/// A rule, by its place in the policy.
+/// The number of a rule: its position in the policy.
 pub(super) type RuleNumber = u32;
 
-/// Patterns by kind, and within a kind by what the effect is about.
+/// Patterns by kind, and within a kind by the target of the effect.
 #[derive(Debug)]
 pub(super) struct PatternIndex {
     read: GlobIndex,
     write: GlobIndex,
     delete: GlobIndex,
     invoke: GlobIndex,
-    /// By directory, folded: the rules about something in it.
+    /// The rules about something in a directory, by directory, case-folded.
     holders: HashMap<String, Vec<RuleNumber>>,
     run: ProgramIndex,
     reach: HostIndex,
@@ -38,13 +38,13 @@ struct GlobIndex {
     folded_rules: Vec<RuleNumber>,
 }
 
-/// By the last step of the program's path, folded; then by the first word that is no option, where there is one.
+/// Keyed by the last step of the program's path, case-folded; then by the first argument that is not an option, if there is one.
 type ProgramIndex = HashMap<String, HashMap<String, Vec<ArgvRule>>>;
 
 #[derive(Debug)]
 struct ArgvRule {
     words: Vec<String>,
-    /// And none besides.
+    /// Matches only exactly these arguments.
     exactly: bool,
     sense: MatchCertainty,
     rule: RuleNumber,
@@ -52,17 +52,17 @@ struct ArgvRule {
 
 #[derive(Debug, Default)]
 struct HostIndex {
-    /// Every host; even what can be no host, where that is denied.
+    /// Matches every host. A deny also matches a text that cannot be a host.
     any: Vec<PortRule>,
     name: HashMap<String, Vec<PortRule>>,
-    /// By domain: everything beneath it.
+    /// Matches everything beneath a domain, keyed by the domain.
     beneath: HashMap<String, Vec<PortRule>>,
     net: HashMap<(u32, AddressNumber), Vec<PortRule>>,
-    /// The numbers of bits that nets have.
+    /// The prefix lengths of all nets.
     bits: Vec<u32>,
 }
 
-/// Ports of a host that was found, and the rule about them.
+/// The ports of a matching host, and the rule about them.
 #[derive(Clone, Copy, Debug)]
 struct PortRule {
     ports: PortPattern,
@@ -71,7 +71,7 @@ struct PortRule {
 }
 
 impl PortRule {
-    /// The rule, if the port fits and the host does as surely as the rule wants it.
+    /// Returns the rule if the port fits, and the host fits with the certainty that the rule needs.
     const fn opens(&self, port: u16, is_sure: bool) -> Option<RuleNumber> {
         let fits = match self.sense {
             MatchCertainty::Surely => is_sure && self.ports.fit(port),
@@ -81,15 +81,15 @@ impl PortRule {
     }
 }
 
-/// Room to work in, kept from effect to effect.
+/// Buffers that are reused from effect to effect.
 #[derive(Debug, Default)]
 pub(super) struct IndexScratch {
     globs: Vec<usize>,
-    /// The rules that were found, in order, each once.
+    /// The rules that were found, in order, without duplicates.
     pub(super) found: Vec<RuleNumber>,
 }
 
-/// Takes patterns in, one by one.
+/// Collects patterns one by one.
 #[derive(Default)]
 pub(super) struct PatternIndexBuilder {
     read: GlobIndexBuilder,
@@ -110,7 +110,7 @@ struct GlobIndexBuilder {
 }
 
 impl PatternIndex {
-    /// Finds the rules one of whose patterns fits the effect.
+    /// Finds the rules that have a pattern that fits the effect.
     pub(super) fn find(&self, effect: &Effect, scratch: &mut IndexScratch) {
         let IndexScratch { globs, found } = scratch;
         found.clear();
@@ -204,7 +204,7 @@ impl GlobIndex {
 }
 
 impl PatternIndexBuilder {
-    /// Takes in one pattern of a rule, or says what is wrong with it.
+    /// Adds one pattern of a rule, or returns its error.
     pub(super) fn add(
         &mut self,
         pattern: &Pattern,
@@ -244,7 +244,7 @@ impl PatternIndexBuilder {
         Ok(())
     }
 
-    /// Makes the index ready; an error is about all globs of one kind together.
+    /// Builds the index. An error applies to all globs of one kind together.
     pub(super) fn build(self) -> Result<PatternIndex, globset::Error> {
         Ok(PatternIndex {
             read: self.read.build()?,

@@ -1,22 +1,22 @@
-//! Reading a policy file in full: its rules, and whether their examples hold.
+//! Reads a policy file completely: its rules, and whether their examples hold.
 
 use super::example::{ExampleChecker, ExampleResult, RuleUnderTest, UncheckedExample};
 use super::parser::{PolicyFileError, RuleFile, parse};
 use super::path_variables::PathVariables;
 use super::rule::Rule;
 
-/// The rules of a file that is right in full.
+/// The rules of a file without errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadedRules {
     /// The rules.
     pub rules: Vec<Rule>,
-    /// The examples that nobody could check.
+    /// The examples that could not be checked.
     pub unchecked: Vec<UncheckedExample>,
-    /// How many examples were checked, and hold.
+    /// The number of examples that were checked and hold.
     pub checked: usize,
 }
 
-/// Reads a policy file, and checks its examples.
+/// Reads a policy file and checks its examples.
 pub fn read(
     file: &RuleFile<'_>,
     places: &PathVariables<'_>,

@@ -1,7 +1,7 @@
-//! The policy file: rules as TOML, read by hand so that every key and every type is looked at.
+//! The parser of policy files: TOML, read by hand so that every key and every type is checked.
 //!
-//! Pure: text comes in, rules go out. A file that is not right in full gives no rules at all, and everything that is wrong
-//! with it is told at once, each with its place and what to do. Reading never loosens: what is not understood is a flaw.
+//! It is pure: text in, rules out. A file with any error gives no rules at all. All errors are reported at once, each with its place and
+//! what to do. Parsing must never loosen: anything that is not understood is an error.
 
 mod expand;
 mod key;
@@ -23,40 +23,40 @@ use super::rule::{Example, Layer, Rule};
 use crate::decision::Verdict;
 use crate::pattern::Pattern;
 
-/// A policy file, as someone read it.
+/// The text of a policy file.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleFile<'a> {
-    /// What it is called where something is said about it.
+    /// The name of the file in messages.
     pub name: &'a str,
-    /// Whose it is.
+    /// The layer.
     pub layer: Layer,
-    /// What is in it.
+    /// The content.
     pub text: &'a str,
 }
 
-/// Why a policy file cannot be used: everything that is wrong with it.
+/// All errors of a policy file that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct PolicyFileError {
     /// The file.
     pub file: String,
-    /// Its text, so that the places can be shown.
+    /// The text, so that the places can be shown.
     pub text: String,
-    /// What is wrong; never empty.
+    /// The errors. Never empty.
     pub flaws: Vec<Diagnostic>,
 }
 
-/// One thing that is wrong with a policy file.
+/// One error in a policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Where, in bytes.
+    /// The position in bytes.
     pub span: Range<usize>,
-    /// On which line, from one.
+    /// The line, from one.
     pub line: usize,
-    /// At which character of it, from one.
+    /// The column in characters, from one.
     pub column: usize,
-    /// What is wrong.
+    /// The error.
     pub what: String,
-    /// What to do about it.
+    /// The remedy.
     pub todo: String,
 }
 
@@ -72,22 +72,22 @@ impl fmt::Display for PolicyFileError {
     }
 }
 
-/// What was read of a file, right or not.
+/// The parsed content of a file, with or without errors.
 #[derive(Debug, Default)]
 pub(super) struct ParsedRules {
-    /// The rules that are right.
+    /// The valid rules.
     pub(super) rules: Vec<Rule>,
-    /// What is wrong.
+    /// The errors.
     pub(super) flaws: Vec<Diagnostic>,
 }
 
 impl ParsedRules {
-    /// Notes something more that is wrong with the file.
+    /// Adds an error.
     pub(super) fn flaw(&mut self, file: &RuleFile<'_>, span: Range<usize>, what: String, todo: &str) {
         self.flaws.push(flaw(file.text, span, what, todo.to_owned()));
     }
 
-    /// The rules, if nothing is wrong with the file.
+    /// Returns the rules if the file has no errors.
     pub(super) fn finish(mut self, file: &RuleFile<'_>) -> Result<Vec<Rule>, PolicyFileError> {
         if self.flaws.is_empty() {
             return Ok(self.rules);
@@ -97,7 +97,7 @@ impl ParsedRules {
     }
 }
 
-/// Reads a policy file, and leaves its examples to others.
+/// Parses a policy file without checking its examples.
 pub(super) fn parse(file: &RuleFile<'_>, places: &PathVariables<'_>) -> ParsedRules {
     let mut reader = RuleFileReader { file, places, found: ParsedRules::default() };
     let (table, errors) = DeTable::parse_recoverable(file.text);
@@ -119,10 +119,10 @@ struct RuleFileReader<'a> {
     found: ParsedRules,
 }
 
-/// What makes a pattern of one kind from a text.
+/// A function that makes a pattern of one kind from a text.
 type PatternConstructor = fn(String) -> Pattern;
 
-/// The kinds of effects that a key of a rule is about.
+/// The kinds of effects for each key of a rule.
 const KINDS: &[(&str, &[PatternConstructor])] = &[
     ("read", &[Pattern::Read]),
     ("write", &[Pattern::Write]),
@@ -206,7 +206,7 @@ impl RuleFileReader<'_> {
         if self.found.flaws.len() > flaws {
             return;
         }
-        // Built-in patterns about places that are not known are left out, and a rule about nothing else with them.
+        // Built-in patterns in unknown directories are left out, and so is a rule without any other pattern.
         if self.file.layer == Layer::Builtin && rule.patterns.is_empty() {
             return;
         }
@@ -226,8 +226,8 @@ impl RuleFileReader<'_> {
         self.found.rules.push(rule);
     }
 
-    /// An allow for a whole server is about what it only reads by: tools that come to be offered later are not meant, and what
-    /// changes something is named.
+    /// Limits an allow for a whole server to reads. Tools that the server offers later are not included, and tools that change something
+    /// must be named.
     fn only_reading(&mut self, value: &TomlValue<'_>, table: &DeTable<'_>, rule: &mut Rule) {
         let others = table
             .iter()
@@ -251,7 +251,7 @@ impl RuleFileReader<'_> {
         }
     }
 
-    /// What one text of a pattern stands for: places put in, a directory with what is in it, and checked.
+    /// Expands one text of a pattern and checks the results. Variables are replaced, and a directory includes everything in it.
     fn expand(&mut self, text: &str, span: &Range<usize>, kinds: &[PatternConstructor]) -> Vec<String> {
         let Some(kind) = kinds.first().map(|kind| kind(text.to_owned())) else { return Vec::new() };
         let is_path = matches!(kind, Pattern::Read(_) | Pattern::Write(_) | Pattern::Delete(_));
@@ -275,7 +275,7 @@ impl RuleFileReader<'_> {
         texts
     }
 
-    /// Exceptions: for every kind that the rule is about, or by kind.
+    /// Reads exceptions: for every kind of effect of the rule, or by kind.
     fn except(&mut self, value: &TomlValue<'_>, rule: &mut Rule) {
         if let Some(table) = value.get_ref().as_table() {
             for (key, value) in table {
@@ -417,7 +417,7 @@ impl RuleFileReader<'_> {
         self.texts(value).into_iter().map(|(text, _)| text).collect()
     }
 
-    /// A text, or a list of texts; a list of nothing is a flaw, for it says nothing.
+    /// Reads a text or a list of texts. An empty list is an error, because it says nothing.
     fn texts(&mut self, value: &TomlValue<'_>) -> Vec<(String, Range<usize>)> {
         let Some(items) = value.get_ref().as_array() else {
             return self.text(value).map(|text| (text, value.span())).into_iter().collect();
@@ -456,13 +456,13 @@ fn is_at_server(pattern: &Pattern) -> bool {
     matches!(pattern, Pattern::Invoke(tool) if tool.starts_with("mcp:"))
 }
 
-/// The place of a rule's head: its `[[rule]]`, not all of it.
+/// Returns the position of a rule's `[[rule]]` line, without the rest.
 fn head(value: &TomlValue<'_>) -> Range<usize> {
     let span = value.span();
     span.start..span.end.min(span.start.saturating_add("[[rule]]".len()))
 }
 
-/// Line and column, from one.
+/// Returns line and column, from one.
 fn place(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let line = before.matches('\n').count().saturating_add(1);

@@ -1,4 +1,4 @@
-//! The places that rules may name.
+//! The directories that rules may name.
 
 use super::rule::PolicyError;
 use crate::effect::is_resolved;
@@ -6,18 +6,18 @@ use crate::effect::is_resolved;
 /// The directories that rules may name, absolute and resolved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathVariables<'a> {
-    /// Where the agent works, if anywhere: may be read. `{workspace}` in rules.
+    /// The directory that the agent works in, if any. It may be read. `{workspace}` in rules.
     pub workspace: Option<&'a str>,
-    /// The person's home directory. `~` and `{home}` in rules.
+    /// The user's home directory. `~` and `{home}` in rules.
     pub home: Option<&'a str>,
-    /// Where Byleave keeps its book and its keys: out of bounds for every call. `{state}` in rules.
+    /// The directory of Byleave's audit log and keys. No call may access it. `{state}` in rules.
     pub state: Option<&'a str>,
-    /// Where the person's own policy file lies: no call may change it. `{config}` in rules.
+    /// The directory of the user's own policy file. No call may change it. `{config}` in rules.
     pub config: Option<&'a str>,
 }
 
 impl PathVariables<'_> {
-    /// Whether every place is named as effects name paths.
+    /// Checks whether every directory is an absolute, resolved path.
     pub fn check(&self) -> Result<(), PolicyError> {
         let places = [
             ("workspace", self.workspace),

@@ -1,4 +1,4 @@
-//! What is put before the policy.
+//! The input of an evaluation.
 
 use crate::call::{Millis, Mode};
 use crate::effect::Plan;
@@ -6,29 +6,29 @@ use crate::id::{AgentId, SessionId};
 use crate::manifest::Manifest;
 use crate::standing_approval::StandingApprovalMatcher;
 
-/// What is to be judged, and all that may bear on it.
+/// A call to evaluate, with everything that may influence the decision.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyRequest<'a> {
     /// The tool.
     pub manifest: &'a Manifest,
-    /// What the call would do.
+    /// The predicted effects of the call.
     pub plan: &'a Plan,
-    /// How much is asked.
+    /// The mode, which says how much is asked.
     pub mode: Mode,
-    /// The tool's own needs-approval says so for these arguments (T8). One that always says so need not be repeated.
+    /// The tool's own needs-approval predicate asks for these arguments (T8). If the manifest says "always", this flag is not needed.
     pub tool_asks: bool,
     /// The session of the call.
     pub session: &'a SessionId,
-    /// Who makes the call.
+    /// The agent that makes the call.
     pub agent: &'a AgentId,
-    /// The leaves that still have a use.
+    /// The standing approvals that still have a use.
     pub leaves: &'a [StandingApprovalMatcher],
-    /// When.
+    /// The current time.
     pub now: Millis,
 }
 
 impl<'a> PolicyRequest<'a> {
-    /// A call with nothing more to it: in the default mode, without leaves, by a tool that does not ask.
+    /// Creates a plain request: in the default mode, without standing approvals, for a tool that does not ask.
     pub fn plain(manifest: &'a Manifest, plan: &'a Plan, session: &'a SessionId, agent: &'a AgentId) -> Self {
         let mode = Mode::default();
         Self { manifest, plan, mode, tool_asks: false, session, agent, leaves: &[], now: 0 }

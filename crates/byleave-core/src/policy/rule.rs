@@ -1,4 +1,4 @@
-//! Rules: what someone wrote down beforehand about some effects.
+//! Rules: verdicts on effects, written beforehand.
 
 use std::fmt;
 
@@ -8,25 +8,25 @@ use super::condition::RuleCondition;
 use crate::decision::{AskCause, Verdict};
 use crate::pattern::{MatchCertainty, Pattern, PatternError};
 
-/// Who wrote a rule.
+/// The layer of a rule, which says where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layer {
-    /// Comes with Byleave.
+    /// Rules that are part of Byleave.
     Builtin,
-    /// The organisation, for all of its people.
+    /// Rules of the organisation, for all of its people.
     Organisation,
-    /// The person.
+    /// Rules of the user.
     User,
-    /// A file in the workspace, which an agent may have written: tightens, and never loosens.
+    /// Rules of a file in the workspace, which an agent may have written. They can tighten, and never loosen.
     Project,
-    /// Given when the session was started.
+    /// Rules that were given when the session was started.
     Session,
 }
 
 impl Layer {
-    /// Which layer's allow decides where several allow: the guarantees that an organisation wants for its allow cannot
-    /// be had cheaper by an allow from below, and a person's own word stands above ours.
+    /// Returns the rank of the layer, which decides if several rules allow. An allow of a lower layer must not avoid the guarantees that
+    /// the organisation requires for its allow. An allow of the user ranks above a built-in one.
     pub(super) const fn authority(self) -> u8 {
         match self {
             Self::Organisation => 4,
@@ -50,51 +50,51 @@ impl fmt::Display for Layer {
     }
 }
 
-/// A verdict on every effect that fits one of some patterns.
+/// A verdict on every effect that fits one of the patterns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rule {
-    /// Its name, unique within its layer.
+    /// The id, unique within its layer.
     pub id: String,
-    /// Who wrote it.
+    /// The layer.
     pub layer: Layer,
-    /// What it says.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The effects it is about: those that fit any of these, or all of them where a deny or an ask has none,
+    /// The patterns. The rule applies to effects that fit any of them, or to all effects if a deny or an ask has none.
     pub patterns: Vec<Pattern>,
-    /// and none of these,
+    /// The exceptions. The rule does not apply to effects that fit any of these.
     pub except: Vec<Pattern>,
-    /// of calls for which this holds.
+    /// The condition that a call must meet.
     pub when: RuleCondition,
-    /// No leave may answer the ask.
+    /// No standing approval may answer the ask.
     pub firm: bool,
-    /// The ask is about great harm: no leave may answer it, and it asks in confirm-dangerous too.
+    /// The ask is about great harm. No standing approval may answer it, and it asks in confirm-dangerous too.
     pub dangerous: bool,
-    /// What must be guaranteed for the allow to hold.
+    /// The guarantees that must hold for the allow to hold.
     pub guarantees: Vec<String>,
-    /// Sub-agents whose names fit this glob may do it, for those to whom the rule forbids it: may be delegated, not held.
+    /// Sub-agents whose names fit this glob may do it on behalf of those to whom the rule forbids it. They can delegate it, but not do it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delegate: Option<String>,
-    /// In words, for the person who is asked.
+    /// The explanation, for the person who is asked.
     pub why: String,
-    /// Where it is written: file and line.
+    /// The location: file and line.
     pub origin: Option<String>,
-    /// Examples of what it is about.
+    /// Examples that the rule covers.
     pub yes: Vec<Example>,
-    /// Examples of what it is not about.
+    /// Examples that the rule does not cover.
     pub no: Vec<Example>,
 }
 
-/// An example that stands with a rule and is checked when the rule is read.
+/// An example of a rule, checked when the rule is read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Example {
-    /// A command, a path, a host or a tool; with a kind of effect and a colon before it where the rule has several.
+    /// A command, a path, a host or a tool. A kind of effect and a colon come before it if the rule has several kinds.
     pub text: String,
-    /// Where it stands in its file, in bytes.
+    /// The position in its file, in bytes.
     pub at: std::ops::Range<usize>,
 }
 
 impl Rule {
-    /// A plain rule, with nothing more to it than its verdict.
+    /// Creates a plain rule with a verdict and patterns only.
     pub fn new(id: impl Into<String>, layer: Layer, verdict: Verdict, patterns: Vec<Pattern>) -> Self {
         Self {
             id: id.into(),
@@ -114,7 +114,7 @@ impl Rule {
         }
     }
 
-    /// How sure it must be that an effect fits: an allow needs a proof.
+    /// Returns how certain it must be that an effect fits. An allow needs proof.
     pub const fn sense(&self) -> MatchCertainty {
         match self.verdict {
             Verdict::Allow => MatchCertainty::Surely,
@@ -122,7 +122,7 @@ impl Rule {
         }
     }
 
-    /// How sure it must be that an effect is excepted: the other way around.
+    /// Returns how certain it must be that an effect is excepted. This is the opposite of [`Self::sense`].
     pub const fn sense_of_except(&self) -> MatchCertainty {
         match self.verdict {
             Verdict::Allow => MatchCertainty::Possibly,
@@ -130,7 +130,7 @@ impl Rule {
         }
     }
 
-    /// The cause with which it asks; none for a deny or an allow.
+    /// Returns the cause with which it asks. `None` for a deny or an allow.
     pub fn cause(&self) -> Option<AskCause> {
         match self.verdict {
             Verdict::Allow | Verdict::Deny => None,
@@ -140,18 +140,18 @@ impl Rule {
         }
     }
 
-    /// Whether a person or an organisation allowed this in so many words.
+    /// Returns whether a person or an organisation explicitly allowed this.
     pub(super) fn allows_explicitly(&self) -> bool {
         self.verdict == Verdict::Allow && self.layer != Layer::Builtin
     }
 
-    /// Whether it is about whole calls: it tightens, says when, and names no effect.
+    /// Returns whether it applies to whole calls: it tightens, has a condition and names no effect.
     fn is_about_calls(&self) -> bool {
         let tightens = self.verdict != Verdict::Allow && self.delegate.is_none();
         tightens && self.patterns.is_empty() && self.when != RuleCondition::default()
     }
 
-    /// What is wrong with it taken by itself, apart from its patterns.
+    /// Checks the rule by itself, apart from its patterns.
     pub(super) fn check(&self) -> Result<(), RuleError> {
         let asks = self.verdict == Verdict::Ask;
         let about = |except: &Pattern| self.patterns.iter().any(|pattern| pattern.kind() == except.kind());
@@ -185,12 +185,12 @@ impl Rule {
         Err(fault)
     }
 
-    /// The fault, with the rule's name and place.
+    /// Returns the error with the name and place of the rule.
     pub(super) fn fault(&self, fault: impl Into<RuleError>) -> PolicyError {
         PolicyError::Rule { id: self.id.clone(), place: self.place(), fault: fault.into() }
     }
 
-    /// Where it stands: layer, and file and line where there are any.
+    /// Returns the location: the layer, and the file and line if they are known.
     pub(super) fn place(&self) -> String {
         match &self.origin {
             Some(origin) => format!("{}, {origin}", self.layer),
@@ -199,63 +199,63 @@ impl Rule {
     }
 }
 
-/// Why a policy cannot be used. A policy that cannot be used in full is not used at all.
+/// The reason why a policy cannot be used. A policy with any error is not used at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// A rule is wrong.
+    /// A rule is invalid.
     #[error("cannot use rule `{id}` ({place}): {fault}")]
     Rule {
         /// The rule.
         id: String,
-        /// Where it stands: layer, file and line.
+        /// The location: layer, file and line.
         place: String,
-        /// What is wrong with it.
+        /// The error.
         fault: RuleError,
     },
-    /// A directory that the built-in rules are about is not known well enough.
+    /// A directory that the built-in rules name is not an absolute resolved path.
     #[error("cannot make rules for the {what} `{path}`: give an absolute path without `.` and `..`")]
     Place {
-        /// Which directory.
+        /// The directory.
         what: &'static str,
-        /// As it was given.
+        /// The path as it was given.
         path: String,
     },
-    /// The built-in rules cannot be read, which is our fault.
+    /// The built-in rules cannot be read. This is a bug in Byleave.
     #[error("cannot read the built-in rules: {0}; this is a fault of the program, not of yours")]
     Builtin(String),
-    /// The rules are right one by one, but cannot be made ready together.
+    /// Each rule is valid, but they cannot be compiled together.
     #[error("cannot make the rules ready: {0}; use fewer or simpler globs")]
     TooLarge(String),
 }
 
-/// What is wrong with a rule.
+/// The error in a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// It has no id.
+    /// The rule has no id.
     #[error("it has no id; give it one")]
     Unnamed,
-    /// It is about nothing.
+    /// The rule matches nothing.
     #[error("it is about nothing; name at least one effect, or for a deny or an ask say when it holds")]
     NoPatterns,
-    /// One of its patterns is wrong.
+    /// One of the patterns is invalid.
     #[error(transparent)]
     Pattern(#[from] PatternError),
-    /// Its layer has another of that name.
+    /// Another rule of the layer has the same id.
     #[error("another rule of the same layer has this id (the other: {0}); rename one of them")]
     Twice(String),
     /// A project may only tighten.
     #[error("a project holds only `deny` and `ask`; move it to the rules of the user")]
     ProjectAllows,
-    /// A mark that means something on an ask alone.
+    /// A flag that is valid only on an ask.
     #[error("`{0}` means something on an `ask` only; drop it, or make the rule an `ask`")]
     OnlyAsk(&'static str),
-    /// Both marks at once.
+    /// Both flags at once.
     #[error("a `dangerous` rule is firm already; drop `firm`")]
     FirmTwice,
-    /// Guarantees on a rule that allows nothing.
+    /// Guarantees on a rule that does not allow.
     #[error("only an `allow` depends on guarantees; drop them, or make the rule an `allow`")]
     GuaranteesUnused,
-    /// Delegation of what is allowed anyway.
+    /// Delegation of something that is allowed anyway.
     #[error(
         "`delegate` is for what a rule denies or asks about; drop it, or make the rule a `deny` or an `ask`"
     )]
@@ -263,13 +263,13 @@ pub enum RuleError {
     /// A project may only tighten.
     #[error("a project only tightens, and `delegate` allows; move the rule to your own policy file")]
     ProjectDelegates,
-    /// An exception from nothing.
+    /// An exception for a kind of effect that the rule does not match.
     #[error("it excepts a kind of effect that none of its patterns is about; drop that exception")]
     ExceptUnused,
-    /// It excepts all that it is about.
+    /// The rule excepts everything that it matches.
     #[error("it excepts everything it is about, so it can never match; drop an exception")]
     AllExcepted,
-    /// It has the id of a built-in rule that nobody may replace.
+    /// The rule has the id of a built-in rule that cannot be replaced.
     #[error("a built-in `{}` has this id and only a built-in `ask` can be replaced; choose another id", .0.word())]
     NotReplaceable(Verdict),
 }

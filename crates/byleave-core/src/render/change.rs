@@ -1,4 +1,4 @@
-//! Before and after: what a reviewer or a person changed, field by field.
+//! Before and after: the changes of a reviewer or a person, field by field.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::line::LineRole;
 use super::value::{self, GUTTER};
 use super::writer::RenderingBuilder;
 
-/// Writes what differs between two values. What is the same is left out; what differs is there whole.
+/// Writes the differences between two values. Equal parts are left out, and differing parts are complete.
 pub(super) fn write(page: &mut RenderingBuilder, before: &Value, after: &Value) {
     write_at(page, "", Some(before), Some(after));
 }
@@ -58,7 +58,7 @@ fn title(page: &mut RenderingBuilder, path: &str, what: &str) {
     page.line(LineRole::Change, "  ", &format!("{path} {what}"));
 }
 
-/// The lines between the common beginning and the common end: out with a minus, in with a plus.
+/// Writes the lines between the common beginning and the common end: removed lines with a minus, added lines with a plus.
 fn lines(page: &mut RenderingBuilder, before: &str, after: &str) {
     let old: Vec<&str> = before.split('\n').collect();
     let new: Vec<&str> = after.split('\n').collect();

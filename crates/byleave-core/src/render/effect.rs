@@ -1,4 +1,4 @@
-//! The effects, every one of them: by kind, the gravest first, each with its place in the plan.
+//! Renders all effects by kind, the most serious first, each with its position in the plan.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::line::LineRole;
 use super::value;
 use super::writer::{RenderingBuilder, WARNING_GUTTER};
 
-/// The kinds in the order in which they are read.
+/// The kinds in the order in which they are shown.
 const KINDS: [&str; 8] = ["unknown", "unconfined", "delete", "write", "run", "reach", "invoke", "read"];
 
 /// Writes all effects under a heading that counts them.
@@ -38,7 +38,7 @@ pub(super) fn write(page: &mut RenderingBuilder, verb: &str, effects: &[Effect])
     }
 }
 
-/// Whether an effect does more than read.
+/// Checks whether an effect does more than read.
 pub(super) const fn changes_something(effect: &Effect) -> bool {
     !matches!(effect, Effect::Read { .. } | Effect::Invoke { .. })
 }
@@ -73,7 +73,7 @@ fn line(page: &mut RenderingBuilder, gutter: &str, verb: &str, target: &str, not
     page.line(LineRole::Effect, gutter, &format!("{verb:<6} {target}{note}"));
 }
 
-/// The program that really runs, then its words one by one: the first of them is only what it is told to be called.
+/// Writes the program that really runs, then its words one by one. The first word is only the name that the program is given.
 fn run(page: &mut RenderingBuilder, gutter: &str, program: &str, argv: &[String]) {
     let shown = page.quoted(program);
     if argv.iter().any(|word| word.contains('\n')) {

@@ -1,4 +1,4 @@
-//! Lines: what a screen gets.
+//! The lines of a rendered question.
 
 use std::fmt;
 
@@ -9,21 +9,21 @@ use crate::escape::{CLOSE, OPEN, is_mark};
 /// A question as lines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rendering {
-    /// The lines, top to bottom. A screen may wrap and scroll them; it may not leave any out.
+    /// The lines, top to bottom. A screen may wrap and scroll them, but must not leave any out.
     pub lines: Vec<RenderLine>,
-    /// Whether everything is there. If not, it must not be possible to approve.
+    /// Whether everything is shown. If not, it must not be possible to approve.
     pub complete: bool,
 }
 
 impl Rendering {
-    /// All of it as plain text: a line each, and an empty one before each part.
+    /// Returns everything as plain text: one line each, and an empty line before each part.
     pub fn to_text(&self) -> String {
         self.to_string()
     }
 
-    /// The lines for a screen of so many columns: what is broken keeps its gutter.
+    /// Wraps the lines for a screen of this width. Wrapped lines keep their gutter.
     ///
-    /// Widths are counted on the safe side: what may take two columns counts as two.
+    /// Widths are estimated on the safe side: a character that may take two columns is treated as two.
     pub fn wrapped(&self, columns: usize) -> Vec<RenderLine> {
         self.lines.iter().flat_map(|line| line.wrapped(columns)).collect()
     }
@@ -44,20 +44,20 @@ impl fmt::Display for Rendering {
 /// One line of a rendering.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RenderLine {
-    /// What kind of line it is, so that a screen can style it.
+    /// The kind of the line, so that a screen can style it.
     pub role: LineRole,
-    /// The text, its gutter included; printable characters only.
+    /// The text, including its gutter. Printable characters only.
     pub text: String,
-    /// How many characters at its start are gutter. Whoever wraps the line repeats them.
+    /// The number of characters at its start that are the gutter. A screen that wraps the line repeats them.
     #[serde(default)]
     pub gutter: u16,
 }
 
-/// What kind of line it is.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LineRole {
-    /// What is asked.
+    /// The question itself.
     Title,
     /// The heading of a part.
     Heading,
@@ -65,26 +65,26 @@ pub enum LineRole {
     Effect,
     /// Part of the arguments or of a result.
     Content,
-    /// What a reviewer or a person changed.
+    /// A change by a reviewer or a person.
     Change,
-    /// Words of the model.
+    /// The model's own words.
     Model,
-    /// Why it asks.
+    /// A reason why it asks.
     Reason,
-    /// What a reviewer said.
+    /// A note of a reviewer.
     Review,
     /// Part of the challenge.
     Challenge,
-    /// Something to be careful about.
+    /// A warning.
     Warning,
-    /// Identity, digest.
+    /// An id or a digest.
     Detail,
-    /// When it expires, in milliseconds; a screen may show the time left in its place.
+    /// The time of expiry, in milliseconds. A screen may show the remaining time instead.
     Expiry,
 }
 
 impl RenderLine {
-    /// The line in pieces that fit, each with the gutter.
+    /// Splits the line into pieces that fit, each with the gutter.
     pub fn wrapped(&self, columns: usize) -> Vec<Self> {
         if self.text.chars().map(columns_of).sum::<usize>() <= columns {
             return vec![self.clone()];
@@ -101,25 +101,24 @@ impl RenderLine {
         lines.collect()
     }
 
-    /// The gutter and the rest.
+    /// Returns the gutter and the rest.
     pub fn parts(&self) -> (&str, &str) {
         let at = self.text.char_indices().nth(usize::from(self.gutter)).map_or(self.text.len(), |(at, _)| at);
         self.text.split_at_checked(at).unwrap_or(("", &self.text))
     }
 }
 
-/// The gutter of a line that goes on from the one before: as wide, without the number.
+/// Returns the gutter of a continued line: the same width, without the number.
 pub(super) fn continued(gutter: &str) -> String {
     gutter.chars().map(|c| if matches!(c, '│' | '┃' | ' ') { c } else { ' ' }).collect()
 }
 
-/// How many columns a character may take.
+/// Returns the maximum number of columns of a character.
 const fn columns_of(c: char) -> usize {
     if (c as u32) < 0x1100 { 1 } else { 2 }
 }
 
-/// Cuts a text into pieces no wider than `room`, never inside one of our marks or between a base and its marks, as long
-/// as those fit.
+/// Splits a text into pieces no wider than `room`. It does not split one of our marks, or a base from its marks, as long as those fit.
 pub(super) fn split(text: &str, room: usize, width: impl Fn(char) -> usize) -> Vec<String> {
     let mut pieces = Vec::new();
     let mut piece = String::new();

@@ -1,7 +1,7 @@
-//! What the call really did, on a copy: every path, and how the texts differ.
+//! Renders the real effects of a call on a copy: every path, and the differences of the texts.
 //!
-//! A directory that is new or gone as a whole is one line with what it holds. Beyond a bound the texts are not shown one by one:
-//! then it is said where they are. No path is ever left out without a count.
+//! A directory that is completely new or removed is one line with a summary of its contents. Beyond a limit the texts are not shown one by
+//! one. Then a line says where to find them. No path is ever left out without being counted.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use super::line::LineRole;
 use super::value::{self, GUTTER};
 use super::writer::{RenderingBuilder, WARNING_GUTTER, counted};
 
-/// What is new or gone as a whole is one line if it holds more than this.
+/// The number of entries above which a completely new or removed directory is one line.
 const FOLD_MIN: usize = 12;
-/// How many lines of differing text are shown in all.
+/// The maximum number of diff lines in total.
 const DIFF_LINES_MAX: usize = 20_000;
 
-/// What was seen on the copy, or why nothing was.
+/// Writes the result of the rehearsal, or why there is none.
 pub(super) fn write(page: &mut RenderingBuilder, sheet: &QuestionView) {
     match &sheet.seen {
         None => {}
@@ -94,7 +94,7 @@ fn ran(page: &mut RenderingBuilder, rehearsal: &Rehearsal, sheet: &QuestionView)
     page.line(LineRole::Effect, "  ", &yes);
 }
 
-/// The changes in one line: what was done to how many, and how many of them only the disk has.
+/// Returns the changes in one line: the number of each kind, and how many exist only on the disk.
 pub fn summary(changes: &FileChanges) -> String {
     if changes.is_empty() {
         return "changed nothing".to_owned();
@@ -168,7 +168,7 @@ fn changes(page: &mut RenderingBuilder, changes: &FileChanges) {
     }
 }
 
-/// One line for a directory that is new or gone with all that it holds.
+/// Writes one line for a directory that is new or removed with everything in it.
 fn folded(page: &mut RenderingBuilder, directory: &FileChange, inner: &[FileChange]) {
     let path = page.quoted(&directory.path);
     let node =
@@ -202,7 +202,7 @@ fn is_directory(change: &FileChange) -> bool {
     node.is_some_and(|node| node.kind == FileNodeKind::Directory)
 }
 
-/// What it was and is, and who else has it.
+/// Returns the state before and after, and the git status.
 fn told(change: &FileChange) -> String {
     let node = |kind: &FileNodeKind| match kind {
         FileNodeKind::File { size, .. } => format!("{size} bytes"),

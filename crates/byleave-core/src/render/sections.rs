@@ -1,4 +1,4 @@
-//! The parts of a question, in our words.
+//! The sections of a question, in our words.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use super::line::LineRole;
 use super::writer::{RenderingBuilder, WARNING_GUTTER, counted};
 use super::{change, value};
 
-/// What is asked.
+/// Writes the question itself.
 pub(super) fn title(page: &mut RenderingBuilder, sheet: &QuestionView) {
     let tool = page.quoted(&sheet.terms.tool);
     let text = match sheet.question.kind {
@@ -41,7 +41,7 @@ pub(super) fn title(page: &mut RenderingBuilder, sheet: &QuestionView) {
     }
 }
 
-/// What would be done, to what, and whether it can be taken back.
+/// Writes the effects, their targets, and whether they can be undone.
 pub(super) fn effects(page: &mut RenderingBuilder, sheet: &QuestionView) {
     let verb = match sheet.question.kind {
         QuestionKind::Release => "What it was planned to do",
@@ -73,7 +73,7 @@ pub(super) fn effects(page: &mut RenderingBuilder, sheet: &QuestionView) {
     }
 }
 
-/// Why it asks.
+/// Writes why it asks.
 pub(super) fn reasons(page: &mut RenderingBuilder, sheet: &QuestionView) {
     page.heading(LineRole::Heading, "Why it asks");
     if sheet.question.kind == QuestionKind::Checkpoint || sheet.terms.checkpoint {
@@ -97,7 +97,7 @@ pub(super) fn reasons(page: &mut RenderingBuilder, sheet: &QuestionView) {
     }
 }
 
-/// The arguments, whole.
+/// Writes the complete arguments.
 pub(super) fn arguments(page: &mut RenderingBuilder, sheet: &QuestionView) {
     write_value(page, "Arguments, whole", &sheet.arguments);
     match &sheet.arguments {
@@ -110,7 +110,7 @@ pub(super) fn arguments(page: &mut RenderingBuilder, sheet: &QuestionView) {
     }
 }
 
-/// What was changed since the model's first draft.
+/// Writes the changes since the model's first draft.
 pub(super) fn changes(page: &mut RenderingBuilder, sheet: &QuestionView) {
     let Some(first) = &sheet.first_arguments else { return };
     page.heading(LineRole::Heading, "Changed since the model wrote it, by a reviewer or a person");
@@ -124,7 +124,7 @@ pub(super) fn changes(page: &mut RenderingBuilder, sheet: &QuestionView) {
     change::write(page, first, &sheet.arguments);
 }
 
-/// The agent's case against its own call.
+/// Writes the agent's case against its own call.
 pub(super) fn challenge(page: &mut RenderingBuilder, sheet: &QuestionView) {
     let Some(challenge) = &sheet.challenge else { return };
     page.heading(LineRole::Heading, "The agent's case against its own call, in the agent's words");
@@ -147,7 +147,7 @@ pub(super) fn challenge(page: &mut RenderingBuilder, sheet: &QuestionView) {
     }
 }
 
-/// What the reviewers said.
+/// Writes the notes of the reviewers.
 pub(super) fn notes(page: &mut RenderingBuilder, sheet: &QuestionView) {
     if sheet.notes.is_empty() {
         return;
@@ -168,7 +168,7 @@ pub(super) fn notes(page: &mut RenderingBuilder, sheet: &QuestionView) {
     }
 }
 
-/// The held result, whole.
+/// Writes the complete held result.
 pub(super) fn output(page: &mut RenderingBuilder, sheet: &QuestionView) {
     let Some(output) = &sheet.output else {
         return page.miss("the held result is not there");
@@ -197,14 +197,14 @@ pub(super) fn output(page: &mut RenderingBuilder, sheet: &QuestionView) {
     }
 }
 
-/// The model's words, after the facts.
+/// Writes the model's own words, after the facts.
 pub(super) fn model(page: &mut RenderingBuilder, sheet: &QuestionView) {
     let Some(reason) = &sheet.reason else { return };
     page.heading(LineRole::Heading, "What the model says about it: its own words, checked by nobody");
     value::write_text(page, LineRole::Model, reason);
 }
 
-/// Identity, digests, time.
+/// Writes ids, digests and times.
 pub(super) fn details(page: &mut RenderingBuilder, sheet: &QuestionView) {
     page.heading(LineRole::Heading, "Details");
     let digest = sheet.question.digest();
@@ -276,7 +276,7 @@ fn write_reason(page: &mut RenderingBuilder, reason: &DecisionReason) {
     }
 }
 
-/// A cause in plain words.
+/// Returns a cause in plain words.
 const fn plain(cause: AskCause) -> &'static str {
     match cause {
         AskCause::Rule => "a rule says so",
@@ -293,17 +293,17 @@ const fn plain(cause: AskCause) -> &'static str {
     }
 }
 
-/// Whether some text says how much was cut away from it: `…(+1060 chars)`. Whatever it is part of is not all there is.
+/// Checks whether some text says how much was cut from it: `…(+1060 chars)`. The value that contains it is not complete.
 pub fn is_cut(value: &Value) -> bool {
     has_mark(value, &["…(+", "… (+", "...(+"])
 }
 
-/// Whether some text carries the mark that others leave where they cut: `…(+1060 chars)`, `[truncated]`.
+/// Checks whether some text carries a mark that other programs leave at a cut: `…(+1060 chars)`, `[truncated]`.
 fn looks_cut(value: &Value) -> bool {
     is_cut(value) || has_mark(value, &["...[truncated", "…[truncated", "[truncated]", "<truncated>"])
 }
 
-/// Whether one of these stands in some text of the value, however deep.
+/// Checks whether one of these marks is in some text of the value, at any depth.
 fn has_mark(value: &Value, marks: &[&str]) -> bool {
     match value {
         Value::String(text) => marks.iter().any(|mark| text.contains(mark)),

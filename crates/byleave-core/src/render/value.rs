@@ -1,7 +1,7 @@
-//! Values and texts from outside, whole, behind a gutter.
+//! Renders values and texts from outside, complete and behind a gutter.
 //!
-//! Much like JSON, but nobody has to read escapes: a text of several lines is shown as numbered lines, and a text of one
-//! line in quotes that cannot occur inside it.
+//! The format is similar to JSON, but nobody has to read escapes. A text of several lines is shown as numbered lines. A text of one line is
+//! in quotes that cannot occur inside it.
 
 use serde_json::Value;
 
@@ -12,24 +12,24 @@ use super::writer::{RenderingBuilder, counted};
 
 /// The gutter of everything that comes from outside.
 pub(super) const GUTTER: &str = "  │ ";
-/// How deep values may be nested before nobody could follow.
+/// The maximum nesting depth of values. Nobody could follow more.
 const DEPTH_MAX: usize = 128;
-/// A text of one line that is longer says how long it is.
+/// The length from which a text of one line is shown with its size.
 const SHORT_BYTES: usize = 200;
-/// How often a line is repeated before the repetitions are counted instead of shown: padding does not push the rest away.
+/// The maximum number of repetitions of a line. More are counted instead of shown, so that padding cannot push the rest away.
 const SAME_MAX: usize = 4;
 
-/// Writes a value, whole.
+/// Writes a complete value.
 pub(super) fn write(page: &mut RenderingBuilder, role: LineRole, value: &Value) {
     write_at(page, role, 0, "", value);
 }
 
-/// Writes a text as numbered lines, whole.
+/// Writes a complete text as numbered lines.
 pub(super) fn write_text(page: &mut RenderingBuilder, role: LineRole, text: &str) {
     numbered(page, role, 0, text);
 }
 
-/// How a text measures: lines and bytes, and whether its last line ends.
+/// Returns the size of a text: lines and bytes, and whether its last line ends with a newline.
 pub(super) fn measure(text: &str) -> String {
     let lines = counted(lines_of(text).count(), "line", "lines");
     let bytes = counted(text.len(), "byte", "bytes");
@@ -37,7 +37,7 @@ pub(super) fn measure(text: &str) -> String {
     format!("{lines}, {bytes}{open}")
 }
 
-/// How deep a value is nested, as far as it matters.
+/// Checks whether a value is nested too deeply.
 pub(super) fn is_too_deep(value: &Value) -> bool {
     fn deeper(value: &Value, left: usize) -> bool {
         match value {
@@ -49,7 +49,7 @@ pub(super) fn is_too_deep(value: &Value) -> bool {
     deeper(value, DEPTH_MAX)
 }
 
-/// The name of a field: bare where it is a plain word, else in quotes.
+/// Returns the name of a field: bare if it is a plain word, otherwise in quotes.
 pub(super) fn key(page: &mut RenderingBuilder, name: &str) -> String {
     let is_bare = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     if !name.is_empty() && name.bytes().all(is_bare) { name.to_owned() } else { page.quoted(name) }
@@ -90,7 +90,7 @@ fn write_at(page: &mut RenderingBuilder, role: LineRole, depth: usize, label: &s
         Value::Object(map) if map.is_empty() => line(page, "{}"),
         Value::Object(map) => {
             line(page, "{");
-            // By name, so that no feature of the map type can change what a person reads.
+            // Sorted by name, so that no feature of the map type can change the text that a person reads.
             let mut fields: Vec<_> = map.iter().collect();
             fields.sort_by(|a, b| a.0.cmp(b.0));
             for (name, item) in fields {
@@ -106,7 +106,7 @@ fn gutter(depth: usize) -> String {
     format!("{GUTTER}{:1$}", "", depth * 2)
 }
 
-/// Numbered lines behind a second bar, which nothing else has: no content can pass for a field, nor for a heading.
+/// Writes numbered lines behind a second bar, which nothing else has. No content can be mistaken for a field or a heading.
 fn numbered(page: &mut RenderingBuilder, role: LineRole, depth: usize, text: &str) {
     let mut lines = lines_of(text).zip(1_usize..).peekable();
     let digits = lines_of(text).count().to_string().len().max(3);
@@ -135,7 +135,7 @@ fn numbered(page: &mut RenderingBuilder, role: LineRole, depth: usize, text: &st
     }
 }
 
-/// The lines of a text; a newline at the end ends the last and begins none. A carriage return is content.
+/// Returns the lines of a text. A newline at the end does not begin another line. A carriage return is content.
 fn lines_of(text: &str) -> impl Iterator<Item = &str> {
     text.strip_suffix('\n').unwrap_or(text).split('\n')
 }

@@ -1,20 +1,20 @@
-//! The page being written: keeps the bounds, escapes what comes from outside, counts what must be warned of.
+//! The builder of a rendering: enforces the limits, escapes text from outside, and collects warnings.
 
 use crate::escape::{EscapeLevel, Escaper, visible};
 
 use super::line::{LineRole, RenderLine, Rendering, continued, split};
 
-/// How much text there may be before nobody would read it.
+/// The maximum size of the text. Nobody would read more.
 const BYTES_MAX: usize = 2_000_000;
-/// How many lines there may be.
+/// The maximum number of lines.
 const LINES_MAX: usize = 50_000;
-/// Kept back for the details, which must be there even when the rest is too large.
+/// The reserve for the details, which must be shown even if the rest is too large.
 const RESERVE_BYTES: usize = 64_000;
 const RESERVE_LINES: usize = 400;
-/// How long a line may be before it is continued on the next.
+/// The maximum length of a line before it is continued on the next.
 const LINE_CHARS_MAX: usize = 4_000;
 
-/// The page being written.
+/// The builder of a rendering.
 #[derive(Default)]
 pub(super) struct RenderingBuilder {
     lines: Vec<RenderLine>,
@@ -27,27 +27,27 @@ pub(super) struct RenderingBuilder {
 }
 
 impl RenderingBuilder {
-    /// Warnings that concern the whole go where the page now ends.
+    /// Marks the current end as the place for warnings about the whole question.
     pub(super) fn leave_room_for_warnings(&mut self) {
         self.warnings_at = self.lines.len();
     }
 
-    /// From here on the space kept back may be used.
+    /// Allows the use of the reserve from here on.
     pub(super) fn open_reserve(&mut self) {
         self.in_reserve = true;
     }
 
-    /// Something cannot be shown: the page is not complete.
+    /// Records that something cannot be shown, so the rendering is not complete.
     pub(super) fn miss(&mut self, why: impl Into<String>) {
         self.missing.get_or_insert_with(|| why.into());
     }
 
-    /// Whether more can still be written; if not, there is no point in working it out.
+    /// Returns whether more can still be written. If not, callers need not compute it.
     pub(super) fn is_open(&self) -> bool {
         self.missing.is_none() || self.in_reserve
     }
 
-    /// A warning about the whole, shown right below the title.
+    /// Adds a warning about the whole question, shown directly below the title.
     pub(super) fn warn(&mut self, text: impl Into<String>) {
         let text = text.into();
         if !self.warnings.contains(&text) {
@@ -55,12 +55,12 @@ impl RenderingBuilder {
         }
     }
 
-    /// A line of our own, from the left edge: nothing from outside begins there.
+    /// Writes a line of our own at the left edge. Nothing from outside begins there.
     pub(super) fn heading(&mut self, role: LineRole, text: &str) {
         self.line(role, "", text);
     }
 
-    /// A line behind a gutter. The text has been escaped; one that is too long goes on behind the same gutter.
+    /// Writes a line behind a gutter. The text must already be escaped. A text that is too long continues behind the same gutter.
     pub(super) fn line(&mut self, role: LineRole, gutter: &str, text: &str) {
         if text.len() <= LINE_CHARS_MAX {
             self.push(role, gutter, text);
@@ -80,7 +80,7 @@ impl RenderingBuilder {
         }
     }
 
-    /// Text from outside, escaped.
+    /// Returns text from outside, escaped.
     pub(super) fn escaped(&mut self, text: &str, care: EscapeLevel) -> String {
         if text.len() > BYTES_MAX {
             self.miss(format!("one text alone has {} bytes", text.len()));
@@ -91,12 +91,12 @@ impl RenderingBuilder {
         out
     }
 
-    /// A name, a path or a single line from outside, escaped and in quotes that cannot occur inside.
+    /// Returns a name, a path or a single line from outside, escaped and in quotes that cannot occur inside.
     pub(super) fn quoted(&mut self, text: &str) -> String {
         format!("“{}”", self.escaped(text, EscapeLevel::Name))
     }
 
-    /// The page as it is, with the warnings in their place.
+    /// Returns the rendering, with the warnings in their place.
     pub(super) fn finish(mut self) -> Rendering {
         let mut warnings = Vec::new();
         if let Some(why) = &self.missing {
@@ -150,14 +150,14 @@ impl RenderingBuilder {
     }
 }
 
-/// A line that says what to be careful about.
+/// The gutter of a warning.
 pub(super) const WARNING_GUTTER: &str = "⚠ ";
 
 fn warning(text: &str) -> RenderLine {
     RenderLine { role: LineRole::Warning, text: format!("{WARNING_GUTTER}{text}"), gutter: 2 }
 }
 
-/// `1 line`, `2 lines`.
+/// Formats a number with its noun: `1 line`, `2 lines`.
 pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }

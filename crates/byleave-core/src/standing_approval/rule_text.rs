@@ -1,7 +1,7 @@
-//! A leave in the form of a policy rule: what it lets pass, and what it is bound to, in words.
+//! Shows a standing approval as a policy rule: what it allows, and its limits in words.
 //!
-//! It is for people to read before and after they give one. Nothing in it acts on a terminal, and read as a policy file it is
-//! about exactly the effects that the leave covers.
+//! The text is for people to read before and after they give one. It must not contain anything that acts on a terminal. Parsed as a policy
+//! file, it matches exactly the effects that the standing approval covers.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::pattern::{Pattern, literal};
 use crate::time_format::{span, utc};
 
 impl StandingApproval {
-    /// The rule that it amounts to, as it would stand in a policy file; what a rule cannot say is in its comments.
+    /// Returns the equivalent rule as it would be in a policy file. Comments say what a rule cannot express.
     pub fn rule(&self, now: Millis) -> String {
         let mut text = format!("# a leave for calls of the tool {}\n", quoted(&self.tool));
         for effects in self.scope.iter().filter_map(whole) {
@@ -38,7 +38,7 @@ impl StandingApproval {
         text
     }
 
-    /// What it is bound to, in words: the session, the time, the number of uses.
+    /// Returns the limits in words: the session, the time, the number of uses.
     pub fn bounds(&self, now: Millis) -> String {
         let session = match &self.session {
             Some(session) => format!("only in the session {}", quoted(session.as_str())),
@@ -58,7 +58,7 @@ impl StandingApproval {
     }
 }
 
-/// The effects of a whole plan, where the pattern is about one.
+/// Returns the effects of a whole plan, if the pattern is for one.
 fn whole(pattern: &Pattern) -> Option<&[Effect]> {
     match pattern {
         Pattern::Plan(effects) => Some(effects),
@@ -66,7 +66,7 @@ fn whole(pattern: &Pattern) -> Option<&[Effect]> {
     }
 }
 
-/// The patterns as the keys of a rule in a policy file, one line for each kind. A rule cannot be about a whole plan.
+/// Returns the patterns as keys of a rule in a policy file, one line for each kind. A rule cannot match a whole plan.
 pub fn keys(patterns: &[Pattern]) -> Vec<String> {
     let mut keys: Vec<(&str, Vec<String>)> = Vec::new();
     for pattern in patterns {
@@ -89,7 +89,7 @@ pub fn keys(patterns: &[Pattern]) -> Vec<String> {
     keys.into_iter().map(|(key, texts)| format!("{key} = [{}]", texts.join(", "))).collect()
 }
 
-/// A text in the quotes of TOML, in which nothing acts on a terminal.
+/// Quotes a text for TOML. The result contains nothing that acts on a terminal.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

@@ -16,7 +16,7 @@ use byleave_core::policy::{Layer, PathVariables, Policy, PolicyRequest, Rule, bu
 use byleave_core::question::{Question, QuestionKind};
 use byleave_core::question_view::QuestionView;
 use byleave_core::review::{ReviewNote, ReviewOutcome};
-use byleave_core::standing_approval::{NotCoverable, StandingApproval, StandingApprovalMatcher};
+use byleave_core::standing_approval::{NotCoverableError, StandingApproval, StandingApprovalMatcher};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -63,7 +63,7 @@ impl DecidedCall {
         sheet(self.plan.clone(), self.ruled(&[]), self.mode)
     }
 
-    fn offers(&self) -> Result<Vec<ApprovalScope>, NotCoverable> {
+    fn offers(&self) -> Result<Vec<ApprovalScope>, NotCoverableError> {
         offers(&self.sheet())
     }
 }
@@ -322,14 +322,14 @@ fn something_beneath_a_directory_is_offered_as_the_very_same_command_only() {
 fn what_the_words_do_not_tell_apart_is_not_offered_at_all() {
     // A word that is known only when it runs: the next time it is another.
     let unknown = somewhere("find . -name … -delete", delete("/w"));
-    assert!(matches!(unknown.offers(), Err(NotCoverable::NotSayable(_))));
+    assert!(matches!(unknown.offers(), Err(NotCoverableError::NotSayable(_))));
     // A tool whose arguments are not among its effects.
     let mut silent = DecidedCall::new(vec![delete("/w/a")]);
     silent.plan.beneath = vec![delete("/w/a")];
-    assert!(matches!(silent.offers(), Err(NotCoverable::NotSayable(_))));
+    assert!(matches!(silent.offers(), Err(NotCoverableError::NotSayable(_))));
     let mut long = somewhere("find . -delete", delete("/w"));
     long.plan.effects.extend((0..300).map(|number| delete(&format!("/w/{number}"))));
-    assert!(matches!(long.offers(), Err(NotCoverable::NotSayable(_))));
+    assert!(matches!(long.offers(), Err(NotCoverableError::NotSayable(_))));
 }
 
 // A leave that was given before effects were marked, or for a path that has become a directory since.
@@ -360,25 +360,26 @@ fn a_path_alone_covers_nothing_beneath_it() {
 #[test]
 fn where_a_leave_would_not_help_it_is_said_why() {
     let mut scene = DecidedCall::new(vec![write("/w/a")]);
-    let check = |sheet: &QuestionView, wanted: NotCoverable| assert_eq!(offers(sheet).unwrap_err(), wanted);
+    let check =
+        |sheet: &QuestionView, wanted: NotCoverableError| assert_eq!(offers(sheet).unwrap_err(), wanted);
     let mut question = scene.sheet();
     question.question.kind = QuestionKind::Checkpoint;
-    check(&question, NotCoverable::Checkpoint);
+    check(&question, NotCoverableError::Checkpoint);
     question.question.kind = QuestionKind::Release;
-    check(&question, NotCoverable::Result);
+    check(&question, NotCoverableError::Result);
     let mut held = scene.sheet();
     held.notes =
         vec![ReviewNote { reviewer: "r".into(), said: ReviewOutcome::Held, why: None, cached: false }];
-    check(&held, NotCoverable::Held("r".into()));
+    check(&held, NotCoverableError::Held("r".into()));
     scene.plan.irreversible = true;
-    assert!(matches!(scene.offers(), Err(NotCoverable::Cause { cause: AskCause::Irreversible, .. })));
+    assert!(matches!(scene.offers(), Err(NotCoverableError::Cause { cause: AskCause::Irreversible, .. })));
     scene.plan.irreversible = false;
     scene.plan.dangers = vec![Danger { id: "d".into(), why: "it burns".into(), denied: false }];
     let said = scene.offers().unwrap_err().to_string();
     assert_eq!(said, "what could do great harm is asked about every time: it burns");
     let scene = DecidedCall::new(vec![write("/w/a"), write("/w/b")]);
     let narrow = spares(&scene.sheet(), &[Pattern::Write("/w/a".into())]);
-    assert_eq!(narrow, Err(NotCoverable::Uncovered("write /w/b".into())));
+    assert_eq!(narrow, Err(NotCoverableError::Uncovered("write /w/b".into())));
     for effects in [
         vec![Effect::Unknown { why: "x".into() }],
         vec![Effect::Unconfined { guarantee: "x".into() }],
@@ -510,7 +511,7 @@ proptest! {
                     prop_assert_eq!(spares(&scene.sheet(), &offer.scope), Ok(()));
                 }
             }
-            Err(NotCoverable::NotSayable(_)) => {}
+            Err(NotCoverableError::NotSayable(_)) => {}
             Err(why) => {
                 // The judge is of the same mind: not even a leave for everything is enough.
                 let mut scope: Vec<Pattern> = vec![Pattern::Read("/**".into()), Pattern::Write("/**".into())];

@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use byleave::ledger::invariants::{self, BatchEffects};
-use byleave::ledger::{Interruption, PendingQuestion, StartBlocked};
+use byleave::ledger::{Interruption, PendingQuestion, StartBlockedError};
 use byleave_core::call::Millis;
 use byleave_core::effect::Effect;
 use byleave_core::entry::{Entry, RecordEvent};
@@ -275,7 +275,7 @@ async fn take_what_it_needs(
         let begin = Json(Begin { ledger, tenant, relist });
         let halted = unsettled(ctx, append).begin(begin).call().await?;
         let standing = invariants::StartConditions { halt: halted.0.as_ref(), leave_left: true, seat: None };
-        if let Some(StartBlocked::Halted { why }) =
+        if let Some(StartBlockedError::Halted { why }) =
             invariants::hindrance(append.call, checked.batch.begins.as_ref(), standing)
         {
             return Ok(Some(Appended::Halted { why }));

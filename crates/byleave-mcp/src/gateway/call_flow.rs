@@ -1,9 +1,11 @@
-//! The ladder: a call from an agent, followed through the gate, and what is done while it waits for an answer.
+//! Follows an agent's call through the gate, including the wait for an answer.
 //!
-//! A leave that is held is the gate's business. Then the person behind the client is asked, where the client can and the question
-//! allows it; meanwhile and otherwise the call is held, and anyone may answer in the inbox. Before the client gives up it is told
-//! that the call waits. The same call made again finds it by its slip, and what came of it is handed over once. Nothing here can
-//! make a call run that the gate would not run, or run twice.
+//! The gate itself applies standing approvals. Then the person behind the client is asked, if the client and the question
+//! allow it. Meanwhile, and otherwise, the call is held, and anyone may answer in the inbox. Before the client times out, it
+//! learns that the call waits.
+//!
+//! A repeated call finds the waiting one by its lock file, and its result is handed over once. Nothing here can make a call
+//! run that the gate would not run, or make it run twice.
 
 use std::collections::HashSet;
 use std::io;
@@ -33,45 +35,45 @@ use super::progress::ProgressReporter;
 use super::{GatewayInner, deadline};
 use crate::active_callers::Caller;
 
-/// What an agent wants done.
+/// The request of an agent.
 pub(super) struct ToolCallRequest {
     /// The tool, by its name in the catalog.
     pub(super) tool: String,
     /// The arguments, an object.
     pub(super) arguments: Value,
-    /// The model's own words on why.
+    /// The reason, in the model's own words.
     pub(super) reason: Option<String>,
-    /// The client's answers to what it was asked.
+    /// The client's answers to input requests.
     pub(super) responses: Option<InputResponses>,
-    /// What it was told to bring back with them.
+    /// The state that the client returns with them.
     pub(super) state: Option<String>,
 }
 
-/// What came of it.
+/// The outcome of following a call.
 pub(super) enum CallProgress {
-    /// It is at its end.
+    /// The call is settled.
     Settled {
-        /// What came of the call.
+        /// The result of the call.
         result: Box<CallResult>,
-        /// It was made before, and has waited: that long ago it was last looked at.
+        /// If the call waited before: the time since it was last held.
         picked_up: Option<Duration>,
     },
-    /// The client is asked, and makes the call again with the answer.
+    /// The client is asked, and repeats the call with the answer.
     Asks(Box<InputRequiredResult>),
-    /// It waits for a person.
+    /// The call waits for a person.
     Waits {
-        /// The call.
+        /// The id of the call.
         call: CallId,
-        /// The question, where it is not behind another call that has one.
+        /// The question, unless another call with a question blocks this one.
         question: Option<QuestionId>,
     },
-    /// It cannot be followed, in words.
+    /// The call cannot be followed, for this reason.
     Unusable(String),
-    /// Nobody waits for it any more.
+    /// No client waits for it any more.
     Gone,
 }
 
-/// Follows a call as far as its client waits.
+/// Follows a call for as long as its client waits.
 pub(super) async fn follow(
     at: &ClientConnection,
     job: ToolCallRequest,
@@ -101,10 +103,10 @@ async fn begin(
     let named = back.as_ref().map(|(back, _)| back.call);
     let found = gateway.slips.take(&key, named).map_err(|error| unkept(&error))?;
     for call in found.outdated {
-        // Nobody came back for it: it must not run after all, when another was made in its place.
+        // The client did not come back in time. This call must not run, because another one takes its place.
         withdraw(gateway, call, "the gateway: nobody came back for it").await;
     }
-    // One that comes back with an answer has not been away.
+    // A call that comes back with an answer has not waited unattended.
     let picked_up = found.slip.as_ref().filter(|_| back.is_none()).map(PendingCallLock::age);
     let mut asked = HashSet::new();
     let mut said = None;
@@ -194,16 +196,16 @@ struct CallFlow<'a> {
     is_modern: bool,
     may_show: bool,
     may_open: bool,
-    /// The question whose page the client was sent to, as long as it is open.
+    /// The open question whose page the client was sent to.
     page: Option<QuestionId>,
     since: Instant,
     until: Instant,
     telling: ProgressReporter,
     reports: Option<CallEvents>,
     slip: Option<PendingCallLock>,
-    /// Questions that the client was asked already.
+    /// Questions that the client was already asked.
     asked: HashSet<QuestionId>,
-    /// Questions that somebody was told of.
+    /// Questions that were already notified.
     told: HashSet<QuestionId>,
     state: Option<String>,
     responses: Option<InputResponses>,
@@ -216,15 +218,15 @@ struct ShownQuestion<'a> {
     reply: BoxFuture<'a, Option<Reply>>,
 }
 
-/// What ended a wait.
+/// The reason why a wait ended.
 enum WakeReason {
-    /// Something may have been written.
+    /// The record may have changed.
     Moved,
     /// The client has an answer, or will not have one.
     Said(Option<Reply>),
-    /// The client must be told something now.
+    /// The client must receive a response now.
     Late,
-    /// The client is gone, or wants it no more.
+    /// The client is gone, or cancelled the request.
     Off,
 }
 
@@ -233,14 +235,14 @@ impl<'a> CallFlow<'a> {
         &self.at.gateway
     }
 
-    /// Hears what the tool reports, if the client wants to.
+    /// Subscribes to the tool's reports, if the client wants them.
     fn listen(&mut self) {
         if self.telling.is_wanted() {
             self.reports = Some(self.gateway().gate.follow(self.call));
         }
     }
 
-    /// Drives the call as far as it goes; what runs is stopped where the client wants it no more.
+    /// Drives the call as far as possible. Stops a running call if the client cancels it.
     async fn drive(&mut self, driven: impl Future<Output = CallStatus>) -> CallStatus {
         let mut driven = pin!(driven);
         let (at, cx) = (self.at, self.cx);
@@ -255,7 +257,7 @@ impl<'a> CallFlow<'a> {
                 standing = &mut driven => break standing,
                 is_called_off = &mut off, if !is_off => {
                     is_off = true;
-                    // What was answered runs to its end although its client went away: it can be picked up.
+                    // An answered call runs to its end even if its client disconnected, because its result can be picked up.
                     if is_called_off || self.slip.is_none() {
                         withdraw(self.gateway(), self.call, &self.by).await;
                     }
@@ -263,7 +265,7 @@ impl<'a> CallFlow<'a> {
                 report = heard(&mut self.reports) => self.telling.progress(report).await,
             }
         };
-        // What was reported before the end is told before it.
+        // Reports from before the end are sent before the end.
         while let Some(report) = self.reports.as_mut().and_then(CallEvents::already) {
             self.telling.progress(report).await;
         }
@@ -289,13 +291,13 @@ impl<'a> CallFlow<'a> {
                 match slip {
                     Ok(slip) => self.slip = Some(slip),
                     Err(error) => {
-                        // What could not be picked up must not be left to run.
+                        // A call that could not be picked up must not be left to run.
                         withdraw(self.gateway(), self.call, "the gateway").await;
                         return Err(unkept(&error));
                     }
                 }
             }
-            // An answer from elsewhere takes the question off the client's screen.
+            // An answer from elsewhere removes the question from the client's screen.
             shown =
                 shown.filter(|shown| question.as_ref().is_some_and(|asked| asked.id == shown.question.id));
             self.close(question.as_ref()).await;
@@ -321,7 +323,7 @@ impl<'a> CallFlow<'a> {
                     return Ok(CallProgress::Waits { call, question });
                 }
                 WakeReason::Off => {
-                    // Who only went away may come back, and makes the same call.
+                    // A client that only disconnected may come back and repeat the call.
                     if self.at.is_called_off(&self.cx.id).await {
                         withdraw(self.gateway(), self.call, &self.by).await;
                         self.slip
@@ -338,7 +340,7 @@ impl<'a> CallFlow<'a> {
         }
     }
 
-    /// Waits for the next thing to do, and reports meanwhile that the call waits.
+    /// Waits for the next event, and reports meanwhile that the call waits.
     async fn wait(
         &mut self,
         standing: &CallStatus,
@@ -352,7 +354,7 @@ impl<'a> CallFlow<'a> {
                 None => std::future::pending().await,
             }
         });
-        // Kept over all ticks: an answer between two waits would be missed by the second one.
+        // Kept across all ticks. Otherwise an answer between two waits would be missed.
         let mut moved = pin!(self.gateway().gate.until_it_moves(standing));
         loop {
             tokio::select! {
@@ -368,7 +370,7 @@ impl<'a> CallFlow<'a> {
         }
     }
 
-    /// Hands the result over, once: the slip goes first.
+    /// Hands the result over, once. The lock file is removed first.
     async fn hand_over(mut self, result: CallResult) -> Result<CallProgress, String> {
         let is_left = self.slip.is_some() && self.cx.ct.is_cancelled();
         if is_left && !self.at.is_called_off(&self.cx.id).await {
@@ -377,19 +379,19 @@ impl<'a> CallFlow<'a> {
         }
         match self.slip.take().map(PendingCallLock::remove).transpose() {
             Ok(_) => {}
-            // Somebody swept the directory; nobody else can have found it, as it was held here.
+            // The directory was cleaned up. No other process can have found the lock file, because it was held here.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(unkept(&error)),
         }
         Ok(CallProgress::Settled { result: Box::new(result), picked_up: self.picked_up })
     }
 
-    /// Lets go of the slip, so that the same call made again finds it.
+    /// Releases the lock file, so that a repeated call finds it.
     fn let_go(&mut self) -> Result<(), String> {
         self.slip.take().map(PendingCallLock::leave).transpose().map(drop).map_err(|error| unkept(&error))
     }
 
-    /// Tells whoever wants to know that a question waits.
+    /// Notifies the listener of a waiting question.
     fn tell(&mut self, question: &Question) {
         if self.told.insert(question.id)
             && let Some(told) = &self.gateway().setup.told
@@ -398,7 +400,8 @@ impl<'a> CallFlow<'a> {
         }
     }
 
-    /// How the client is to ask: the page of a question where there is one, else a form; not where it was asked already.
+    /// Returns how the client should ask: by the page of the question if there is one, otherwise by a form. Returns `None` if
+    /// the client was asked already.
     async fn asking(&mut self, question: &Question) -> Option<ElicitRequestParams> {
         if !(self.may_show || self.may_open) || !self.asked.insert(question.id) {
             return None;
@@ -424,7 +427,7 @@ impl<'a> CallFlow<'a> {
         }
         let reply = async move {
             match peer.create_elicitation(asking).await {
-                // That it was opened, or was not, is no answer.
+                // Whether the page was opened does not answer the question.
                 Ok(_) if on_page => None,
                 Ok(result) => elicit::reply(&result),
                 Err(error) => {
@@ -436,7 +439,7 @@ impl<'a> CallFlow<'a> {
         ShownQuestion { question: question.clone(), reply: Box::pin(reply) }
     }
 
-    /// Tells the client that a page that it was sent to has nothing left to ask.
+    /// Notifies the client that a page that it was sent to has nothing left to ask.
     async fn close(&mut self, open: Option<&Question>) {
         let is_over = |page: &mut QuestionId| open.is_none_or(|open| open.id != *page);
         if let Some(page) = self.page.take_if(is_over)
@@ -462,20 +465,20 @@ impl<'a> CallFlow<'a> {
         Ok(CallProgress::Asks(Box::new(asks)))
     }
 
-    /// Gives the answer that the client says a person gave.
+    /// Submits the answer that the client reports from a person.
     async fn answer(&self, question: QuestionId, digest: Digest, reply: Reply) -> Result<(), String> {
-        // Not by the agent's name: it cannot answer itself.
+        // Not under the agent's name, because an agent cannot answer its own questions.
         let by =
             ApproverIdentity { name: format!("{} (elicitation)", self.by), grade: Assurance::ClientAttested };
         match self.gateway().gate.answer(SubmittedAnswer { question, digest, reply, by }).await {
-            // Somebody else was quicker; theirs counts.
+            // Another answer came first, and is valid.
             Ok(_) | Err(AnswerError::Late) => Ok(()),
             Err(fault) => Err(fault.to_string()),
         }
     }
 }
 
-/// What the tool reports next, if anybody wants to hear it.
+/// Returns the next report of the tool, if the client wants reports.
 async fn heard(reports: &mut Option<CallEvents>) -> Progress {
     if let Some(following) = reports
         && let Some(report) = following.next().await
@@ -485,14 +488,14 @@ async fn heard(reports: &mut Option<CallEvents>) -> Progress {
     std::future::pending().await
 }
 
-/// Calls a call off, and with it the question that it waits for.
+/// Cancels a call, and with it the question that it waits for.
 async fn withdraw(gateway: &GatewayInner, call: CallId, by: &str) {
     if let Err(fault) = gateway.gate.cancel(call, by).await {
         tracing::warn!(%call, %fault, "a call could not be called off");
     }
 }
 
-/// What makes a call the same: who makes it, where, and what it is.
+/// Returns the key that identifies a repeated call: its tenant, agent, directory, tool and arguments.
 fn key(gateway: &GatewayInner, agent: &AgentId, job: &ToolCallRequest) -> Digest {
     let setup = &gateway.setup;
     let arguments = canonical(&job.arguments);

@@ -1,4 +1,4 @@
-//! `tools/call`: what a client asked for becomes a call, and what came of it a result.
+//! `tools/call`: converts a client's request to a call, and its outcome to a result.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use super::connection::ClientConnection;
 use super::tool_list;
 use crate::result_conversion::{given_out, refusal_of_server};
 
-/// Where a client may say why it wants a call, in the model's words.
+/// The metadata key of the reason for a call, in the model's words.
 const REASON: &str = "byleave/reason";
 
-/// Where a result says that its call waits.
+/// The metadata key that marks a result whose call waits.
 const PENDING: &str = "byleave/pending";
 
 /// Makes a call.
@@ -49,17 +49,17 @@ pub(super) async fn call(
     })
 }
 
-/// Nobody reads it: the request was called off, or its client is gone.
+/// Returns the error for a request that was cancelled or whose client is gone. It is not read.
 pub(super) fn gone() -> ErrorData {
     ErrorData::internal_error("the request was cancelled", None)
 }
 
-/// Why, in the model's words.
+/// Returns the reason of a call, in the model's words.
 pub(super) fn reason(meta: &RequestMetaObject) -> Option<String> {
     meta.get(REASON).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// What a client is told of a call that waits.
+/// Returns the message about a call that waits.
 pub(super) fn waits(what: &str, question: Option<QuestionId>) -> String {
     let why = match question {
         Some(question) => format!("waits for a person's answer to question {question}"),
@@ -80,7 +80,7 @@ fn pending(tool: &str, call: CallId, question: Option<QuestionId>) -> CallToolRe
     result
 }
 
-/// The same with a word that it is not fresh, where the client was told before that it waits.
+/// Adds a note that the result is not fresh, if the client was notified before that the call waits.
 fn noted(response: CallToolResponse, picked_up: Option<Duration>) -> CallToolResponse {
     match (response, picked_up) {
         (CallToolResponse::Complete(mut result), Some(age)) => {

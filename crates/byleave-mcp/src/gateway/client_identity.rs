@@ -1,4 +1,4 @@
-//! Who asks: the agent, its session, and the protocol that it speaks.
+//! The identity of a client: its agent, session and protocol version.
 
 use byleave::core::id::{AgentId, SessionId};
 use rmcp::model::ProtocolVersion;
@@ -7,7 +7,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use super::connection::ClientConnection;
 use crate::protocol_version;
 
-/// Who asks, as far as the connection tells.
+/// The identity of a client, as far as its connection shows.
 pub(super) struct ClientIdentity {
     pub(super) agent: AgentId,
     pub(super) session: SessionId,
@@ -29,7 +29,7 @@ impl ClientIdentity {
         Ok(Self { agent, session: at.session(version.as_ref()), client, version })
     }
 
-    /// Speaks the newer protocol, in which a client is asked by the result of its call.
+    /// Checks whether the client uses the newer protocol, in which it is asked through the result of its call.
     pub(super) fn is_modern(&self) -> bool {
         self.version.as_ref().is_some_and(protocol_version::is_modern)
     }

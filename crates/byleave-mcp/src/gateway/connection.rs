@@ -1,4 +1,4 @@
-//! One client: its session, what it called off, and what it watches.
+//! The connection of one client: its session, cancelled requests and watched resources.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,13 +13,13 @@ use super::notifications::ResourceWatch;
 use super::{GatewayInner, TransportKind};
 use crate::protocol_version::is_modern;
 
-/// How long the word that a request is called off may come after the request was ended by it.
+/// How long a cancellation notice may arrive after the request ended.
 const WORD: Duration = Duration::from_millis(200);
 
-/// How many requests that were called off are remembered.
+/// The number of cancelled requests that are remembered.
 const CALLED_OFF_MAX: usize = 1_024;
 
-/// What serves one client.
+/// The handler of one client.
 pub struct ClientConnection {
     pub(super) gateway: Arc<GatewayInner>,
     pub(super) session: SessionId,
@@ -28,7 +28,7 @@ pub struct ClientConnection {
     word: Notify,
     /// The resources that it subscribed to, in the older protocol.
     pub(super) watches: Arc<Mutex<HashMap<String, ResourceWatch>>>,
-    /// What tells it of news, in the older protocol.
+    /// The task that sends notifications, in the older protocol.
     pub(super) teller: Mutex<Option<AbortHandle>>,
 }
 
@@ -53,7 +53,7 @@ impl ClientConnection {
         }
     }
 
-    /// The session of its calls. A client whose requests come one by one has the gateway's.
+    /// Returns the session of its calls. A client with independent requests uses the gateway's session.
     pub(super) fn session(&self, version: Option<&ProtocolVersion>) -> SessionId {
         match self.wire {
             TransportKind::Http if version.is_some_and(is_modern) => self.gateway.session.clone(),
@@ -61,9 +61,9 @@ impl ClientConnection {
         }
     }
 
-    /// Whether a request that ended was called off, and not only left by a client that went away.
+    /// Checks whether an ended request was cancelled, and not only abandoned by a client that disconnected.
     pub(super) async fn is_called_off(&self, request: &RequestId) -> bool {
-        // There, letting go of a request is how it is called off.
+        // Over HTTP, closing a request cancels it.
         if self.wire == TransportKind::Http {
             return true;
         }
@@ -79,7 +79,7 @@ impl ClientConnection {
         tokio::time::timeout(WORD, heard).await.is_ok()
     }
 
-    /// Remembers that a request was called off, and wakes whoever wonders.
+    /// Remembers that a request was cancelled, and wakes the tasks that wait for this.
     pub(super) fn call_off(&self, request: RequestId) {
         let mut called_off = self.called_off();
         if called_off.len() >= CALLED_OFF_MAX {

@@ -1,24 +1,24 @@
-//! Deadlines: how long the agents that are known wait for a call, so that they are told before that it still waits.
+//! The timeouts of known agents, so that the gateway can respond before they give up.
 
 use std::time::Duration;
 
-/// Who calls itself how, and how long it waits where nobody set it otherwise. The first that fits counts.
+/// Known client names and their default timeouts in seconds. The first match is used.
 ///
-/// Claude Code waits as long as it was told to; what it is not told is longer than any person takes.
+/// Claude Code waits as long as it is configured to. Its default is longer than any person takes.
 const KNOWN: &[(&str, u64)] =
     &[("claude-code", 600), ("claude", 60), ("codex", 300), ("gemini", 600), ("goose", 300)];
 
-/// How long anybody else waits: as the protocol's own kits do by default.
+/// The timeout of other clients, which is the default of the protocol's SDKs.
 const OTHERS_S: u64 = 60;
 
-/// How long a call of this client may be held before it must be answered.
+/// Returns how long a call of this client may be held before it needs a response.
 pub(super) fn held_at_most(client: &str) -> Duration {
     let client = client.to_ascii_lowercase();
     let waits = KNOWN.iter().find(|(name, _)| client.starts_with(name)).map_or(OTHERS_S, |(_, waits)| *waits);
     before(Duration::from_secs(waits))
 }
 
-/// Some time before a deadline: what is on its way must arrive.
+/// Returns a time somewhat before a deadline, so that the response arrives in time.
 pub(super) fn before(deadline: Duration) -> Duration {
     let margin = (deadline / 10).clamp(Duration::from_millis(100), Duration::from_secs(15));
     deadline.saturating_sub(margin)

@@ -1,13 +1,14 @@
-//! Asking the person behind a client: a form that the client shows and what comes back, or a page that it opens.
+//! Asks the person behind a client, by a form that the client shows or a page that it opens.
 //!
-//! Where a server has a page for the question and the client can open one, the person answers there, signed in; whatever the client
-//! itself then says is no answer. Otherwise it is a form.
+//! If a server has a page for the question and the client can open one, the person answers there, signed in. Nothing that the
+//! client itself then says is an answer. Otherwise the client shows a form.
 //!
-//! The form is the question as everyone sees it, and its choices are to let it happen once or not. It is never used for what a
-//! plain yes must not answer. What comes back is the client's word and is recorded as that; whatever is not plainly yes is not yes.
+//! The form shows the same question as everywhere else. Its choices are to allow the call once or not. It must never be used
+//! for a question that a plain yes must not answer. The answer is recorded as reported by the client, and anything but a
+//! plain yes is not a yes.
 //!
-//! A client of the newer protocol is asked by the result of its call, and makes the call again with the answer. The state that it
-//! brings back is sealed, and good for that question about that call only.
+//! A client of the newer protocol is asked through the result of its call, and repeats the call with the answer. The state
+//! that it returns is sealed, and valid only for that question about that call.
 
 use std::time::Duration;
 
@@ -25,49 +26,50 @@ use rmcp::model::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What does not fit is not asked so: nobody knows how much of it a client would show.
+/// The maximum size of a form's message. A longer question is not asked by a form, because a client might show only a part of
+/// it.
 const MESSAGE_BYTES_MAX: usize = 8 * 1024;
 
-/// What our question is called among those that a client is asked.
+/// The name of our question among the input requests to a client.
 const OURS: &str = "byleave";
 
-/// What a client of the older protocol is told when nothing is left to do on a page.
+/// The notification for clients of the older protocol that a page is done.
 const CLOSED: &str = "notifications/elicitation/complete";
 
-/// What our states begin with, to tell them from those of the servers.
+/// The prefix of our states, which distinguishes them from those of servers.
 const SEALED: &str = "byleave.";
 
-/// What a client brings back with its answer.
+/// The state that a client returns with its answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ElicitationState {
     /// The call that waits.
     pub(super) call: CallId,
-    /// The question that it was asked.
+    /// The question that the client was asked.
     pub(super) question: QuestionId,
-    /// What that question asks.
+    /// The digest of the question.
     pub(super) digest: Digest,
-    /// It is answered on a page, and never by the client.
+    /// Whether the question is answered on a page, and never by the client.
     pub(super) on_page: bool,
-    /// What a server wanted back in the call as it was first made.
+    /// The state for the server in the original call.
     pub(super) state: Option<String>,
-    /// What it was given with it.
+    /// The answers for the server in the original call.
     pub(super) responses: Option<InputResponses>,
 }
 
-/// Whether a client says that it can show a form.
+/// Checks whether a client can show a form.
 pub(super) fn can_show(capabilities: Option<&ClientCapabilities>) -> bool {
     let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation.as_ref());
-    // One that names no kind means forms: there was nothing else then.
+    // A client that names no kind supports forms, because earlier versions had nothing else.
     elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
 }
 
-/// Whether a client says that it can open a page.
+/// Checks whether a client can open a page.
 pub(super) fn can_open(capabilities: Option<&ClientCapabilities>) -> bool {
     let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation.as_ref());
     elicitation.is_some_and(|elicitation| elicitation.url.is_some())
 }
 
-/// The page of a question, to be opened.
+/// Creates the request to open the page of a question.
 pub(super) fn page(question: QuestionId, tool: &str, url: String) -> ElicitRequestParams {
     let message = format!(
         "Byleave: `{tool}` waits for your answer. Open the page to see all of it and to answer; agreeing here only opens the page."
@@ -80,18 +82,18 @@ pub(super) fn page(question: QuestionId, tool: &str, url: String) -> ElicitReque
     }
 }
 
-/// Whether it is a page: then nothing that the client says is an answer.
+/// Checks whether the request opens a page. Nothing that the client says is then an answer.
 pub(super) const fn is_page(asking: &ElicitRequestParams) -> bool {
     matches!(asking, ElicitRequestParams::UrlElicitationParams { .. })
 }
 
-/// Tells a client of the older protocol that nothing is left to do on a page.
+/// Creates the notification for a client of the older protocol that a page is done.
 pub(super) fn closed(question: QuestionId) -> ServerNotification {
     let params = json!({ "elicitationId": question.to_string() });
     ServerNotification::CustomNotification(CustomNotification::new(CLOSED, Some(params)))
 }
 
-/// The form for a question, where one may be used.
+/// Creates the form for a question, if a form may be used.
 pub(super) fn form(sheet: &QuestionView) -> Option<ElicitRequestParams> {
     let is_plain = sheet.question.kind == QuestionKind::Approval
         && RiskLevel::of(sheet).words(sheet.question.kind).is_none();
@@ -125,7 +127,7 @@ pub(super) fn form(sheet: &QuestionView) -> Option<ElicitRequestParams> {
     Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
-/// What a client says that the person said. Nothing: nobody answered.
+/// Returns the person's answer as reported by the client; `None` if there was no answer.
 pub(super) fn reply(result: &ElicitResult) -> Option<Reply> {
     let of =
         |name: &str| result.content.as_ref().and_then(|content| content.get(name)).and_then(Value::as_str);
@@ -139,7 +141,7 @@ pub(super) fn reply(result: &ElicitResult) -> Option<Reply> {
     }
 }
 
-/// Asks a client of the newer protocol, whose call ends with that.
+/// Creates the result that asks a client of the newer protocol and ends its call.
 pub(super) fn asked(
     codec: &RequestStateCodec,
     key: &Digest,
@@ -154,7 +156,7 @@ pub(super) fn asked(
     Ok(InputRequiredResult::new(Some(requests), Some(format!("{SEALED}{sealed}"))))
 }
 
-/// What a client brings back, if it is ours: the state, and what it says that the person said.
+/// Returns our state and the reported answer, if a client returned them.
 pub(super) fn brought_back(
     codec: &RequestStateCodec,
     key: &Digest,
@@ -227,7 +229,7 @@ mod tests {
         assert!(brought_back(&codec, &key, Some("a state of a server"), None).is_none());
         let changed = sealed.replace("rs1.", "rs1.A");
         assert!(brought_back(&codec, &key, Some(&changed), None).unwrap().is_err());
-        // What was to be answered on a page is not answered by the client, whatever it says.
+        // A question for a page cannot be answered by the client.
         for (on_page, answered) in [(false, true), (true, false)] {
             let sealed = seal(&ElicitationState { on_page, ..state.clone() });
             for said in

@@ -1,4 +1,4 @@
-//! What a client asks for, and where that goes.
+//! Dispatches the requests of a client.
 
 #![expect(
     deprecated,

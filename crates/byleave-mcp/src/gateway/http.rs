@@ -1,7 +1,7 @@
-//! The gateway over HTTP: on this machine only, for who knows the token, and for no web page.
+//! The gateway over HTTP: on this machine only, for clients with the token, and not for web pages.
 //!
-//! Every request must carry the token, name this machine as its host, and come from no page of another origin. The token is a
-//! file for its owner only; it is never printed.
+//! Every request must have the token and name this machine as its host. It must not come from a page of another origin. The
+//! token is in a file that only its owner can read, and is never printed.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -26,46 +26,46 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Gateway, TransportKind};
 
-/// Where it is reached.
+/// The path of the endpoint.
 pub const PATH: &str = "/mcp";
 
-/// The most that a request may carry.
+/// The maximum size of a request body.
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// How long a session lasts in which nothing is said: longer than a person is away.
+/// How long an idle session lasts. It is longer than a person is away.
 const IDLE: Duration = Duration::from_secs(24 * 3_600);
 
-/// How many random bytes a token is made from.
+/// The number of random bytes in a token.
 const TOKEN_BYTES: usize = 32;
 
-/// What a client must know. Cannot print itself.
+/// The token that a client must send. It cannot be printed.
 #[derive(Clone)]
 pub struct GatewayToken(Arc<Digest>);
 
-/// Why the gateway cannot be reached over HTTP.
+/// The reason why the gateway cannot be served over HTTP.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpServeError {
-    /// Others could reach it.
+    /// The address is reachable from other machines.
     #[error("cannot listen on {0}: only addresses of this machine are listened on, such as 127.0.0.1")]
     NotLoopback(SocketAddr),
-    /// The token's file can be read by others.
+    /// Other users can read the token file.
     #[error("cannot use the token in `{0}`: others may have read it; remove the file, and a new one is made")]
     Exposed(String),
-    /// The token's file holds none.
+    /// The token file contains no token.
     #[error("cannot use `{0}`: there is no token in it; remove the file, and a new one is made")]
     NoToken(String),
-    /// The system said no.
+    /// A system call failed.
     #[error("{what}: {why}")]
     System {
-        /// What could not be done.
+        /// The operation that failed.
         what: String,
-        /// What the system said.
+        /// The error of the system.
         why: io::Error,
     },
 }
 
 impl GatewayToken {
-    /// The token in a file, which is made where there is none.
+    /// Reads the token from a file, which is created if it is missing.
     pub fn in_file(path: &Path) -> Result<Self, HttpServeError> {
         let fault = |why: io::Error| HttpServeError::System {
             what: format!("cannot use the token in `{}`", path.display()),
@@ -88,7 +88,7 @@ impl GatewayToken {
         Ok(Self(Arc::new(Digest::of(text.as_bytes()))))
     }
 
-    /// Whether a request carries it. Takes as long for a wrong one as for the right one.
+    /// Checks in constant time whether a request has the token.
     fn is_in(&self, headers: &HeaderMap) -> bool {
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|given| given.split_once(' '));
@@ -102,12 +102,12 @@ impl GatewayToken {
     }
 }
 
-/// Whether an address is one of this machine, which others cannot reach.
+/// Checks that an address is a loopback address, which other machines cannot reach.
 pub fn is_ours(address: SocketAddr) -> Result<(), HttpServeError> {
     if address.ip().is_loopback() { Ok(()) } else { Err(HttpServeError::NotLoopback(address)) }
 }
 
-/// Serves clients until it is told to end.
+/// Serves clients until it is cancelled.
 pub async fn serve(
     gateway: Gateway,
     listener: TcpListener,
@@ -144,7 +144,7 @@ fn router(gateway: Gateway, token: GatewayToken, port: u16, end: CancellationTok
     Router::new().nest_service(PATH, service).layer(middleware::from_fn_with_state(token, known))
 }
 
-/// Lets nobody in who does not carry the token.
+/// Rejects requests without the token.
 async fn known(State(token): State<GatewayToken>, request: Request, next: Next) -> Response {
     if token.is_in(request.headers()) {
         return next.run(request).await;

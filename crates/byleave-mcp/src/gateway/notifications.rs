@@ -1,7 +1,7 @@
-//! News from servers, for clients: that lists are others than they were, and that a resource has changed that they watch.
+//! Notifies clients of changes at servers: changed lists, and changed resources that they watch.
 //!
-//! A client of the older protocol hears of lists unasked, and of resources that it subscribed to. One of the newer protocol says
-//! in one request what it wants to hear of, for as long as that request lasts.
+//! A client of the older protocol is notified of lists without asking, and of resources that it subscribed to. A client of
+//! the newer protocol lists in one request what it wants to hear of, for as long as that request lasts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use super::prompts_and_resources::{self, ReachableServer, passed_on};
 use crate::protocol_version::is_modern;
 use crate::upstream::ServerChange;
 
-/// The resources that are watched at servers, for whichever client.
+/// The resources that are watched at servers, for any client.
 pub(super) struct WatchedResources {
     by: Mutex<HashMap<(String, String), WatchedResource>>,
     updates: broadcast::Sender<(String, ServerChange)>,
@@ -29,11 +29,11 @@ pub(super) struct WatchedResources {
 
 struct WatchedResource {
     clients: usize,
-    /// What listens to a server of the newer protocol.
+    /// The task that listens to a server of the newer protocol.
     listens: Option<AbortHandle>,
 }
 
-/// A client watches a resource, until this is dropped.
+/// A client's watch of a resource, until this is dropped.
 pub(super) struct ResourceWatch {
     gateway: Arc<GatewayInner>,
     reached: ReachableServer,
@@ -64,7 +64,7 @@ pub(super) async fn watch(gateway: &Arc<GatewayInner>, uri: &str) -> Result<Reso
         watching.clients += 1;
         watching.clients == 1
     };
-    // From here on it is given up again by being dropped, whatever comes of it.
+    // From here on, dropping `watch` undoes the watch on every path.
     let watch = ResourceWatch { gateway: Arc::clone(gateway), reached, uri: uri.to_owned() };
     if is_first {
         let listens = begin(gateway, &watch.reached, uri).await?;
@@ -92,7 +92,7 @@ async fn begin(
     let task = tokio::spawn(async move {
         while let Ok(Some(notification)) = listening.next().await {
             if let ServerNotification::ResourceUpdatedNotification(update) = notification {
-                // Nobody may be listening just now.
+                // There may be no listener.
                 drop(updates.send((server.clone(), ServerChange::Resource { uri: update.params.uri })));
             }
         }
@@ -127,7 +127,7 @@ impl Drop for ResourceWatch {
     }
 }
 
-/// All that is new at servers, whoever noticed it.
+/// All changes at servers, from both sources.
 pub(super) struct ServerChangeReceiver {
     servers: broadcast::Receiver<(String, ServerChange)>,
     ours: broadcast::Receiver<(String, ServerChange)>,
@@ -140,7 +140,7 @@ impl ServerChangeReceiver {
         Self { servers, ours, gateway: Arc::clone(gateway) }
     }
 
-    /// The next news. Nothing: there will be no more.
+    /// Returns the next change; `None` if there will be no more.
     pub(super) async fn next(&mut self) -> Option<ServerChange> {
         let heard = tokio::select! {
             heard = self.servers.recv() => heard,
@@ -153,14 +153,14 @@ impl ServerChangeReceiver {
                 }
                 Some(news)
             }
-            // Too slow: of what was missed, other tools matter most.
+            // This receiver was too slow. Of the missed changes, changed tools matter most.
             Err(RecvError::Lagged(_)) => Some(ServerChange::Tools),
             Err(RecvError::Closed) => None,
         }
     }
 }
 
-/// Tells a client of the older protocol, until it is gone.
+/// Notifies a client of the older protocol until it is gone.
 pub(super) async fn tell_all(
     mut hearing: ServerChangeReceiver,
     peer: Peer<RoleServer>,
@@ -182,7 +182,7 @@ pub(super) async fn tell_all(
     }
 }
 
-/// Tells a client of the newer protocol what it asked for, until it wants no more.
+/// Notifies a client of the newer protocol of the changes that it requested, until it cancels.
 pub(super) async fn tell(gateway: &Arc<GatewayInner>, context: &SubscriptionContext) {
     let mut hearing = ServerChangeReceiver::new(gateway);
     let mut watches = Vec::new();

@@ -1,6 +1,6 @@
-//! What is passed on to the server that it belongs to: prompts, lists of resources, completion, the level of logging.
+//! Passes requests on to the server that they belong to: prompts, lists of resources, completion, the log level.
 //!
-//! None of it does anything to the world, so it passes by the gate. Reading a resource does not: that is a call.
+//! These requests bypass the gate because they have no effects. Reading a resource is a call through the gate.
 
 #![expect(
     deprecated,
@@ -69,7 +69,7 @@ pub(super) async fn get_prompt(
     request.name = name;
     tokio::select! {
         got = reached.peer.get_prompt_once(request) => got.map_err(passed_on),
-        // Letting go of the request tells the server.
+        // Dropping the request notifies the server.
         () = cx.ct.cancelled() => Err(super::call_tool::gone()),
     }
 }
@@ -109,7 +109,7 @@ pub(super) async fn set_level(
     Ok(())
 }
 
-/// The server of a prompt, and what it calls it.
+/// Returns the server of a prompt, and the prompt's name there.
 async fn prompt(gateway: &GatewayInner, name: &str) -> Result<(ReachableServer, String), ErrorData> {
     let found = prompts_and_resources::prompts(gateway)
         .await

@@ -1,9 +1,11 @@
-//! Slips: which calls have waited for an answer and were not yet picked up, so that the same call made again finds its own.
+//! Lock files of calls that waited for an answer and were not yet picked up, so that a repeated call finds its own.
 //!
-//! A slip is an empty file `KEY/CALL` in a directory of its own, for its owner only. Who follows a call holds the lock of its slip,
-//! which the kernel drops at death; who hands its result over removes the slip first. So a result is handed over at most once,
-//! whichever process was killed when. A slip is no permission and no answer: those are in the book alone. Losing one costs a
-//! second question.
+//! A lock file is an empty file `KEY/CALL` in a directory that only its owner can read. The process that follows a call holds
+//! the lock, which the kernel releases when the process dies. It removes the file before it hands over the result. A result
+//! is therefore handed over at most once, whichever process is killed at whatever time.
+//!
+//! A lock file is neither a permission nor an answer; those are only in the audit log. The loss of a file costs a second
+//! question.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -14,51 +16,51 @@ use std::time::{Duration, SystemTime};
 use byleave::core::digest::Digest;
 use byleave::core::id::CallId;
 
-/// How long the same call made again finds the one before.
+/// How long a repeated call finds the one before.
 pub(super) const KEPT: Duration = Duration::from_secs(24 * 3_600);
 
-/// How often a place is tried for that others tidy away meanwhile.
+/// How often a path is retried that other processes remove meanwhile.
 const TRIES: usize = 4;
 
-/// The slips of one book.
+/// The lock files of one audit log.
 #[derive(Clone, Debug)]
 pub(super) struct PendingCalls {
     dir: PathBuf,
 }
 
-/// A slip that is held here and nowhere else.
+/// A lock file that only this process holds.
 #[derive(Debug)]
 pub(super) struct PendingCallLock {
-    /// The call that it stands for.
+    /// The call that it represents.
     pub(super) call: CallId,
     path: PathBuf,
-    /// Locked as long as it is open.
+    /// Locked for as long as it is open.
     file: File,
 }
 
-/// What was found for a call that comes in.
+/// The result of a lookup for an incoming call.
 #[derive(Debug, Default)]
 pub(super) struct PendingCallLookup {
-    /// The same call made before, not yet picked up.
+    /// The same call made before and not yet picked up.
     pub(super) slip: Option<PendingCallLock>,
-    /// Others that nobody came back for in time.
+    /// Older calls whose clients did not come back in time.
     pub(super) outdated: Vec<CallId>,
 }
 
 impl PendingCalls {
-    /// The slips in this directory, which is made when the first is written.
+    /// Uses this directory, which is created with the first lock file.
     pub(super) fn new(dir: PathBuf) -> Self {
         Self { dir }
     }
 
-    /// Writes a slip for a call, and holds it.
+    /// Creates and holds the lock file of a call.
     pub(super) fn put(&self, key: &Digest, call: CallId) -> io::Result<PendingCallLock> {
         let dir = self.of(key);
         let (new, path) = (dir.join(format!(".{call}")), dir.join(call.to_string()));
         let mut tried = 0;
         loop {
             tried += 1;
-            // Locked before anyone can find it.
+            // Locked before any other process can find it.
             let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir).and_then(|()| {
                 let file =
                     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
@@ -74,7 +76,7 @@ impl PendingCalls {
         }
     }
 
-    /// The oldest slip for a call that nobody holds; where one is named, only that.
+    /// Takes the oldest lock file of a call that no process holds. If `only` names a call, takes only that one.
     pub(super) fn take(&self, key: &Digest, only: Option<CallId>) -> io::Result<PendingCallLookup> {
         let mut found = PendingCallLookup::default();
         let dir = self.of(key);
@@ -85,7 +87,7 @@ impl PendingCalls {
         };
         let named = listed.filter_map(|item| item.ok()?.file_name().to_str()?.parse::<CallId>().ok());
         let mut calls: Vec<CallId> = named.filter(|call| only.is_none_or(|only| only == *call)).collect();
-        // Their ids are sorted by time.
+        // Call ids are sorted by time.
         calls.sort_unstable();
         for call in calls {
             let Some(slip) = held(&dir, call)? else { continue };
@@ -106,25 +108,25 @@ impl PendingCalls {
 }
 
 impl PendingCallLock {
-    /// Removes it: the result is about to be handed over. An error says that it must not be.
+    /// Removes the lock file before the result is handed over. On an error the result must not be handed over.
     pub(super) fn remove(self) -> io::Result<()> {
         fs::remove_file(&self.path)?;
         if let Some(dir) = self.path.parent() {
-            // Another slip may be in it; then it stays.
+            // The directory remains if it contains another lock file.
             drop(fs::remove_dir(dir));
         }
         Ok(())
     }
 
-    /// Lets go of it: whoever makes the same call finds it. Counted from now.
+    /// Releases the lock file, so that a repeated call finds it. Its age is measured from now.
     pub(super) fn leave(self) -> io::Result<()> {
         self.file.set_modified(SystemTime::now())
     }
 
-    /// How long ago it was last held.
+    /// Returns the time since it was last held.
     pub(super) fn age(&self) -> Duration {
         let modified = self.file.metadata().and_then(|found| found.modified());
-        // What cannot be told is too old.
+        // A file of unknown age is too old.
         modified.map_or(Duration::MAX, |at| at.elapsed().unwrap_or_default())
     }
 
@@ -133,7 +135,7 @@ impl PendingCallLock {
     }
 }
 
-/// The slip of a call, if nobody else holds it.
+/// Locks the file of a call, if no other process holds it.
 fn held(dir: &Path, call: CallId) -> io::Result<Option<PendingCallLock>> {
     let path = dir.join(call.to_string());
     let file = match OpenOptions::new().write(true).open(&path) {
@@ -146,7 +148,7 @@ fn held(dir: &Path, call: CallId) -> io::Result<Option<PendingCallLock>> {
         Err(TryLockError::WouldBlock) => return Ok(None),
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    // Removed between our opening and our locking: it was picked up.
+    // Removed between open and lock: the call was picked up.
     match fs::metadata(&path) {
         Ok(there) if there.ino() == file.metadata()?.ino() => Ok(Some(PendingCallLock { call, path, file })),
         Ok(_) => Ok(None),

@@ -1,13 +1,13 @@
-//! Telling a client how far its call is: what the tool reports, and that it still waits.
+//! Progress reports for a client: those of the tool, and that the call still waits.
 
 use byleave::tool::Progress;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RoleServer};
 
-/// What a tick adds: progress must always rise, and what waits has not come further.
+/// The increment of a tick. Progress must always rise, but a call that waits has made none.
 const TICK: f64 = 1e-6;
 
-/// Tells one client of one call, where it wants to hear of it.
+/// Reports the progress of one call to one client, if it wants reports.
 pub(super) struct ProgressReporter {
     to: Option<(Peer<RoleServer>, ProgressToken)>,
     last: f64,
@@ -18,20 +18,20 @@ impl ProgressReporter {
         Self { to: token.map(|token| (peer.clone(), token)), last: 0.0 }
     }
 
-    /// Whether anybody wants to hear.
+    /// Checks whether the client wants reports.
     pub(super) const fn is_wanted(&self) -> bool {
         self.to.is_some()
     }
 
-    /// The call still waits.
+    /// Reports that the call still waits.
     pub(super) async fn tick(&mut self, words: String) {
         let at = self.last + TICK;
         self.tell(at, None, words).await;
     }
 
-    /// The tool has come further.
+    /// Reports progress of the tool.
     pub(super) async fn progress(&mut self, progress: Progress) {
-        // What does not rise is told as if it did, by next to nothing: the words are worth hearing.
+        // Progress that does not rise is reported with a tiny increment, because its message is useful.
         let at = progress.fraction.filter(|fraction| *fraction > self.last).unwrap_or(self.last + TICK);
         self.tell(at, progress.fraction.map(|_| 1.0), progress.detail).await;
     }

@@ -1,7 +1,7 @@
-//! What servers have beside tools: prompts and resources, which of them is whose, and under what name.
+//! The prompts and resources of servers: which server has which, and under what name.
 //!
-//! Where something goes is looked up in what the servers list, never read out of a name. A server that does not answer costs its
-//! own part of a list and nothing else.
+//! The server of an item is looked up in the servers' lists, and never parsed from a name. A server that does not answer
+//! costs only its own part of a list.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,13 +14,13 @@ use rmcp::service::{Peer, RoleClient, ServiceError};
 use super::{GatewayInner, NamingScheme};
 use crate::upstream::Server;
 
-/// How long it is believed what a server listed.
+/// How long the list of a server is cached.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// How long a server may take to list what it has.
+/// How long a server may take to list its items.
 const LISTING: Duration = Duration::from_secs(20);
 
-/// What servers have listed.
+/// The cached lists of servers.
 #[derive(Default)]
 pub(super) struct ResourceDirectory {
     resources: Mutex<HashMap<String, Arc<ServerResources>>>,
@@ -33,7 +33,7 @@ pub(super) struct ServerResources {
     at: Instant,
 }
 
-/// A server that can be spoken to.
+/// A connected server.
 #[derive(Clone)]
 pub(super) struct ReachableServer {
     pub(super) server: Arc<dyn Server>,
@@ -41,7 +41,7 @@ pub(super) struct ReachableServer {
 }
 
 impl ResourceDirectory {
-    /// Forgets what a server listed.
+    /// Drops the cached lists of a server.
     pub(super) fn forget(&self, server: &str) {
         self.resources().remove(server);
     }
@@ -61,7 +61,7 @@ impl ServerResources {
     }
 }
 
-/// The servers that can be spoken to and have something, by name.
+/// Returns the connected servers with the requested capability, by name.
 pub(super) fn reached(
     gateway: &GatewayInner,
     has: impl Fn(&rmcp::model::ServerCapabilities) -> bool,
@@ -75,7 +75,7 @@ pub(super) fn reached(
     servers.into_iter().filter_map(reach).collect()
 }
 
-/// All prompts under the names that hold here, sorted, each with whose it is and what it is called there.
+/// Returns all prompts by their names here, sorted, each with its server and its original definition.
 pub(super) async fn prompts(gateway: &GatewayInner) -> BTreeMap<String, (ReachableServer, Prompt)> {
     let mut all = BTreeMap::new();
     for reached in reached(gateway, |has| has.prompts.is_some()) {
@@ -91,7 +91,7 @@ pub(super) async fn prompts(gateway: &GatewayInner) -> BTreeMap<String, (Reachab
     all
 }
 
-/// What a prompt is called here.
+/// Returns the name of a prompt here.
 fn outward(gateway: &GatewayInner, reached: &ReachableServer, name: &str) -> String {
     match gateway.setup.names {
         NamingScheme::Ours => format!("{}_{name}", reached.server.name()),
@@ -99,7 +99,7 @@ fn outward(gateway: &GatewayInner, reached: &ReachableServer, name: &str) -> Str
     }
 }
 
-/// All resources, by their addresses.
+/// Returns all resources, by address.
 pub(super) async fn resources(gateway: &GatewayInner) -> BTreeMap<String, Resource> {
     let mut all = BTreeMap::new();
     for reached in reached(gateway, |has| has.resources.is_some()) {
@@ -110,7 +110,7 @@ pub(super) async fn resources(gateway: &GatewayInner) -> BTreeMap<String, Resour
     all
 }
 
-/// All templates of resources, by their templates.
+/// Returns all resource templates, by template.
 pub(super) async fn templates(gateway: &GatewayInner) -> BTreeMap<String, ResourceTemplate> {
     let mut all = BTreeMap::new();
     for reached in reached(gateway, |has| has.resources.is_some()) {
@@ -122,7 +122,7 @@ pub(super) async fn templates(gateway: &GatewayInner) -> BTreeMap<String, Resour
     all
 }
 
-/// The server that offers a resource, by its address or by a template that fits it.
+/// Returns the server that offers a resource, by its address or by a matching template.
 pub(super) async fn whose(gateway: &GatewayInner, uri: &str) -> Option<ReachableServer> {
     for reached in reached(gateway, |has| has.resources.is_some()) {
         let name = reached.server.name();
@@ -146,7 +146,7 @@ pub(super) async fn whose(gateway: &GatewayInner, uri: &str) -> Option<Reachable
     None
 }
 
-/// What a server could not do, for the agent that asked.
+/// Converts the error of a server to one for the agent.
 pub(super) fn passed_on(error: ServiceError) -> ErrorData {
     match error {
         ServiceError::McpError(error) => error,
@@ -175,10 +175,10 @@ async fn listed<T>(
     }
 }
 
-/// Whether an address is one that a template makes. A plain name in it stands for something without a slash; any other expression
-/// for anything. Takes time in proportion to both, whatever a server writes.
+/// Checks whether a template can produce an address. A plain name in it matches anything without a slash; any other
+/// expression matches anything. Takes time proportional to the product of both lengths, whatever a server sends.
 fn fits(template: &str, uri: &str) -> bool {
-    // Where in the address the part of the template that was looked at may end.
+    // The positions in the address at which the processed part of the template may end.
     let mut ends = vec![false; uri.len() + 1];
     if let Some(start) = ends.first_mut() {
         *start = true;

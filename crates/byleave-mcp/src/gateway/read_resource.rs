@@ -1,7 +1,7 @@
-//! `resources/read`: a resource is read as a call through the gate, like anything else that an agent does.
+//! `resources/read`: reads a resource as a call through the gate, like any other action of an agent.
 //!
-//! Only what a server offers can be read. The call says what it is: a use of that server, and the file or the host that the
-//! address names, whatever the server makes of it.
+//! Only resources that a server offers can be read. The call uses that server, and the file or host that the address names,
+//! if any. This holds whatever the server makes of the address.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ use crate::active_callers::ActiveCallers;
 use crate::result_conversion::RESULT;
 use crate::upstream::Servers;
 
-/// What a request is answered with that was refused, or that waits.
+/// The error code of a request that was refused or that waits.
 const REFUSED: ErrorCode = ErrorCode(-32_000);
 
 /// Reads a resource.
@@ -75,7 +75,7 @@ fn given_out(result: &CallResult, uri: &str) -> Result<ReadResourceResponse, Err
             let unchanged =
                 passed_on.filter(|passed_on| text_of(passed_on) == output.text && !output.truncated);
             let read = unchanged.and_then(response);
-            // Someone changed the text, so the rest of it is not what was released.
+            // The text was changed, so the rest of the result was not released.
             let said = || ReadResourceResult::new(vec![ResourceContents::text(result.text(), uri)]).into();
             Ok(read.unwrap_or_else(said))
         }
@@ -95,7 +95,7 @@ fn response(result: &Value) -> Option<ReadResourceResponse> {
     ReadResourceResult::deserialize(result).ok().map(ReadResourceResponse::Complete)
 }
 
-/// The texts of what was read; of the rest, that it is there.
+/// Returns the texts of a result, and a note for each other part.
 fn text_of(result: &Value) -> String {
     let contents = result.get("contents").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let of = |content: &Value, name: &str| content.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -108,7 +108,7 @@ fn text_of(result: &Value) -> String {
     contents.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The tool that reads what a server offers; registered when it is first needed.
+/// Returns the tool that reads the resources of a server. It is registered on first use.
 fn reader(gateway: &GatewayInner, server: &str) -> Result<String, String> {
     let name = format!("{HIDDEN}{server}");
     let catalog = gateway.gate.catalog();
@@ -206,7 +206,7 @@ impl Tool for ResourceReader {
     }
 }
 
-/// The file or the host that an address names.
+/// Returns the effect on the file or host that an address names, if it names one.
 fn named(uri: &str, site: &ToolContext) -> Result<Option<Effect>, ToolError> {
     let Ok(url) = Url::parse(uri) else { return Ok(None) };
     let unclear = || ToolError(format!("`{}` does not say clearly what it names", uri.escape_debug()));

@@ -1,4 +1,4 @@
-//! What the gateway says of itself to a client.
+//! The gateway's description of itself for clients.
 
 use rmcp::model::{
     Implementation, JsonObject, PromptsCapability, ResourcesCapability, ServerCapabilities, ServerConfig,
@@ -7,13 +7,14 @@ use rmcp::model::{
 
 use super::{GatewayInner, NamingScheme};
 
-/// What agents are told before anything else.
+/// The instructions for agents.
 const INSTRUCTIONS: &str = "\
 Every call here is judged by rules, and some wait for a person. A result that begins with `[byleave] pending` means that the \
 call has not run: make exactly the same call again later to pick up what came of it. A refusal says why, and what to do instead; \
 the same call again is refused again.";
 
-/// What the gateway says of itself; where it stands for one server, what that says, but for what is not passed on.
+/// Returns the gateway's description. A gateway for a single server passes on that server's description, except for
+/// unsupported parts.
 pub(super) fn of(gateway: &GatewayInner) -> ServerConfig {
     let servers = gateway.servers.list();
     if gateway.setup.names == NamingScheme::Theirs
@@ -25,7 +26,7 @@ pub(super) fn of(gateway: &GatewayInner) -> ServerConfig {
             says = says.with_server_info(info);
         }
         says.instructions = instructions;
-        // Tasks are kept by who made them, and nobody here follows them.
+        // Tasks are not supported: the server keeps them for its client, and the gateway does not follow them.
         if let Some(extensions) = &mut says.capabilities.extensions {
             extensions.remove(TASKS_EXTENSION_ID);
         }
@@ -35,7 +36,7 @@ pub(super) fn of(gateway: &GatewayInner) -> ServerConfig {
     let mut tools = ToolsCapability::default();
     tools.list_changed = Some(true);
     capabilities.tools = Some(tools);
-    // A server that is down now may be up later, and a client looks only once.
+    // A server that is down now may be up later, and a client asks only once.
     if !servers.is_empty() {
         let mut prompts = PromptsCapability::default();
         prompts.list_changed = Some(true);

@@ -7,21 +7,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Gateway, GatewayError, TransportKind};
 
-/// Why a client could not be served.
+/// The reason why a client could not be served.
 #[derive(Debug, thiserror::Error)]
 pub enum PipeError {
-    /// There is no connection to be had.
+    /// The connection could not be created.
     #[error(transparent)]
     Gateway(#[from] GatewayError),
-    /// The client did not begin as the protocol says.
+    /// The client violated the protocol during initialization.
     #[error("the client did not begin as the protocol says: {0}")]
     Beginning(String),
-    /// What served it broke.
+    /// The serving task failed.
     #[error("what served the client broke: {0}")]
     Broke(String),
 }
 
-/// Serves the client until it is gone, or until it is told to end.
+/// Serves the client until it disconnects or `end` is cancelled.
 pub async fn serve(gateway: &Gateway, end: CancellationToken) -> Result<(), PipeError> {
     let connection = gateway.connection(TransportKind::Pipe)?;
     let begun = tokio::select! {
@@ -30,7 +30,7 @@ pub async fn serve(gateway: &Gateway, end: CancellationToken) -> Result<(), Pipe
     };
     let serving = match begun {
         Ok(serving) => serving,
-        // One that only looked whether we start, and left.
+        // A client that only checked whether the gateway starts.
         Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
         Err(error) => return Err(PipeError::Beginning(error.to_string())),
     };

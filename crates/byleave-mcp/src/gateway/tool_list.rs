@@ -1,4 +1,4 @@
-//! What an agent is offered: the tools of the catalog, in their order, under the names that hold.
+//! `tools/list`: the tools of the catalog, in order, under their public names.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use rmcp::model::{CacheScope, ListToolsResult, PaginatedRequestParams, Tool};
 use super::{GatewayInner, NamingScheme};
 use crate::upstream::ACCEPT;
 
-/// How many of anything are listed at once.
+/// The number of items on one page of a list.
 const PAGE: usize = 100;
 
-/// Lists the tools, sorted by name, a page at a time.
+/// Lists the tools, sorted by name, one page at a time.
 pub(super) fn list(
     gateway: &GatewayInner,
     site: &ToolContext,
@@ -30,17 +30,17 @@ pub(super) fn list(
     Ok(result)
 }
 
-/// One tool as it is offered, by the name it is offered under.
+/// Returns one tool by its public name.
 pub(super) fn get(gateway: &GatewayInner, site: &ToolContext, name: &str) -> Option<Tool> {
     let meant = meant(gateway, name)?;
     let entry = gateway.gate.catalog().get(&meant).ok()?;
     tool(gateway, &entry, site)
 }
 
-/// The name in the catalog of what an agent calls so. What is not offered is not meant, whoever names it.
+/// Returns the catalog name of a tool by its public name. Tools that are not offered cannot be named.
 pub(super) fn meant(gateway: &GatewayInner, name: &str) -> Option<String> {
     match gateway.setup.names {
-        // What there is not is refused by the gate, and stands in the book.
+        // The gate refuses unknown tools, and the audit log records that.
         NamingScheme::Ours => (!is_hidden(name)).then(|| name.to_owned()),
         NamingScheme::Theirs => offered(gateway).into_iter().find_map(|entry| {
             let said = definition(gateway, &entry)?;
@@ -49,7 +49,7 @@ pub(super) fn meant(gateway: &GatewayInner, name: &str) -> Option<String> {
     }
 }
 
-/// What the names of the tools begin with that read resources for `resources/read`: in the catalog, and never offered.
+/// The name prefix of the tools behind `resources/read`. They are in the catalog but never offered.
 pub(super) const HIDDEN: &str = "mcp-resources-of-";
 
 fn is_hidden(name: &str) -> bool {
@@ -63,13 +63,13 @@ fn offered(gateway: &GatewayInner) -> Vec<Arc<CatalogEntry>> {
     entries
 }
 
-/// The one place where an entry of the catalog becomes a tool of the protocol.
+/// Converts a catalog entry to a tool of the protocol. This is the only place that does so.
 fn tool(gateway: &GatewayInner, entry: &CatalogEntry, site: &ToolContext) -> Option<Tool> {
     if let Some(said) = definition(gateway, entry) {
         let mut tool = (*said).clone();
         if gateway.setup.names == NamingScheme::Ours {
             tool.name = entry.name().to_owned().into();
-            // A client that draws them fetches them: whoever offers the tool would learn who looks at it, and when.
+            // A client that shows icons fetches them. The tool's provider would learn who looks at it, and when.
             tool.icons = None;
         }
         return Some(tool);
@@ -80,14 +80,14 @@ fn tool(gateway: &GatewayInner, entry: &CatalogEntry, site: &ToolContext) -> Opt
         .ok()
 }
 
-/// What the server of a tool said of it.
+/// Returns the server's own definition of a tool.
 fn definition(gateway: &GatewayInner, entry: &CatalogEntry) -> Option<Arc<Tool>> {
     let of = entry.manifest().server.as_deref()?;
     let servers = gateway.servers.list();
     servers.iter().find(|server| server.name() == of)?.definition(entry.name())
 }
 
-/// One page of a sorted list, and where the next begins. A cursor is the name that the page before ended with.
+/// Returns one page of a sorted list, and the cursor of the next. A cursor is the last name of the page before.
 pub(super) fn page<T>(
     mut items: Vec<T>,
     request: Option<PaginatedRequestParams>,

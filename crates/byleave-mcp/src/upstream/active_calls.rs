@@ -1,6 +1,6 @@
-//! The calls that a server is at work for: whose a report of its progress is, and which call a question of it could be about.
+//! The calls that a server works on. They show which call a progress report or a question of the server belongs to.
 //!
-//! A server names calls by tokens that are known here only once they were sent. So what it reports earlier is kept until then.
+//! A server names calls by tokens that are known here only after the request was sent. Earlier reports are kept until then.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,28 +11,29 @@ use byleave::tool::RunContext;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use tokio::sync::watch;
 
-/// How many reports of progress are kept until it is known whose they are.
+/// The maximum number of progress reports that are kept until their call is known.
 const EARLY_MAX: usize = 64;
 
-/// How long a result waits for what was said before it.
+/// How long a result waits for messages that were sent before it.
 const PASSING: Duration = Duration::from_millis(100);
-/// How long it waits at the least where the server spoke while it was at work: what was read before a result may be looked at after it.
+/// The minimum wait if the server sent messages during the call. A message that was read before a result may be handled after
+/// it.
 const SPOKE: Duration = Duration::from_millis(3);
 
-/// The calls that a server is at work for.
+/// The calls that a server works on.
 #[derive(Default)]
 pub(super) struct ActiveCalls {
     state: Mutex<ActiveCallsState>,
-    /// How much of what the server said is still being passed on.
+    /// The number of messages that are still being passed on.
     pub(super) passing: watch::Sender<usize>,
 }
 
 #[derive(Default)]
 struct ActiveCallsState {
     calls: HashMap<CallId, RunningCall>,
-    /// What the server knows calls by, once that is known here.
+    /// The tokens under which the server knows the calls, once they are known here.
     tokens: HashMap<ProgressToken, CallId>,
-    /// Reports that came before the token was known here.
+    /// Reports that came before their token was known here.
     early: VecDeque<ProgressNotificationParam>,
 }
 
@@ -41,13 +42,13 @@ struct RunningCall {
     call: CallId,
     session: SessionId,
     run: RunContext,
-    /// The server said something for people while it was at work for it.
+    /// Whether the server sent a message for people during this call.
     spoke: bool,
 }
 
 impl ActiveCalls {
-    /// A call goes to the server, and is there until what is returned is dropped. To be entered before it is sent: a server may be
-    /// quicker with a question than we are with looking up what its call is known by.
+    /// Registers a call until the returned guard is dropped. Must be called before the request is sent, because the server
+    /// may ask a question before the token is known here.
     pub(super) fn enter(&self, run: &RunContext) -> ServerCallGuard<'_> {
         let (call, session) = (run.call, run.site.session.clone());
         let working = RunningCall { call, session, run: run.clone(), spoke: false };
@@ -55,7 +56,7 @@ impl ActiveCalls {
         ServerCallGuard { under_way: self, call, token: None }
     }
 
-    /// Passes a report on to its call; keeps it, where it is not known yet whose it is.
+    /// Passes a report on to its call, or keeps it if the call is not known yet.
     pub(super) fn hear(&self, report: ProgressNotificationParam) {
         let mut state = self.state();
         let call = state.tokens.get(&report.progress_token).copied();
@@ -73,7 +74,7 @@ impl ActiveCalls {
         }
     }
 
-    /// A call at work, if all of them are of one session: else nobody can say whom the server means.
+    /// Returns an active call, if all active calls belong to one session. Otherwise the server's message is ambiguous.
     pub(super) fn of_one_session(&self) -> Option<CallId> {
         let state = self.state();
         let mut calls = state.calls.values();
@@ -81,7 +82,7 @@ impl ActiveCalls {
         calls.all(|other| other.session == first.session).then_some(first.call)
     }
 
-    /// The server speaks, and any of the calls may be why; the first of them.
+    /// Notes that the server sent a message that any of the calls may have caused. Returns the first of them.
     pub(super) fn spoken(&self) -> Option<CallId> {
         let mut state = self.state();
         state.calls.values_mut().for_each(|working| working.spoke = true);
@@ -93,7 +94,7 @@ impl ActiveCalls {
     }
 }
 
-/// A call that is at the server.
+/// A call that the server works on.
 pub(super) struct ServerCallGuard<'a> {
     under_way: &'a ActiveCalls,
     call: CallId,
@@ -101,7 +102,7 @@ pub(super) struct ServerCallGuard<'a> {
 }
 
 impl ServerCallGuard<'_> {
-    /// What the server knows it by; what it reported so far is heard now.
+    /// Sets the token under which the server knows the call, and delivers the reports received so far.
     pub(super) fn known_as(&mut self, token: ProgressToken) {
         let mut state = self.under_way.state();
         let (mine, others): (VecDeque<_>, VecDeque<_>) =
@@ -116,7 +117,7 @@ impl ServerCallGuard<'_> {
         }
     }
 
-    /// Waits until what a server said before its result is passed on: it is heard beside the result, and must not come after it.
+    /// Waits until messages from before the result are passed on. They take another path and must not arrive after it.
     pub(super) async fn said_before(&self) {
         tokio::task::yield_now().await;
         if self.under_way.state().calls.get(&self.call).is_some_and(|working| working.spoke) {

@@ -1,7 +1,9 @@
-//! What the arguments of a server's tool look like: paths, addresses and commands are judged as effects like anybody's.
+//! Effects from the arguments of a server's tool. Paths, addresses and commands are checked as effects like those of any
+//! tool.
 //!
-//! Nobody says what an argument means but the server, which is not believed. So both its name and its value are looked at, and
-//! what looks like a path is taken to be read and written. What it misses, the sandbox of the server has to hold.
+//! Only the server knows what an argument means, and the server is not trusted. Both the name and the value of an argument
+//! are therefore examined. An argument that looks like a path is assumed to be read and written. The server's sandbox must
+//! contain everything that this misses.
 
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::manifest::ArgumentRole;
@@ -10,10 +12,10 @@ use byleave::plan;
 use byleave::tool::ToolContext;
 use serde_json::{Map, Value};
 
-/// How deep arguments are looked into. The schema's own limits are narrower.
+/// The maximum depth of arguments that are examined. The limits of the schema are narrower.
 const DEPTH_MAX: usize = 64;
 
-/// Parts of names that say that a text is a path.
+/// Words in names that show that a text is a path.
 const PATHS: &[&str] = &[
     "path",
     "file",
@@ -31,12 +33,12 @@ const PATHS: &[&str] = &[
     "files",
     "paths",
 ];
-/// Names of arguments that are run by a shell.
+/// Names of arguments that a shell runs.
 const COMMANDS: &[&str] = &["command", "cmd", "shell", "bash", "script", "commandline"];
 /// Names of arguments that are programs in other languages.
 const CODE: &[&str] = &["code", "python", "javascript", "js", "expression", "eval"];
 
-/// Adds what the arguments look like. Of a tool that only reads, paths are read and nothing more.
+/// Adds the effects that the arguments suggest. For a tool that only reads, paths are only read.
 pub(super) fn effects(plan: &mut Plan, arguments: &Value, site: &ToolContext, reads: bool) {
     let mut look = ArgumentScanner { plan, site, reads };
     look.at("", arguments, 0);
@@ -67,7 +69,7 @@ impl ArgumentScanner<'_> {
         let argv = fields.get("args").or_else(|| fields.get("argv")).and_then(Value::as_array);
         for (name, value) in fields {
             match (value, argv) {
-                // A program beside its words is one command.
+                // A program with its arguments beside it is one command.
                 (Value::String(program), Some(argv)) if is(name, COMMANDS) => {
                     let words = argv.iter().map(|word| match word {
                         Value::String(word) => quoted(word),
@@ -75,7 +77,7 @@ impl ArgumentScanner<'_> {
                     });
                     let words: Vec<String> = std::iter::once(quoted(program)).chain(words).collect();
                     self.judged(ArgumentRole::Command, &words.join(" "));
-                    // A number that is not whole, or a yes, is spelled otherwise in every language.
+                    // Fractional numbers and booleans are written differently in every language.
                     let is_plain = |word: &Value| word.is_string() || word.is_i64() || word.is_u64();
                     if !argv.iter().all(is_plain) {
                         self.unknown("a word of the command is no text");
@@ -83,7 +85,7 @@ impl ArgumentScanner<'_> {
                 }
                 _ => self.at(name, value, depth + 1),
             }
-            // A field that the server reads by any name may carry the path in its name.
+            // The server may read any field, so a path may be in its name.
             if name.starts_with('/') || name.contains("../") {
                 self.path(name);
             }
@@ -119,7 +121,7 @@ impl ArgumentScanner<'_> {
             || text.starts_with("./")
             || text.contains("../")
             || text == "..";
-        // With spaces in it, a path only if the name says so, or nothing else begins like it.
+        // A text with spaces is a path only if its name says so, or if nothing else begins like this.
         if is(name, PATHS)
             || looks && (one_word || text.starts_with('/') && text.len() < 4_096 && !text.contains('\n'))
         {
@@ -166,7 +168,7 @@ impl ArgumentScanner<'_> {
     }
 }
 
-/// Whether one of the words of a name is among these: `repo_path`, `repoPath` and `PATH` are paths.
+/// Checks whether one of the words of a name is in a list: `repo_path`, `repoPath` and `PATH` are paths.
 fn is(name: &str, among: &[&str]) -> bool {
     let mut word = String::new();
     let mut found = false;
@@ -183,7 +185,7 @@ fn is(name: &str, among: &[&str]) -> bool {
     found
 }
 
-/// The scheme of an address, lower case, and what stands behind it.
+/// Returns the scheme of an address in lower case, and the rest.
 fn address(text: &str) -> Option<(String, &str)> {
     let text = text.trim_start();
     let (scheme, rest) = text.split_once(':')?;
@@ -195,7 +197,7 @@ fn address(text: &str) -> Option<(String, &str)> {
     (shaped && leads).then_some((scheme, rest))
 }
 
-/// A word as a shell would read it back.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -1,6 +1,7 @@
-//! What a server says of its own accord: progress and log lines go to whoever made the call, questions too, marked as the server's.
+//! Messages that a server sends by itself. Progress, log lines and questions go to the client of the call. Questions are
+//! marked as the server's.
 //!
-//! Nothing that a server says here is an approval of anything.
+//! Nothing that a server sends here is an approval of anything.
 
 #![expect(
     deprecated,
@@ -24,7 +25,7 @@ use super::active_calls::ActiveCalls;
 use super::server_definition::ServerDefinition;
 use crate::active_callers::{ActiveCallers, Caller};
 
-/// What is known where a server is heard.
+/// The context of messages from a server.
 pub(super) struct HandlerContext {
     pub(super) definition: ServerDefinition,
     pub(super) exchange: ActiveCallers,
@@ -33,7 +34,7 @@ pub(super) struct HandlerContext {
     pub(super) news: broadcast::Sender<(String, ServerChange)>,
 }
 
-/// Hears one server.
+/// Receives the messages of one server.
 #[derive(Clone)]
 pub(super) struct UpstreamHandler {
     around: Weak<HandlerContext>,
@@ -48,7 +49,7 @@ impl UpstreamHandler {
         self.around.upgrade().ok_or_else(|| ErrorData::internal_error("nobody is there any more", None))
     }
 
-    /// Who made the call that a question of the server is about.
+    /// Returns the client of the call that a question of the server belongs to.
     fn asked(&self) -> Result<(Arc<HandlerContext>, Arc<Caller>), ErrorData> {
         let around = self.around()?;
         let call = around.under_way.of_one_session();
@@ -64,7 +65,7 @@ impl UpstreamHandler {
 
     fn tell(&self, news: ServerChange) {
         if let Ok(around) = self.around() {
-            // Nobody need be listening.
+            // There may be no listener.
             drop(around.news.send((around.definition.name.to_string(), news)));
         }
     }
@@ -138,7 +139,7 @@ impl ClientHandler for UpstreamHandler {
         _context: NotificationContext<RoleClient>,
     ) {
         let Ok(around) = self.around() else { return };
-        // One that several calls could have caused goes to the first of them; it is for people who look for errors.
+        // A message that several calls could have caused goes to the first of them. It is for people who look for errors.
         around.under_way.passing.send_modify(|count| *count += 1);
         let caller = around.under_way.spoken().and_then(|call| around.exchange.caller(call));
         if let Some(caller) = caller
@@ -170,7 +171,7 @@ impl ClientHandler for UpstreamHandler {
     }
 }
 
-/// What a server asks is never taken for a question of ours, or of another server.
+/// Marks a question of a server, so that it cannot be mistaken for one of ours or of another server.
 pub(super) fn mark(params: &mut ElicitRequestParams, server: &str) {
     let marked =
         |message: &mut String| *message = format!("[the MCP server `{server}` asks, not byleave] {message}");

@@ -1,5 +1,5 @@
-//! The file of servers: `mcp.toml` among the person's own settings. Anything in it that is not understood stops the start, with
-//! its line.
+//! The file `mcp.toml` in the person's own settings, which defines the servers. Anything in it that cannot be parsed prevents
+//! the start, with its line number.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,17 +12,17 @@ use super::server_definition::{DirectoryAccess, Launch, ServerDefinition, Server
 
 type ServersTomlValue<'i> = Spanned<DeValue<'i>>;
 
-/// What is wrong with the file of servers.
+/// An error in the file of servers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct ServersFileError {
-    /// Where.
+    /// The line number.
     pub line: usize,
-    /// What, and what to do.
+    /// The error, and what to do.
     pub what: String,
 }
 
-/// The servers that a file defines, by name.
+/// Returns the servers that a file defines, by name.
 pub fn read(text: &str) -> Result<Vec<ServerDefinition>, ServersFileError> {
     let wrong = |span: Range<usize>, what: String| ServersFileError { line: line(text, span.start), what };
     let table = DeTable::parse(text)
@@ -135,7 +135,7 @@ impl ServersFileParser<'_> {
         items.iter().map(|item| self.path(item)).collect()
     }
 
-    /// What is said to a server over the network is said encrypted, or does not leave this machine.
+    /// Checks the address of a server. Requests over the network must be encrypted, or must not leave this machine.
     fn address(&self, value: &ServersTomlValue<'_>) -> Result<String, ServersFileError> {
         let text = self.string(value)?;
         let url = url::Url::parse(&text).map_err(|error| {

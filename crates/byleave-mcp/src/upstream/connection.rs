@@ -1,6 +1,7 @@
-//! The link to one server: made when it is needed, made again when it broke, and never because a person was slow.
+//! The connection to one server. It is opened when it is needed, and opened again when it broke, but never because a person
+//! was slow.
 //!
-//! What goes wrong at a server costs an error, nothing more (M2): it may be down, slow, lying or flooding.
+//! A server may be down, slow, lying or flooding. A failure of a server costs an error and nothing more (M2).
 
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
@@ -33,20 +34,20 @@ use super::tool_names;
 use crate::active_callers::ActiveCallers;
 use crate::protocol_version::is_modern;
 
-/// How long a server may take until it has said what it is: packages may have to be downloaded.
+/// How long a server may take to initialize. Packages may have to be downloaded.
 const START: Duration = Duration::from_secs(60);
-/// How long it may take to say what it offers.
+/// How long it may take to list its tools.
 const LISTING: Duration = Duration::from_secs(15);
-/// How soon after it broke a server is started again, and how much longer each time.
+/// The delay before a broken server is started again. It grows with each failure.
 const AGAIN: Duration = Duration::from_millis(500);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
 
 const TOOLS_MAX: usize = 1_000;
 const PAGES_MAX: usize = 100;
-/// What one tool may say of itself.
+/// The maximum size of one tool definition.
 const TOOL_BYTES_MAX: usize = 64 << 10;
 
-/// The link to one server. Cheap to clone; all clones are one.
+/// The connection to one server. Clones are cheap and share their state.
 #[derive(Clone)]
 pub(super) struct ServerConnection {
     shared: Arc<ServerConnectionShared>,
@@ -55,7 +56,7 @@ pub(super) struct ServerConnection {
 struct ServerConnectionShared {
     around: Arc<HandlerContext>,
     ground: ServerEnvironment,
-    /// Held by whoever makes the connection.
+    /// Held by the task that connects.
     making: tokio::sync::Mutex<ConnectFailures>,
     now: Mutex<Option<Arc<RunningServer>>>,
 }
@@ -66,25 +67,25 @@ struct ConnectFailures {
     last: Option<Instant>,
 }
 
-/// A server that is there.
+/// A connected server.
 pub(super) struct RunningServer {
     running: RunningService<RoleClient, UpstreamHandler>,
     heard: Option<CapturedListing>,
     _leash: Option<KillOnDrop>,
 }
 
-/// Why there is nothing from a server.
+/// The reason why a server gave no response.
 enum ServerConnectError {
-    /// It broke, in words.
+    /// It failed, with a description.
     Broke(String),
-    /// It wants a login.
+    /// It requires a login.
     WantsLogin,
 }
 
-/// Why a server is not there.
+/// The reason why a server is unavailable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server `{server}` is not there: {why}")]
-pub struct ServerUnavailable {
+pub struct ServerUnavailableError {
     server: String,
     why: String,
 }
@@ -114,13 +115,13 @@ impl ServerConnection {
         &self.shared.around.under_way
     }
 
-    /// The connection, if there is one.
+    /// Returns the connection, if there is one.
     pub(super) fn now(&self) -> Option<Arc<RunningServer>> {
         self.held().clone().filter(|connection| connection.is_up())
     }
 
-    /// The connection; made, if there is none.
-    pub(super) async fn up(&self) -> Result<Arc<RunningServer>, ServerUnavailable> {
+    /// Returns the connection. Connects if there is none.
+    pub(super) async fn up(&self) -> Result<Arc<RunningServer>, ServerUnavailableError> {
         if let Some(connection) = self.now() {
             return Ok(connection);
         }
@@ -149,18 +150,18 @@ impl ServerConnection {
                 failures.add();
                 Err(self.down(why))
             }
-            // It is there, and asked again at once: the person may log in at any moment.
+            // The server is up, and is tried again immediately, because the person may log in at any moment.
             Err(ServerConnectError::WantsLogin) => Err(self.wants_login()),
         }
     }
 
-    /// Lets go of the server; the next who needs it starts it again.
+    /// Drops the connection. The next caller that needs the server starts it again.
     pub(super) fn drop_connection(&self) {
         drop(self.held().take());
     }
 
-    /// Asks for everything that the server offers: once, and that copy is what is shown, accepted and used.
-    pub(super) async fn offered(&self) -> Result<ServerListing, ServerUnavailable> {
+    /// Requests all tools of the server, once. This copy is the one that is shown, accepted and used.
+    pub(super) async fn offered(&self) -> Result<ServerListing, ServerUnavailableError> {
         let connection = self.up().await?;
         let listed = tokio::time::timeout(LISTING, connection.offered()).await;
         let listed = listed.unwrap_or_else(|_| {
@@ -178,20 +179,20 @@ impl ServerConnection {
         })
     }
 
-    /// It worked: whatever broke before is forgotten.
+    /// Notes a success, which resets the earlier failures.
     pub(super) fn worked(&self) {
         if let Ok(mut failures) = self.shared.making.try_lock() {
             *failures = ConnectFailures::default();
         }
     }
 
-    /// Why the server was cut off, if it was.
+    /// Returns why the server was cut off, if it was.
     pub(super) fn cut(&self) -> Option<&'static str> {
         self.held().as_ref().and_then(|connection| connection.heard.as_ref()?.cut())
     }
 
-    /// The server wants a login, or another than we have: noted, so that lists can say it.
-    pub(super) fn wants_login(&self) -> ServerUnavailable {
+    /// Notes that the server requires a login, or a different one, so that lists can show it.
+    pub(super) fn wants_login(&self) -> ServerUnavailableError {
         let definition = self.definition();
         if let Launch::Http { url, .. } = &definition.launch
             && let Err(fault) = self.shared.ground.logins.note_wanted(&definition.name, url)
@@ -238,13 +239,13 @@ impl ServerConnection {
                 (ear.serve_with_lifecycle(transport, lifecycle).await.map_err(said)?, None, None)
             }
         };
-        // What it offers is asked for when somebody wants to know, and then it is what it offers now.
+        // The tools are requested only on demand, and must then be the current ones.
         running.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
         self.subscribe(running.peer());
         Ok(RunningServer { running, heard, _leash: leash })
     }
 
-    /// A server of the newer protocol says what has changed only to who listens.
+    /// Subscribes to changes. A server of the newer protocol reports them only to subscribers.
     fn subscribe(&self, peer: &Peer<RoleClient>) {
         let is_modern = peer.peer_info().is_some_and(|says| is_modern(&says.protocol_version));
         if !is_modern {
@@ -268,14 +269,14 @@ impl ServerConnection {
                     ServerNotification::ResourceListChangedNotification(_) => ServerChange::Resources,
                     _ => continue,
                 };
-                // Nobody need be listening.
+                // There may be no listener.
                 drop(said.send((server.clone(), news)));
             }
         });
     }
 
-    pub(super) fn down(&self, why: String) -> ServerUnavailable {
-        ServerUnavailable { server: self.shared.around.definition.name.to_string(), why }
+    pub(super) fn down(&self, why: String) -> ServerUnavailableError {
+        ServerUnavailableError { server: self.shared.around.definition.name.to_string(), why }
     }
 
     fn held(&self) -> MutexGuard<'_, Option<Arc<RunningServer>>> {
@@ -344,7 +345,7 @@ impl RunningServer {
     }
 }
 
-/// Which of the tools can be taken; of two with one name, neither.
+/// Returns the tools that can be accepted. Of two with the same name, neither can.
 fn taken(came: Vec<Value>, instructions: Option<String>) -> ServerListing {
     let mut offered = ServerListing { instructions, ..ServerListing::default() };
     let mut seen: HashMap<String, usize> = HashMap::new();
@@ -398,23 +399,23 @@ async fn over_http(
     Ok(StreamableHttpClientTransport::with_client(AuthClient::new(client, login), config))
 }
 
-/// Whether something failed because the server wants a login, or another than it was sent.
+/// Checks whether an error means that the server requires a login, or a different one.
 pub(super) fn is_unauthorized(error: &(dyn Error + 'static)) -> bool {
     causes(error).any(|cause| {
         cause.is::<AuthRequiredError>()
             || matches!(cause.downcast_ref(), Some(AuthError::AuthorizationRequired))
-            // Said without the header that has to come with it.
+            // A 401 response without its mandatory header.
             || cause.to_string().starts_with("unexpected server response: HTTP 401")
     })
 }
 
-/// Why a login could not be used, if that is why something failed: nothing was sent to the server then.
+/// Returns why a login could not be used, if that caused the error. Nothing was then sent to the server.
 pub(super) fn login_trouble(error: &(dyn Error + 'static)) -> Option<String> {
     let trouble = causes(error).find_map(|cause| cause.downcast_ref::<AuthError>());
     trouble.map(|trouble| format!("its login cannot be used now: {trouble}"))
 }
 
-/// What is behind an error, one after the other.
+/// Returns the causes of an error, one after the other.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |&error: &&'a (dyn Error + 'static)| match error.downcast_ref() {
         Some(ServiceError::TransportSend(sent)) => Some(sent as &'a (dyn Error + 'static)),
@@ -434,7 +435,7 @@ impl ConnectFailures {
         self.last = Some(Instant::now());
     }
 
-    /// How long it is not yet tried again.
+    /// Returns how long to wait before the next attempt.
     fn wait(&self) -> Option<Duration> {
         let since = self.last?.elapsed();
         let pause = AGAIN.saturating_mul(1 << self.count.saturating_sub(1).min(10)).min(AGAIN_MAX);

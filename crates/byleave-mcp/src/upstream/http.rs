@@ -1,11 +1,11 @@
-//! The one way in which we speak HTTP to servers: no redirect is followed, and nobody stands between.
+//! The HTTP client for servers. It follows no redirects and uses no proxies.
 
-/// A client, to be built.
+/// Returns the builder of a client.
 pub(super) fn client() -> reqwest::ClientBuilder {
-    // Whoever was first to install one has; it is the same.
+    // Another caller may have installed the same provider already.
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         drop(rustls::crypto::ring::default_provider().install_default());
     }
-    // A redirect would take what is sent to somebody else.
+    // A redirect would send the request to another party.
     reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy()
 }

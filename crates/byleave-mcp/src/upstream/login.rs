@@ -1,11 +1,12 @@
-//! Logging in at a server over HTTP: OAuth with a code and PKCE, in steps, so that a person is shown each before it is taken.
+//! OAuth login with a code and PKCE at a server over HTTP. It is split into steps, and a person is shown each step before it
+//! is taken.
 //!
 //! ```text
 //! where ─▶ (endpoints looked at; other hosts shown) ─▶ begin ─▶ (address opened) ─▶ finish ─▶ tokens
 //! ```
 //!
-//! Nothing is sent to an endpoint, and none is handed to anybody, before it was looked at. What is secret leaves this module
-//! only for the file of the login and for the endpoints that the person was shown.
+//! Nothing is sent to an endpoint, and no endpoint is passed on, before it was checked. Secrets leave this module only for
+//! the login file and for the endpoints that the person was shown.
 
 mod endpoint;
 mod http_client;
@@ -28,66 +29,67 @@ use super::server_definition::{Launch, ServerDefinition, ServerName};
 
 pub use self::endpoint::EndpointError;
 
-/// How long a server may take to say where to log in.
+/// How long a server may take to name its login endpoints.
 const DISCOVERY: Duration = Duration::from_secs(60);
-/// The most that an authorization server may call us, and the most rights that are asked for.
+/// The maximum bytes of a client id and its secret together.
 const CLIENT_BYTES_MAX: usize = 2_048;
+/// The maximum number of requested scopes.
 const SCOPES_MAX: usize = 100;
 
-/// How a person wants to log in.
+/// Options of a login.
 #[derive(Clone, Debug, Default)]
 pub struct LoginOptions {
-    /// What the authorization server knows us by already; without it we are registered.
+    /// The client id at the authorization server. Without it, a client is registered.
     pub client_id: Option<String>,
-    /// Hosts in the person's own network may be talked to.
+    /// Whether hosts in the person's own network are allowed.
     pub own_network: bool,
 }
 
-/// Why nobody is logged in.
+/// The reason why a login failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
-    /// There is nothing to log in at.
+    /// The server is not remote, so there is no login.
     #[error("the server `{0}` is a program here, and needs no login")]
     NotFar(ServerName),
-    /// It is told who we are already.
+    /// A configured header identifies the client already.
     #[error("the server `{0}` is sent a header `Authorization` already; take that out, and log in then")]
     HasHeader(ServerName),
-    /// Its own address cannot be used for it.
+    /// The server's own address cannot be used for a login.
     #[error("the address of the server cannot be logged in at: {0}")]
     BadServer(EndpointError),
-    /// It names something that is not used.
+    /// The server names an endpoint that is not allowed.
     #[error("the server is not to be trusted with a login: {0}; nothing was opened")]
     Unsound(#[from] EndpointError),
-    /// It does not say where.
+    /// The server does not name an authorization server.
     #[error("the server does not say where to log in: {0}")]
     Nowhere(String),
-    /// The authorization server cannot do it safely.
+    /// The authorization server does not support a safe login.
     #[error("the authorization server cannot be used: {0}")]
     Unable(&'static str),
-    /// The authorization server does not know us.
+    /// The authorization server did not register the client.
     #[error("the authorization server does not take us: {0}")]
     NotRegistered(String),
-    /// What came back is not what was begun.
+    /// The returned state does not match the login that was begun.
     #[error("what the browser came back with is not of this login (another `state`); nothing was exchanged")]
     WrongState,
-    /// The person or the authorization server said no.
+    /// The person or the authorization server denied the login.
     #[error("the authorization server says no: {0}")]
     Denied(String),
-    /// What came back was not taken.
+    /// The returned code was not accepted.
     #[error("the login was not completed: {0}")]
     NotExchanged(String),
-    /// Nobody came back.
+    /// The browser did not come back in time.
     #[error("nobody came back from the browser within {} s", .0.as_secs())]
     TooLate(Duration),
-    /// The login cannot be kept.
+    /// The login cannot be stored.
     #[error(transparent)]
     Kept(#[from] LoginStoreError),
-    /// The system says no.
+    /// A system call failed.
     #[error("cannot log in: {0}")]
     System(String),
 }
 
-/// Where a login would go, looked at. Nothing was sent there yet.
+/// The checked endpoints of a login. Nothing was sent to them yet.
 pub struct LoginDestination {
     server: ServerName,
     url: String,
@@ -108,7 +110,7 @@ struct OAuthEndpoints {
     issuer: Url,
 }
 
-/// A login that was begun: the address is for a browser.
+/// A login that was begun. Its address is for a browser.
 pub struct PendingLogin {
     destination: LoginDestination,
     landing: RedirectListener,
@@ -119,7 +121,7 @@ pub struct PendingLogin {
 }
 
 impl LoginDestination {
-    /// Asks a server where to log in, and looks at what it says.
+    /// Asks a server for its login endpoints, and checks them.
     pub async fn of(definition: &ServerDefinition, manner: LoginOptions) -> Result<Self, LoginError> {
         let server = definition.name.clone();
         let Launch::Http { url, headers } = &definition.launch else {
@@ -156,17 +158,17 @@ impl LoginDestination {
         Ok(Self { server, url, standpoint, courier, manager, metadata, issuer, endpoints, scopes, client_id })
     }
 
-    /// Who would issue the login.
+    /// Returns the issuer of the login.
     pub fn issuer(&self) -> &str {
         &self.issuer
     }
 
-    /// The rights that would be asked for.
+    /// Returns the scopes that would be requested.
     pub fn scopes(&self) -> &[String] {
         &self.scopes
     }
 
-    /// The hosts beside the server's own that a login talks to, each with what for.
+    /// Returns the hosts beside the server's own that a login contacts, each with its purpose.
     pub fn elsewhere(&self) -> Vec<(String, String)> {
         let own = host(&self.standpoint.server);
         let all = [
@@ -184,7 +186,7 @@ impl LoginDestination {
         hosts.into_iter().map(|(host, what)| (host, what.join(", "))).collect()
     }
 
-    /// Begins: we are registered where nobody knows us, and the address for the browser is made.
+    /// Begins the login: registers a client if needed, and creates the address for the browser.
     pub async fn begin(mut self) -> Result<PendingLogin, LoginError> {
         let landing = RedirectListener::new().await.map_err(|error| LoginError::System(error.to_string()))?;
         let registration = self.endpoints.registration.clone();
@@ -220,7 +222,7 @@ impl LoginDestination {
         let opened = self.standpoint.leads_to(&self.endpoints.authorization, &address)?;
         let said = |wanted: &str| {
             let mut found = opened.query_pairs().filter(|(name, _)| name == wanted);
-            // An endpoint that has one of ours in it already would decide which of them counts.
+            // If the endpoint already contains one of our parameters, it is ambiguous which one is used.
             found.next().filter(|_| found.next().is_none()).map(|(_, value)| value.into_owned())
         };
         let (state, resource, method) = (said("state"), said("resource"), said("code_challenge_method"));
@@ -230,7 +232,7 @@ impl LoginDestination {
         Ok(PendingLogin { address: opened.into(), destination: self, landing, state, resource, client })
     }
 
-    /// What an endpoint said when it said no.
+    /// Returns the error that an endpoint gave.
     fn said(&self) -> String {
         self.courier
             .said()
@@ -239,12 +241,12 @@ impl LoginDestination {
 }
 
 impl PendingLogin {
-    /// The address for a browser: one `https` address in plain characters, or one on this machine.
+    /// Returns the address for a browser: an `https` address in plain characters, or one on this machine.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Waits until the browser comes back, once; exchanges what it brings, and keeps the login.
+    /// Waits until the browser comes back, once. Exchanges the code for tokens and stores the login.
     pub async fn finish(self, wait: Duration, logins: &LoginStore) -> Result<(), LoginError> {
         let Self { destination, landing, state, resource, client, .. } = self;
         let came = tokio::time::timeout(wait, landing.redirected(&state)).await;
@@ -289,7 +291,7 @@ impl PendingLogin {
     }
 }
 
-/// Who holds the login at a server for its connection, and refreshes it; with none, it sends none.
+/// Returns the manager that supplies and refreshes the login for a server's connection. Without a login it sends none.
 pub(super) async fn held(
     server: &ServerName,
     url: &str,
@@ -299,7 +301,7 @@ pub(super) async fn held(
     let parsed = Url::parse(url).map_err(|error| LoginError::System(error.to_string()))?;
     let login = if names_itself(headers) { None } else { logins.login(server, url)? };
     let own_network = login.as_ref().is_some_and(|login| login.own_network);
-    // Hosts were shown when it was made; they are looked at again, because a file is only a file.
+    // The hosts were shown at login. They are checked again, because the file may have been changed.
     let standpoint = EndpointPolicy { server: parsed, own_network };
     let courier =
         LoginHttpClient::new(standpoint.clone()).map_err(|error| LoginError::System(error.to_string()))?;
@@ -308,7 +310,7 @@ pub(super) async fn held(
     standpoint.sound("address", url).map_err(LoginError::BadServer)?;
     let token = standpoint.sound("token endpoint", &login.token_endpoint)?;
     courier.only(vec![token]);
-    // What tokens are for is what they were asked for, and that is the server.
+    // The tokens are requested for the server as their resource.
     let resource = Url::parse(&login.resource).ok();
     let resource = resource.filter(|resource| resource.origin() == standpoint.server.origin());
     let resource = resource.ok_or(LoginError::Unable("the login is for another server"))?;
@@ -343,7 +345,7 @@ fn posts_secret(metadata: &AuthorizationMetadata) -> bool {
     })
 }
 
-/// Whether the person's own headers say who we are: then no login of ours is sent beside them.
+/// Checks whether the configured headers identify the client. Then no login is sent beside them.
 fn names_itself(headers: &BTreeMap<String, String>) -> bool {
     headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
 }
@@ -354,7 +356,7 @@ async fn managed(base: &Url, courier: &Arc<LoginHttpClient>) -> Result<Authoriza
     manager.map_err(|error| LoginError::System(told(&error)))
 }
 
-/// Looks at all that a login would use of what a server says, before any of it is used.
+/// Checks all endpoints that a login would use, before any of them is used.
 fn looked_at(
     standpoint: &EndpointPolicy,
     metadata: &AuthorizationMetadata,
@@ -378,7 +380,7 @@ fn looked_at(
     Ok((endpoints, issuer))
 }
 
-/// An error in one line, without what could draw. Nothing secret is known yet where this is used.
+/// Formats an error in one line, without control characters. Used only where no secret is known yet.
 fn told(error: &AuthError) -> String {
     let said = error.to_string();
     said.chars().take(500).map(|c| if c.is_control() { ' ' } else { c }).collect()

@@ -1,8 +1,8 @@
-//! Logins that are kept: one file for each server in a directory of the person's own, and of nobody else.
+//! Stored logins: one file for each server, in a directory that only the person can read.
 //!
-//! A login is bound to the server's name, its address and who issued it: a definition that leads elsewhere has none. What is
-//! kept here never stands in the book, in a message or in what is printed. Whoever changes a file holds its lock, so that of two
-//! processes that refresh at once none loses what the other was given.
+//! A login is bound to the server's name, its address and its issuer. A definition with another address has no login. Secrets
+//! must never appear in the audit log, in a message or in printed output. The writer of a file holds its lock, so that two
+//! processes that refresh at once lose no tokens.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::future::Future;
@@ -18,10 +18,10 @@ use serde::{Deserialize, Serialize};
 
 use super::server_definition::{Launch, ServerDefinition, ServerName};
 
-/// How long is waited for another process that changes the same login: as long as it may take to refresh it.
+/// How long to wait for another process that changes the same login: as long as a refresh may take.
 const LOCK: Duration = Duration::from_secs(45);
 const LOCK_AGAIN: Duration = Duration::from_millis(20);
-/// The most that is read of a file.
+/// The maximum size of a file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The logins of a person.
@@ -30,60 +30,60 @@ pub struct LoginStore {
     directory: PathBuf,
 }
 
-/// How a person stands with a server, as far as is known here. Nothing is asked.
+/// The login status at a server, as far as it is known locally. Sends no request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginStatus {
-    /// There is nothing to log in at, or nobody has said so yet.
+    /// No login is needed, or none was requested yet.
     No,
-    /// A login is needed: the server wanted one, the one that there was is over, or it was for another address.
+    /// A login is needed: the server requested one, the stored one has expired, or it was for another address.
     Needed,
     /// There is a login.
     At {
-        /// Who issued it.
+        /// The issuer of the login.
         issuer: String,
     },
 }
 
-/// Logins could not be read or written.
+/// The reason why logins could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginStoreError {
-    /// The system says no.
+    /// A system call failed.
     #[error("cannot {what} the login in `{path}`: {error}", path = path.display())]
     System {
-        /// What could not be done.
+        /// The operation that failed.
         what: &'static str,
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         error: io::Error,
     },
-    /// Others can read it.
+    /// Other users can read the file.
     #[error("cannot use the login in `{}`: others may have read it; log out and in again", .0.display())]
     Exposed(PathBuf),
-    /// Another process holds it.
+    /// Another process holds the lock.
     #[error("cannot change the login in `{}`: another process has been changing it for {} s", .0.display(), LOCK.as_secs())]
     Busy(PathBuf),
 }
 
-/// What is kept of a server. Cannot print itself.
+/// The stored data of a server. It cannot be printed.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoredLogin {
     server: ServerName,
     url: String,
-    /// The server has said no to what we have.
+    /// Whether the server rejected the current login.
     wanted: bool,
     login: Option<Login>,
 }
 
-/// A login. Cannot print itself.
+/// A login. It cannot be printed.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Login {
     pub(super) issuer: String,
     pub(super) authorization_endpoint: String,
     pub(super) token_endpoint: String,
-    /// What the tokens are for, as they were asked for.
+    /// The resource for which the tokens were requested.
     pub(super) resource: String,
     pub(super) client_secret: Option<String>,
     pub(super) secret_is_posted: bool,
@@ -91,16 +91,16 @@ pub(super) struct Login {
     pub(super) credentials: StoredCredentials,
 }
 
-/// Held by whoever changes a login.
+/// The lock that the writer of a login holds.
 pub(super) struct LoginLock(#[expect(dead_code, reason = "closing it lets go of the lock")] File);
 
 impl LoginStore {
-    /// The logins in a state directory.
+    /// Returns the logins in a state directory.
     pub fn beside(state: &Path) -> Self {
         Self { directory: state.join("mcp-logins") }
     }
 
-    /// How the person stands with a server.
+    /// Returns the login status at a server.
     pub fn of(&self, definition: &ServerDefinition) -> Result<LoginStatus, LoginStoreError> {
         let Launch::Http { url, .. } = &definition.launch else { return Ok(LoginStatus::No) };
         let Some(kept) = self.read(&definition.name)? else { return Ok(LoginStatus::No) };
@@ -108,7 +108,7 @@ impl LoginStore {
         Ok(login.map_or(LoginStatus::Needed, |login| LoginStatus::At { issuer: login.issuer }))
     }
 
-    /// Forgets the login at a server; whether there was one.
+    /// Deletes the login at a server. Returns whether there was one.
     pub fn forget(&self, server: &ServerName) -> Result<bool, LoginStoreError> {
         if !self.directory.exists() {
             return Ok(false);
@@ -122,12 +122,12 @@ impl LoginStore {
         }
     }
 
-    /// The login at a server, if it is one for this address.
+    /// Returns the login at a server, if it is for this address.
     pub(super) fn login(&self, server: &ServerName, url: &str) -> Result<Option<Login>, LoginStoreError> {
         Ok(self.read(server)?.filter(|kept| kept.url == url).and_then(|kept| kept.login))
     }
 
-    /// Keeps a new login in place of any other.
+    /// Stores a new login and replaces any other.
     pub(super) fn keep(&self, server: &ServerName, url: &str, login: Login) -> Result<(), LoginStoreError> {
         let _lock = self.lock(server)?;
         self.write(&StoredLogin {
@@ -138,12 +138,12 @@ impl LoginStore {
         })
     }
 
-    /// Notes that the server at this address wants a login, or another than it was given.
+    /// Notes that the server at this address requires a login, or a different one.
     pub(super) fn note_wanted(&self, server: &ServerName, url: &str) -> Result<(), LoginStoreError> {
-        // Whoever holds it is about to know better.
+        // The process that holds the lock is about to update the login.
         let Some(_lock) = self.try_lock(server)? else { return Ok(()) };
         let kept = self.read(server)?;
-        // One for another address says so by itself, and is good again where the address is.
+        // A login for another address is kept, because it becomes valid again with that address.
         if kept.as_ref().is_some_and(|kept| kept.url != url && kept.login.is_some()) {
             return Ok(());
         }
@@ -200,13 +200,13 @@ impl LoginStore {
             return Err(LoginStoreError::Exposed(path));
         }
         let text = own::read(&path).map_err(system)?;
-        // What is wrong with it is not said: the words could be those of a secret.
+        // The parse error is not reported, because it could contain a secret.
         let kept: StoredLogin =
             serde_json::from_slice(&text).map_err(|_| system(io::Error::other("it cannot be understood")))?;
         Ok((kept.server == *server).then_some(kept))
     }
 
-    /// Under the lock only.
+    /// Writes the file. The caller must hold the lock.
     fn write(&self, kept: &StoredLogin) -> Result<(), LoginStoreError> {
         let path = self.path(&kept.server);
         let fresh = path.with_extension("new");
@@ -230,7 +230,7 @@ impl LoginStore {
 }
 
 impl Login {
-    /// Whether there is nothing left of it: the token is over, and there is none to refresh it with.
+    /// Checks whether the login has expired: the token has expired, and there is no refresh token.
     fn is_over(&self) -> bool {
         let Ok(token) = serde_json::to_value(&self.credentials.token_response) else { return true };
         let lasts = token.get("expires_in").and_then(serde_json::Value::as_u64);
@@ -243,7 +243,7 @@ impl Login {
     }
 }
 
-/// One login as the protocol's side sees it: for one server at one address, from one issuer, and no other.
+/// The credential store of one login: for one server at one address, from one issuer.
 pub(super) struct ServerCredentialStore {
     logins: LoginStore,
     server: ServerName,
@@ -288,7 +288,7 @@ impl ServerCredentialStore {
 
 type AuthFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, AuthError>> + Send + 'a>>;
 
-// Written out as `async_trait` would have it.
+// Written out as `async_trait` would expand it.
 impl CredentialStore for ServerCredentialStore {
     fn load<'a: 'b, 'b>(&'a self) -> AuthFuture<'b, Option<StoredCredentials>>
     where

@@ -1,7 +1,9 @@
-//! Pins: what the person has accepted of each server, by digest. Kept beside the book, out of reach of every sandbox.
+//! Digests of everything that the person has accepted of each server. They are stored beside the audit log, out of reach of
+//! every sandbox.
 //!
-//! Trust is never in a name. How a server is started is pinned with what it may touch and the programs that are run; each tool is
-//! pinned by the whole of what the server sent of it. What differs is not offered until it is accepted.
+//! Trust never depends on a name. The start of a server is pinned with its permissions and the programs that it runs. Each
+//! tool is pinned by its complete definition as the server sent it. Anything that differs is not offered until it is
+//! accepted.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -16,10 +18,10 @@ use serde_json::Value;
 
 use super::server_definition::{Launch, ServerDefinition, ServerName};
 
-/// The most that is read of a program to pin it.
+/// The maximum size of a program that is pinned.
 const PROGRAM_BYTES_MAX: u64 = 512 << 20;
 
-/// Programs that run a file that they are given.
+/// Programs that run a file from their arguments.
 const INTERPRETERS: &[&str] = &[
     "node", "nodejs", "deno", "bun", "tsx", "ts-node", "python", "ruby", "perl", "php", "java", "sh", "bash",
     "dash", "zsh", "lua",
@@ -31,25 +33,25 @@ pub struct PinFile {
     path: PathBuf,
 }
 
-/// What was accepted of one server.
+/// The accepted parts of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerPin {
     /// How it may be started.
     pub launch: Option<LaunchPin>,
-    /// What it says of itself to the model.
+    /// Its instructions for the model.
     pub instructions: Option<String>,
     /// Its tools, by the server's own names.
     pub tools: BTreeMap<String, ToolPin>,
 }
 
-/// How a server may be started.
+/// The accepted start of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LaunchPin {
-    /// Of its definition.
+    /// The digest of its definition.
     pub definition: String,
-    /// Of the files that are run, by path.
+    /// The digests of the files that are run, by path.
     pub programs: BTreeMap<PathBuf, String>,
 }
 
@@ -57,24 +59,24 @@ pub struct LaunchPin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolPin {
-    /// Of the whole of it.
+    /// The digest of the complete definition.
     pub digest: String,
-    /// The whole of it, to show what has changed.
+    /// The complete definition, to show changes.
     pub definition: Value,
 }
 
-/// What a server offers now.
+/// The current offer of a server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerListing {
-    /// What it says of itself to the model.
+    /// Its instructions for the model.
     pub instructions: Option<String>,
-    /// Its tools as they came, by the server's own names.
+    /// Its tools as they were sent, by the server's own names.
     pub tools: BTreeMap<String, Value>,
-    /// What was offered and cannot be taken, and why.
+    /// The tools that cannot be accepted, with reasons.
     pub refused: Vec<String>,
 }
 
-/// How what is offered differs from what was accepted.
+/// A difference between the offer and the accepted version.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Drift {
@@ -82,28 +84,28 @@ pub enum Drift {
     New {
         /// Its name at the server.
         tool: String,
-        /// As it is.
+        /// The current definition.
         now: Value,
     },
-    /// A tool that is no longer what was accepted.
+    /// A tool that differs from the accepted one.
     Changed {
         /// Its name at the server.
         tool: String,
-        /// As it was accepted.
+        /// The accepted definition.
         was: Value,
-        /// As it is.
+        /// The current definition.
         now: Value,
     },
-    /// Other words for the model about the server as a whole.
+    /// Changed instructions for the model.
     Instructions {
-        /// As they were accepted.
+        /// The accepted instructions.
         was: Option<String>,
-        /// As they are.
+        /// The current instructions.
         now: Option<String>,
     },
 }
 
-/// The pins could not be read or written.
+/// The reason why the pins could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} the accepted servers in `{path}`: {error}", path = path.display())]
 pub struct PinError {
@@ -113,17 +115,17 @@ pub struct PinError {
 }
 
 impl PinFile {
-    /// The pins in a state directory.
+    /// Returns the pins in a state directory.
     pub fn beside(state: &Path) -> Self {
         Self { path: state.join("mcp-pins.json") }
     }
 
-    /// What was accepted of a server; nothing, if it was never seen.
+    /// Returns the accepted parts of a server; empty if it was never seen.
     pub fn of(&self, server: &ServerName) -> Result<ServerPin, PinError> {
         Ok(self.read()?.remove(server).unwrap_or_default())
     }
 
-    /// Changes what is accepted of a server, one process at a time.
+    /// Changes the accepted parts of a server, one process at a time.
     pub fn change(&self, server: &ServerName, change: impl FnOnce(&mut ServerPin)) -> Result<(), PinError> {
         let fault = |error| self.fault("write", error);
         let lock = OpenOptions::new()
@@ -140,7 +142,7 @@ impl PinFile {
         self.write(&all).map_err(fault)
     }
 
-    /// Forgets that anything was accepted of a server.
+    /// Deletes all pins of a server.
     pub fn forget(&self, server: &ServerName) -> Result<(), PinError> {
         self.change(server, |pinned| *pinned = ServerPin::default())
     }
@@ -169,7 +171,8 @@ impl PinFile {
 }
 
 impl ServerPin {
-    /// How an offer differs from what was accepted. A tool that is gone is no difference: nobody can call it.
+    /// Returns how an offer differs from the accepted version. A removed tool is not a difference, because it cannot be
+    /// called.
     pub fn drift(&self, offered: &ServerListing) -> Vec<Drift> {
         let mut drift = Vec::new();
         if self.instructions != offered.instructions {
@@ -187,7 +190,7 @@ impl ServerPin {
         drift
     }
 
-    /// Whether a tool is just what was accepted.
+    /// Checks whether a tool is exactly the accepted one.
     pub fn has_accepted(&self, tool: &str, definition: &Value) -> bool {
         self.tools.get(tool).is_some_and(|pin| pin.digest == digest(definition).to_string())
     }
@@ -207,11 +210,11 @@ impl ServerPin {
 }
 
 impl LaunchPin {
-    /// What would be pinned now. The programs are looked for as they would be started.
+    /// Creates the pin of the current state. Programs are searched for as at start.
     pub fn now(definition: &ServerDefinition, search: &str) -> io::Result<Self> {
         let mut programs = BTreeMap::new();
         for path in files(definition, search) {
-            // A script may lie where an agent can replace it.
+            // A script may be in a place where an agent can replace it.
             let opened = byleave_files::open(&path, LinkPolicy::Never)
                 .map_err(|error| io::Error::other(format!("`{}`: {error}", path.display())))?;
             let Some(content) = content(&opened)? else {
@@ -223,12 +226,12 @@ impl LaunchPin {
     }
 }
 
-/// The digest of what a server sent of a tool, or of anything else that a person is shown and accepts.
+/// Returns the digest of a tool definition, or of anything else that a person is shown and accepts.
 pub fn digest(definition: &Value) -> Digest {
     Digest::of_parts("byleave.mcp.tool", &[canonical(definition).as_bytes()])
 }
 
-/// The digest of a program, in words; none of one that is too large, or becomes so.
+/// Returns the digest of a program as text; `None` if the program is or becomes too large.
 fn content(program: &OpenedFile) -> io::Result<Option<String>> {
     if program.metadata.len() > PROGRAM_BYTES_MAX {
         return Ok(None);
@@ -238,7 +241,7 @@ fn content(program: &OpenedFile) -> io::Result<Option<String>> {
     Ok((read <= PROGRAM_BYTES_MAX).then(|| hasher.finalize().to_hex().to_string()))
 }
 
-/// The program that is started, and the files that it is given to run.
+/// Returns the program that is started, and the files that it is given to run.
 pub(super) fn files(definition: &ServerDefinition, search: &str) -> Vec<PathBuf> {
     let Launch::Child { command, args, cwd, .. } = &definition.launch else { return Vec::new() };
     let program = if command.contains('/') {
@@ -247,7 +250,7 @@ pub(super) fn files(definition: &ServerDefinition, search: &str) -> Vec<PathBuf>
         search.split(':').map(|directory| Path::new(directory).join(command)).find(|path| path.is_file())
     };
     let base = cwd.clone().unwrap_or_default();
-    // What an interpreter runs is the program; other files that are named are what it works on, and change.
+    // The file that an interpreter runs is the program. Other named files are data, and change.
     let name = command.rsplit('/').next().unwrap_or(command);
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let script = args.iter().map(|arg| base.join(arg)).find(|path| path.is_absolute() && path.is_file());

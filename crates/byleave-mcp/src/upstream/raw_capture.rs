@@ -1,6 +1,6 @@
-//! Listens in on what a server sends, byte for byte: what it says of its tools is pinned as it came, and a flood is cut off.
+//! Captures the bytes that a server sends. Tool definitions are pinned exactly as they came, and a flood is cut off.
 //!
-//! The protocol's own types keep only the fields that they know; a pin over them would not see the others change.
+//! The protocol's own types keep only known fields. A pin over them would miss changes of the others.
 
 use std::io;
 use std::pin::Pin;
@@ -11,26 +11,26 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// One message, at most.
+/// The maximum size of one message.
 pub(super) const LINE_BYTES_MAX: usize = 16 << 20;
-/// What a server may send within [`SPAN`]. Twice what the quickest of them were seen to.
+/// The maximum number of bytes that a server may send within [`SPAN`]: twice the most that was observed.
 const SPAN_BYTES_MAX: u64 = 512 << 20;
 const SPAN_LINES_MAX: u64 = 250_000;
 const SPAN: Duration = Duration::from_secs(5);
 
-/// What was heard.
+/// The captured data.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CapturedListing(Arc<Mutex<CaptureState>>);
 
 #[derive(Debug, Default)]
 struct CaptureState {
-    /// What was sent of tools since somebody began to listen.
+    /// The tool definitions since the capture began.
     tools: Option<Vec<Value>>,
     /// Why the server was cut off.
     cut: Option<&'static str>,
 }
 
-/// What a server sends, on its way to who reads it.
+/// The stream of a server on its way to the reader.
 #[derive(Debug)]
 pub(super) struct CapturingReader<R> {
     from: R,
@@ -49,17 +49,17 @@ struct RateWindow {
 }
 
 impl CapturedListing {
-    /// Begins to listen for tools.
+    /// Begins to capture tool definitions.
     pub(super) fn listen(&self) {
         self.state().tools = Some(Vec::new());
     }
 
-    /// What was sent of tools; nobody listens any more.
+    /// Ends the capture and returns the tool definitions.
     pub(super) fn tools(&self) -> Vec<Value> {
         self.state().tools.take().unwrap_or_default()
     }
 
-    /// Why the server was cut off, if it was.
+    /// Returns why the server was cut off, if it was.
     pub(super) fn cut(&self) -> Option<&'static str> {
         self.state().cut
     }
@@ -89,7 +89,7 @@ impl<R> CapturingReader<R> {
 
     fn pass(&mut self, bytes: &[u8]) -> Result<(), &'static str> {
         self.span.count(bytes)?;
-        // Asked once for each piece that is read, which is cheap beside reading it.
+        // Checked once for each piece that is read, which is cheap compared to the read.
         let listening = self.heard.listening();
         if !listening && !self.listening {
             return Ok(());
@@ -164,7 +164,7 @@ mod tests {
         heard.listen();
         let mut tap = CapturingReader::new(&text[..], heard.clone());
         let mut read = Vec::new();
-        // In small pieces, as pipes may bring them.
+        // In small pieces, as pipes may deliver them.
         let mut piece = [0; 7];
         loop {
             let n = tap.read(&mut piece).await.unwrap();

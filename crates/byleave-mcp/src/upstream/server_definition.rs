@@ -1,6 +1,6 @@
-//! Definitions: which servers there are, how each is started or reached, and what it may touch. Read from the person's own file.
+//! Definitions of servers: how each is started or reached, and what it may access. They are read from the person's own file.
 //!
-//! A definition never comes from a project's files or from an agent: whoever writes one decides what is run.
+//! A definition must never come from a project's files or from an agent, because it decides which programs run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use byleave::core::digest::{Digest, canonical};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// What a server is called with us: it stands in rules, names of tools and the book.
+/// The configured name of a server. It appears in rules, tool names and the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ServerName(String);
@@ -18,19 +18,19 @@ pub struct ServerName(String);
 /// One server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerDefinition {
-    /// Its name with us.
+    /// Its configured name.
     pub name: ServerName,
     /// How it is started or reached.
     pub launch: Launch,
-    /// What it may touch.
+    /// Its access to files and hosts.
     pub profile: ServerProfile,
-    /// What it says of its own tools counts: that they only read. Said by the person.
+    /// Whether the person trusts its claims that its tools only read.
     pub trusted: bool,
-    /// It may ask to use the agent's model.
+    /// Whether it may ask to use the agent's model.
     pub sampling: bool,
-    /// How long one of its calls may take, where it needs other than the default.
+    /// The timeout of its calls, if it differs from the default.
     pub timeout_ms: Option<u64>,
-    /// Whose configuration it was moved from.
+    /// The agent whose configuration it was moved from.
     pub from: Option<String>,
 }
 
@@ -38,55 +38,55 @@ pub struct ServerDefinition {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Launch {
-    /// A process of ours that speaks over its standard streams.
+    /// A child process that speaks over its standard streams.
     Child {
         /// The program.
         command: String,
-        /// What it is given.
+        /// Its arguments.
         args: Vec<String>,
-        /// Variables; `${NAME}` is taken from the person's environment.
+        /// Environment variables; `${NAME}` is replaced from the person's environment.
         env: BTreeMap<String, String>,
-        /// Where it starts; without one, in the workspace.
+        /// The directory that it starts in; the workspace by default.
         cwd: Option<PathBuf>,
     },
-    /// Something that is there already, over HTTP.
+    /// A running server, over HTTP.
     Http {
-        /// Where.
+        /// The address.
         url: String,
-        /// What is sent along; `${NAME}` is taken from the person's environment.
+        /// Headers to send; `${NAME}` is replaced from the person's environment.
         headers: BTreeMap<String, String>,
     },
 }
 
-/// What a server may touch: for all of its calls together, because it outlives them.
+/// The access of a server, for all of its calls together, because it outlives them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ServerProfile {
-    /// The directory that the agent works in.
+    /// Access to the directory that the agent works in.
     pub workspace: DirectoryAccess,
-    /// More that it can read.
+    /// Additional readable paths.
     pub read: Vec<PathBuf>,
-    /// More that it can write.
+    /// Additional writable paths.
     pub write: Vec<PathBuf>,
-    /// Hosts that it can reach, as rules write them.
+    /// Reachable hosts, in the syntax of rules.
     pub reach: Vec<String>,
-    /// It runs outside the sandbox, with all that the person can do.
+    /// Whether it runs outside the sandbox, with all permissions of the person.
     pub unconfined: bool,
 }
 
-/// What a server may do with a directory.
+/// Access to a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DirectoryAccess {
-    /// It is not there.
+    /// The directory is not visible.
     None,
-    /// Read.
+    /// Read only.
     #[default]
     Read,
     /// Read and write.
     Write,
 }
 
-/// What cannot be a server's name.
+/// The reason why a text is not a valid server name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{}` cannot be a server's name: use 1 to 32 of a-z, 0-9, `-` and `_`, a letter or digit first",
@@ -95,7 +95,7 @@ pub enum DirectoryAccess {
 pub struct ServerNameError(pub String);
 
 impl ServerName {
-    /// The name, if it can be one.
+    /// Returns the name, if it is valid.
     pub fn new(name: impl Into<String>) -> Result<Self, ServerNameError> {
         let name = name.into();
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -105,7 +105,7 @@ impl ServerName {
         if fits { Ok(Self(name)) } else { Err(ServerNameError(name)) }
     }
 
-    /// As text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -131,19 +131,19 @@ impl From<ServerName> for String {
 }
 
 impl ServerDefinition {
-    /// A server with nothing said beyond how it is started or reached.
+    /// Creates a definition with default settings.
     pub fn new(name: ServerName, launch: Launch) -> Self {
         let profile = ServerProfile::default();
         Self { name, launch, profile, trusted: false, sampling: false, timeout_ms: None, from: None }
     }
 
-    /// What an approval to start it binds: every byte of how it is started, and what it may touch.
+    /// Returns the digest that an approval to start it binds: every byte of how it is started, and what it may access.
     pub fn digest(&self) -> Digest {
         let all = json!({ "launch": self.launch, "profile": self.profile, "sampling": self.sampling, "trusted": self.trusted });
         Digest::of_parts("byleave.mcp.launch", &[canonical(&all).as_bytes()])
     }
 
-    /// What is run may be another thing tomorrow although the definition is the same: a package without its version.
+    /// Checks whether the same definition may run another program tomorrow: a package without its version.
     pub fn is_unpinned(&self) -> bool {
         let Launch::Child { command, args, .. } = &self.launch else { return false };
         let program = command.rsplit('/').next().unwrap_or(command);
@@ -164,7 +164,7 @@ impl ServerDefinition {
     }
 }
 
-/// `@scope/name@1.2.3`: what stands behind the last `@`, if it is not the first character.
+/// Returns the version of `@scope/name@1.2.3`: the text behind the last `@`, if that is not the first character.
 fn npm_version(package: &str) -> Option<&str> {
     package.rsplit_once('@').filter(|(name, _)| !name.is_empty()).map(|(_, version)| version)
 }

@@ -1,4 +1,4 @@
-//! A server as a process of ours: in the sandbox, with what its profile says, and nothing of it is left when it is let go.
+//! A server as a child process in the sandbox, with the access of its profile. Nothing of it remains after it is dropped.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -24,32 +24,32 @@ use super::login_store::LoginStore;
 use super::pins;
 use super::server_definition::{DirectoryAccess, Launch, ServerDefinition};
 
-/// Where servers run, and under which rules.
+/// The environment and policy of servers.
 #[derive(Clone)]
 pub struct ServerEnvironment {
     /// The directory that the agent works in, absolute and resolved.
     pub workspace: PathBuf,
     /// The person's home directory, which is empty for servers.
     pub home: Option<PathBuf>,
-    /// What is ours, and not there for servers: the state directory.
+    /// Directories of Byleave that servers cannot see: the state directory.
     pub ours: Vec<PathBuf>,
-    /// Where runs that have not ended are noted, in what is ours.
+    /// The directory inside the state directory that lists unfinished runs.
     pub unfinished: Option<PathBuf>,
-    /// Where each server has a directory of its own that stays, as its home.
+    /// The parent of each server's own persistent home directory.
     pub homes: PathBuf,
-    /// The person's environment: the usual names are passed on, others where a definition refers to them.
+    /// The person's environment. The usual variables are passed on, others only if a definition refers to them.
     pub environment: BTreeMap<String, String>,
-    /// The rules: what they deny to read is not there for servers either.
+    /// The policy. Files that it denies to read are not visible to servers either.
     pub rules: Arc<Policy>,
     /// The person's logins at servers over HTTP.
     pub logins: LoginStore,
-    /// Guarantees that the operator does without, by name.
+    /// Guarantees that the operator has waived, by name.
     pub waived: std::collections::BTreeSet<Guarantee>,
-    /// Servers run outside the sandbox: for tests of everything else.
+    /// Whether servers run outside the sandbox, for tests of other parts.
     pub bare: bool,
 }
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
     pub(super) stdin: pipe::Sender,
@@ -57,7 +57,7 @@ pub(super) struct ServerProcess {
     pub(super) leash: KillOnDrop,
 }
 
-/// Ends a server with everything that it started when it is dropped.
+/// Kills a server with all processes that it started when it is dropped.
 #[derive(Debug)]
 pub(super) struct KillOnDrop(ProcessHandle);
 
@@ -67,16 +67,16 @@ enum ProcessHandle {
     Bare(u32),
 }
 
-/// Why a server was not started.
+/// The reason why a server was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerStartError {
-    /// It refers to a variable that is not there.
+    /// Its definition refers to a variable that is not set.
     #[error("it needs the variable `{0}`, which is not set; set it, or change `env` of the server")]
     NoVariable(String),
-    /// The sandbox cannot be had.
+    /// The sandbox is not available.
     #[error("it cannot be confined: {0}")]
     Unconfined(String),
-    /// The system says no.
+    /// A system call failed.
     #[error("it cannot be started: {0}")]
     Io(#[from] io::Error),
 }
@@ -87,7 +87,7 @@ impl From<LaunchError> for ServerStartError {
     }
 }
 
-/// Starts a server. Blocks for the moment that this takes.
+/// Starts a server. Blocks for a moment.
 pub(super) fn started(
     definition: &ServerDefinition,
     ground: &ServerEnvironment,
@@ -111,7 +111,7 @@ pub(super) fn started(
     })
 }
 
-/// What `${NAME}` stands for, from the person's environment.
+/// Replaces `${NAME}` from the person's environment.
 pub(super) fn resolved(
     wanted: &BTreeMap<String, String>,
     environment: &BTreeMap<String, String>,
@@ -148,7 +148,7 @@ fn confined(
     let command = CommandSpec { argv, carried_by_caller: true, ..CommandSpec::default() };
     let mut running = if confinement.network == Network::Proxied {
         let uplink = NetworkBridge::new().map_err(|error| ServerStartError::Unconfined(error.to_string()))?;
-        // Who reaches a host is the server, whichever call it is for.
+        // The server itself reaches the host, whichever call it is for.
         let (session, agent) = (SessionId::new("mcp"), AgentId::new(definition.name.as_str()));
         let (Ok(session), Ok(agent)) = (session, agent) else {
             return Err(ServerStartError::Unconfined("its name cannot be written down".into()));
@@ -175,12 +175,12 @@ fn confined(
     Ok((pipes.stdin, pipes.stdout, pipes.stderr, ProcessHandle::Confined(stopper)))
 }
 
-/// What a profile grants, as effects.
+/// Returns the access of a profile as effects.
 fn granted_by(definition: &ServerDefinition, ground: &ServerEnvironment) -> Plan {
     let profile = &definition.profile;
     let path = |path: &PathBuf| path.to_string_lossy().into_owned();
     let mut plan = Plan::default();
-    // The program itself, which was accepted by its content, with what it was installed with.
+    // The program itself, which was accepted by its content, with the files of its installation.
     let search = ground.environment.get("PATH").map(String::as_str).unwrap_or_default();
     let programs = pins::files(definition, search);
     plan.effects.extend(programs.iter().map(|program| Effect::Read { path: path(&installed_in(program)) }));
@@ -199,7 +199,7 @@ fn granted_by(definition: &ServerDefinition, ground: &ServerEnvironment) -> Plan
     plan
 }
 
-/// What a program needs to run at all: the packages that it lies among, or just itself.
+/// Returns the files that a program needs to run: the packages around it, or only itself.
 fn installed_in(program: &Path) -> PathBuf {
     let packages = program.ancestors().filter(|above| above.ends_with("node_modules")).last();
     let environment = || program.ancestors().nth(2).filter(|above| above.join("pyvenv.cfg").is_file());
@@ -233,13 +233,13 @@ fn confinement(
     confinement.files.writable.dedup();
     confinement.environment.insert("HOME".into(), home.to_string_lossy().into_owned());
     confinement.waived.extend(ground.waived.iter().copied());
-    // It lives as long as we do; what it may use up otherwise stays.
+    // A server lives as long as this process. The other resource limits remain.
     let long = Duration::from_secs(365 * 24 * 3_600);
     (confinement.limits.wall, confinement.limits.cpu) = (long, long);
     Ok(confinement)
 }
 
-/// A directory that is the server's own, and stays: what it downloads, it finds again.
+/// Returns the server's own persistent directory, so that it finds its downloads again.
 fn own_home(homes: &Path, name: &str) -> io::Result<PathBuf> {
     use std::os::unix::fs::DirBuilderExt as _;
     let home = homes.join(name);
@@ -282,7 +282,7 @@ fn bare(
     Ok((stdin, stdout, stderr, ProcessHandle::Bare(id)))
 }
 
-/// What a server prints as errors is for who looks for them, a little of each line.
+/// Logs the standard error of a server, a limited part of each line.
 fn overheard(name: &str, stderr: pipe::Receiver) {
     let name = name.to_owned();
     tokio::spawn(async move {

@@ -1,4 +1,5 @@
-//! One tool of one server, as a tool of the gate (M1): sensitive, judged by what its arguments look like, its result checked.
+//! One tool of a server as a tool of the gate (M1). It is sensitive, is checked by the effects of its arguments, and its
+//! result is validated.
 
 use byleave::boxed::BoxFuture;
 use byleave::core::effect::{Effect, Plan};
@@ -21,14 +22,14 @@ use crate::active_callers::Caller;
 use crate::protocol_version::is_modern;
 use crate::result_conversion;
 
-/// How often a server may ask for more before it answers.
+/// How often a server may ask for input before it answers.
 const ROUNDS_MAX: usize = 10;
 
-/// Why there is no result.
+/// The reason why there is no result.
 enum ToolCallError {
-    /// The server says so, in the words of the protocol.
+    /// A protocol error of the server.
     Said(ErrorData),
-    /// In words.
+    /// Another failure, with a description.
     Broke(String),
 }
 
@@ -50,7 +51,7 @@ pub struct ServerTool {
 }
 
 impl ServerTool {
-    /// The tool, from what the server sent of it; why not, if it cannot be one.
+    /// Creates the tool from the server's definition, or returns why the definition is invalid.
     pub(super) fn new(
         link: ServerConnection,
         in_catalog: &str,
@@ -73,7 +74,7 @@ impl ServerTool {
         let caller = self.link.exchange().caller(run.call);
         let answered = tokio::select! {
             answered = self.rounds(arguments, caller.as_deref(), &run) => answered,
-            // Dropping the request tells the server.
+            // Dropping the request notifies the server.
             () = run.cancel.cancelled() => Err("it was called off".into()),
         };
         match answered {
@@ -83,7 +84,7 @@ impl ServerTool {
         }
     }
 
-    /// Puts the call, as often as the server asks for something first that its caller cannot be handed.
+    /// Sends the call, and repeats it while the server asks for input that cannot be passed to the client.
     async fn rounds(
         &self,
         arguments: Map<String, Value>,
@@ -168,7 +169,8 @@ impl ServerTool {
         why.into()
     }
 
-    /// A result must be what the tool said that it would be: what is not was made by somebody else, or is broken.
+    /// Validates a result against the tool's output schema. A mismatch means that the result is broken or comes from another
+    /// source.
     fn checked(&self, answered: &CallToolResponse) -> Result<Output, ToolCallError> {
         if let (
             CallToolResponse::Complete(CallToolResult { structured_content, is_error, .. }),
@@ -192,7 +194,7 @@ impl ServerTool {
         result_conversion::taken_in(answered).map_err(|error| ToolCallError::Broke(error.to_string()))
     }
 
-    /// What a server wants to know, asked of a caller who speaks the older protocol.
+    /// Asks a client of the older protocol for the input that a server requests.
     async fn fulfilled(
         &self,
         wanted: std::collections::BTreeMap<String, InputRequest>,
@@ -254,7 +256,8 @@ impl Tool for ServerTool {
     }
 }
 
-/// What we say of the tool. What the server says counts only where the person trusts it, and then only that it reads.
+/// Creates the manifest of the tool. The server's claims are used only if the person trusts it, and then only that the tool
+/// reads.
 fn manifest(server: &ServerDefinition, name: &str, definition: &Value) -> Manifest {
     let text = |name: &str| definition.get(name).and_then(Value::as_str);
     let hint = |name: &str| definition.pointer(&format!("/annotations/{name}")).and_then(Value::as_bool);
@@ -266,14 +269,14 @@ fn manifest(server: &ServerDefinition, name: &str, definition: &Value) -> Manife
     manifest.read_only = reads;
     manifest.destructive = hint("destructiveHint").unwrap_or(!reads);
     manifest.sensitive = Some(true);
-    // The protocol lets many requests be under way; what a server makes of that is its own.
+    // The protocol allows many requests at once. The server must handle that.
     manifest.concurrency_safe = true;
     manifest.server = Some(server.name.to_string());
     manifest.timeout_ms = server.timeout_ms;
     manifest
 }
 
-/// What came along with a request and concerns the server: all but the token for progress, which is ours to choose.
+/// Returns the metadata of a request for the server: all except the progress token, which is chosen here.
 fn passed_on(caller: &Caller) -> RequestMetaObject {
     let mut meta = caller.meta.clone();
     meta.0.0.remove("progressToken");
@@ -283,7 +286,7 @@ fn passed_on(caller: &Caller) -> RequestMetaObject {
     meta
 }
 
-/// Tells a server that nobody waits any more, if the answer was not waited for.
+/// Notifies a server of the cancellation if the response was not awaited.
 struct CancelOnDrop<'a> {
     peer: &'a rmcp::service::Peer<rmcp::service::RoleClient>,
     id: Option<rmcp::model::RequestId>,

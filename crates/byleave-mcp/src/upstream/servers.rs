@@ -1,4 +1,5 @@
-//! All servers of a process: started once they are accepted, their accepted tools in the catalog, everything else suspended.
+//! All servers of a process. They are started once they are accepted. Their accepted tools are in the catalog; everything
+//! else is suspended.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,34 +25,34 @@ use super::trust_server::{self, AcceptServerTool, AcceptanceContext, ServerAccep
 use super::{Server, ServerChange, Servers, tool_names};
 use crate::active_callers::ActiveCallers;
 
-/// How long a server that is seen for the first time may take to offer all that it has.
+/// How long a server that is seen for the first time may take to offer all its tools.
 const SETTLING: Duration = Duration::from_millis(300);
 
-/// How much news may wait for who is slow.
+/// The maximum number of changes that wait for a slow listener.
 const NEWS_MAX: usize = 256;
 
-/// All servers of a process. Cheap to clone; all clones are one. When the last is dropped, the servers end.
+/// All servers of a process. Clones are cheap and share their state. The servers end when the last clone is dropped.
 #[derive(Clone)]
 pub struct Upstream {
     inner: Arc<UpstreamInner>,
 }
 
-/// How a server stands.
+/// The status of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerStatus {
-    /// Nobody has tried it yet.
+    /// No connection was attempted yet.
     Untried,
-    /// How it would be started was not accepted, or is not what was accepted: it is not started.
+    /// Its start was not accepted, or differs from the accepted one. It is not started.
     NotAccepted,
-    /// It is not there.
+    /// It is unavailable, for this reason.
     Down(String),
-    /// It is there.
+    /// It is connected.
     Up {
-        /// The names in the catalog of the tools that are offered.
+        /// The catalog names of the tools that are offered.
         offered: Vec<String>,
-        /// What is suspended until somebody accepts it.
+        /// The parts that are suspended until a person accepts them.
         suspended: Vec<Drift>,
-        /// What cannot be taken at all.
+        /// The parts that cannot be accepted.
         refused: Vec<String>,
     },
 }
@@ -61,7 +62,7 @@ struct UpstreamInner {
     pins: PinFile,
     search: String,
     catalog: Catalog,
-    /// What servers say, before it was looked at.
+    /// Changes that servers report, before they are checked.
     said: broadcast::Sender<(String, ServerChange)>,
     news: broadcast::Sender<(String, ServerChange)>,
 }
@@ -69,20 +70,20 @@ struct UpstreamInner {
 struct UpstreamServer {
     link: ServerConnection,
     stands: Mutex<ServerStatus>,
-    /// The tools of it that are offered, by their names in the catalog.
+    /// Its tools that are offered, by catalog name.
     offered: Mutex<BTreeMap<String, OfferedTool>>,
-    /// One look at a time, and what the last one found.
+    /// The last listing. The lock allows one check at a time.
     looking: tokio::sync::Mutex<Option<Arc<ServerListing>>>,
 }
 
-/// What a server said of a tool: as it came, and as the protocol reads it.
+/// The server's definition of a tool: as it was sent, and as parsed by the protocol's types.
 struct OfferedTool {
     came: Value,
     read: Arc<rmcp::model::Tool>,
 }
 
 impl Upstream {
-    /// The servers, none of them started. Their tools come into this catalog.
+    /// Creates the set of servers without starting any. Their tools are added to this catalog.
     pub fn new(
         definitions: Vec<ServerDefinition>,
         ground: &ServerEnvironment,
@@ -113,23 +114,24 @@ impl Upstream {
         Ok(Self { inner })
     }
 
-    /// Which servers there are, and how each stands.
+    /// Returns all servers with their status.
     pub fn standing(&self) -> Vec<(ServerName, ServerStatus)> {
         self.inner.all.iter().map(|(name, one)| (name.clone(), one.stands().clone())).collect()
     }
 
-    /// Brings a server up, if it may be started, and looks at what it offers.
+    /// Starts a server, if this is accepted, and checks its offer.
     pub async fn look(&self, server: &ServerName) -> ServerStatus {
         self.inner.look(server).await
     }
 
-    /// Brings all of them up at once.
+    /// Starts all servers at once.
     pub async fn look_at_all(&self) {
         let looks = self.inner.all.keys().map(|server| self.inner.look(server));
         futures::future::join_all(looks).await;
     }
 
-    /// Accepts a server as it stands, through the gate: a person is asked how it is started, and then what it offers.
+    /// Accepts the current state of a server through the gate. A person is asked first about its start, and then about its
+    /// offer.
     pub async fn accept(
         &self,
         gate: &Gate,
@@ -139,7 +141,8 @@ impl Upstream {
         self.accept_as(gate, by, server, |_| CallId::new(fresh_id())).await
     }
 
-    /// The same for who is started again and again: it is the same question for a day, however often it comes up.
+    /// Accepts a server like `accept`, for processes that are started repeatedly. The question stays the same for a day,
+    /// however often it comes up.
     async fn accept_daily(
         &self,
         gate: &Gate,
@@ -168,7 +171,7 @@ impl Upstream {
         Ok(())
     }
 
-    /// Accepts a server as it stands without asking: for who has asked already.
+    /// Accepts the current state of a server without a question, for callers that have asked already.
     pub async fn accept_unasked(&self, server: &ServerName) -> Result<(), String> {
         for _ in 0..2 {
             let Some(arguments) = self.inner.to_accept(server).await? else { return Ok(()) };
@@ -177,8 +180,8 @@ impl Upstream {
         Ok(())
     }
 
-    /// Accepts a server that was never seen as it stands, for a person who named its very command: unless it says something that
-    /// nobody would see. That is left to be looked at.
+    /// Accepts a server on first use, for a person who named its exact command. If the server sends hidden characters, it is
+    /// left for a person to check.
     pub async fn accept_at_sight(&self, server: &ServerName) -> Result<(), String> {
         for _ in 0..2 {
             let Some(arguments) = self.inner.to_accept(server).await? else { return Ok(()) };
@@ -187,7 +190,7 @@ impl Upstream {
             }
             self.inner.accepted(&arguments).await?;
         }
-        // Some offer the rest only once they know what we can be asked: that is still the first sight of them.
+        // Some servers offer the rest only after they know the client's capabilities. That still belongs to the first use.
         tokio::time::sleep(SETTLING).await;
         match self.inner.to_accept(server).await? {
             Some(arguments) if !hides(&arguments) => self.inner.accepted(&arguments).await.map(drop),
@@ -195,8 +198,8 @@ impl Upstream {
         }
     }
 
-    /// Attends to the servers until it is dropped: brings them up, has a person asked about what was not accepted, and looks again
-    /// when one says that it has changed.
+    /// Maintains the servers until it is dropped: starts them, asks a person about parts that were not accepted, and checks
+    /// again after changes.
     pub async fn attend(self, gate: Gate, by: AcceptanceContext) {
         let mut said = self.inner.said.subscribe();
         let mut asking: BTreeMap<ServerName, tokio::task::JoinHandle<()>> = BTreeMap::new();
@@ -247,13 +250,13 @@ impl Upstream {
 }
 
 impl UpstreamInner {
-    /// Whether a server may be started as it is defined; how it would be, if not.
+    /// Checks whether a server may be started as it is defined. Returns the pin that needs acceptance, if not.
     fn to_start(&self, one: &UpstreamServer) -> Result<Option<LaunchPin>, String> {
         let definition = one.link.definition();
         let now = LaunchPin::now(definition, &self.search)
             .map_err(|error| format!("the program cannot be looked at: {error}"))?;
         let pinned = self.pins.of(&definition.name).map_err(|fault| fault.to_string())?;
-        // What cannot be pinned is accepted for as long as it runs.
+        // A program that cannot be pinned is accepted for as long as it runs.
         let accepted =
             pinned.launch.as_ref() == Some(&now) && (!definition.is_unpinned() || one.link.now().is_some());
         Ok((!accepted).then_some(now))
@@ -280,7 +283,7 @@ impl UpstreamInner {
         let offered = match one.link.offered().await {
             Ok(offered) => Arc::new(offered),
             Err(down) => {
-                // Its accepted tools stay: the next call tries again, and is told why not.
+                // Its accepted tools remain. The next call tries again, and reports the error.
                 return ServerStatus::Down(down.to_string());
             }
         };
@@ -297,7 +300,7 @@ impl UpstreamInner {
             .filter(|(tool, definition)| pinned.has_accepted(tool, definition))
             .map(|(tool, definition)| (tool_names::in_catalog(server, tool), (tool, definition)))
             .collect();
-        // What stays as it is stays in the catalog all the while: a call may be on its way.
+        // Unchanged tools remain in the catalog all the time, because a call may be on its way.
         self.withdraw(one, |name, told| {
             accepted.get(name).is_some_and(|(_, definition)| **definition == told.came)
         });
@@ -320,7 +323,7 @@ impl UpstreamInner {
         Ok(())
     }
 
-    /// Takes what does not stay of a server out of the catalog.
+    /// Removes the other tools of a server from the catalog.
     fn withdraw(&self, one: &UpstreamServer, stays: impl Fn(&str, &OfferedTool) -> bool) {
         one.offered().retain(|name, told| {
             let stays = stays(name, told);
@@ -331,7 +334,7 @@ impl UpstreamInner {
         });
     }
 
-    /// What a person has to accept next of a server; nothing, if all of it is.
+    /// Returns the next part of a server that a person has to accept; `None` if everything is accepted.
     async fn to_accept(&self, server: &ServerName) -> Result<Option<Value>, String> {
         let one = self.all.get(server).ok_or_else(|| format!("there is no server `{server}`"))?;
         if let Some(pin) = self.to_start(one)? {
@@ -349,7 +352,7 @@ impl UpstreamInner {
         }
     }
 
-    /// Accepts what the arguments of an accepting call show, if it still is so.
+    /// Accepts the part that the arguments of an accepting call show, if it is still current.
     async fn accepted(&self, arguments: &Value) -> Result<String, String> {
         let text = |name: &str| arguments.get(name).and_then(Value::as_str);
         let server = ServerName::new(text("server").unwrap_or_default()).map_err(|no| no.to_string())?;
@@ -363,7 +366,7 @@ impl UpstreamInner {
             self.pins
                 .change(&server, |pinned| pinned.launch = Some(pin))
                 .map_err(|fault| fault.to_string())?;
-            // Brought up here, because what cannot be pinned is accepted for this one start.
+            // Started here, because a program that cannot be pinned is accepted for this one start.
             one.link.up().await.map_err(|down| down.to_string())?;
             return Ok(format!("the server `{server}` may be started"));
         }
@@ -383,7 +386,7 @@ impl UpstreamInner {
     }
 
     fn tell(&self, server: &ServerName, news: ServerChange) {
-        // Nobody need be listening.
+        // There may be no listener.
         drop(self.news.send((server.to_string(), news)));
     }
 }
@@ -395,7 +398,8 @@ impl ServerAcceptor for UpstreamInner {
 }
 
 impl UpstreamServer {
-    /// The connection, if all that the server says of itself was accepted: its words reach the model on many ways.
+    /// Returns the connection, if everything that the server says of itself was accepted. Its texts reach the model in many
+    /// ways.
     fn accepted(&self) -> Option<Arc<RunningServer>> {
         let all = matches!(&*self.stands(), ServerStatus::Up { suspended, .. } if suspended.is_empty());
         self.link.now().filter(|_| all)

@@ -1,15 +1,15 @@
-//! Names of tools: what a tool of a server is called in the catalog. Made, never taken apart: who is meant is looked up.
+//! Catalog names of servers' tools. They are generated and never parsed; a tool is found by lookup.
 
 use byleave::core::digest::Digest;
 
 use super::server_definition::ServerName;
 
-/// What providers take as a name.
+/// The maximum length of a name that providers accept.
 const CHARS_MAX: usize = 64;
-/// What is left of a name that is too long, for the digest.
+/// The length of the digest in a shortened name.
 const DIGEST_CHARS: usize = 8;
 
-/// Whether a server may call a tool so. Other names cannot be shown, or mean something to somebody else.
+/// Checks whether a server may use this tool name. Other names cannot be displayed, or have another meaning elsewhere.
 pub(super) fn is_sound(tool: &str) -> bool {
     !tool.is_empty()
         && tool.len() <= 128
@@ -17,7 +17,8 @@ pub(super) fn is_sound(tool: &str) -> bool {
         && tool.split('/').all(|step| !matches!(step, "" | "." | ".."))
 }
 
-/// The name in the catalog: `mcp_{server}_{tool}`. Too long a one keeps its end, which says most, and gets a digest of the whole.
+/// Returns the catalog name: `mcp_{server}_{tool}`. A name that is too long keeps its end, which says most, and gets a digest
+/// of the whole.
 pub fn in_catalog(server: &ServerName, tool: &str) -> String {
     let plain: String =
         tool.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();

@@ -1,8 +1,8 @@
-//! How a person accepts a server, or what it has changed: as a call through the gate like any other, so that it is asked about,
-//! shown whole, and stands in the book.
+//! Accepting a server or its changes, as a call through the gate. A person is therefore asked and shown everything, and the
+//! audit log records it.
 //!
-//! The call is made by us and never offered to an agent. It accepts just what its arguments show, and only if that is still what
-//! the server offers.
+//! Byleave makes this call, and it must never be offered to an agent. It accepts exactly what its arguments show, and only if
+//! the server still offers that.
 
 use std::sync::Weak;
 
@@ -21,16 +21,16 @@ use serde_json::{Value, json};
 use super::pins::{Drift, LaunchPin, digest};
 use super::server_definition::{ServerDefinition, ServerName};
 
-/// The name of the call by which a server is accepted. Never offered to agents.
+/// The name of the call that accepts a server. It is never offered to agents.
 pub const ACCEPT: &str = "mcp_accept";
 
-/// Who knows what servers are, and keeps what was accepted of them.
+/// Knows the servers and stores the accepted parts.
 pub(super) trait ServerAcceptor: Send + Sync {
-    /// Accepts what the arguments of an accepting call show, if it still is so; says what that means.
+    /// Accepts the part that the arguments of an accepting call show, if it is still current. Returns a description.
     fn accepted<'a>(&'a self, arguments: &'a Value) -> BoxFuture<'a, Result<String, String>>;
 }
 
-/// Accepts what a server is, or what it has changed.
+/// Accepts a server or its changes.
 pub(super) struct AcceptServerTool {
     manifest: Manifest,
     servers: Weak<dyn ServerAcceptor>,
@@ -59,17 +59,17 @@ impl AcceptServerTool {
     }
 }
 
-/// On whose behalf a person is asked to accept a server.
+/// The context in which a person is asked to accept a server.
 #[derive(Clone, Debug)]
 pub struct AcceptanceContext {
-    /// Whose book.
+    /// The tenant of the call.
     pub tenant: TenantId,
-    /// Where.
+    /// The directory of the call.
     pub cwd: String,
 }
 
 impl AcceptanceContext {
-    /// The call by which this is accepted of a server.
+    /// Creates the call that accepts a part of a server.
     pub(super) fn call(&self, id: CallId, server: &ServerName, arguments: Value) -> Result<Call, String> {
         let session = SessionId::new(format!("mcp-{server}")).map_err(|no| no.to_string())?;
         let agent = AgentId::new("byleave").map_err(|no| no.to_string())?;
@@ -100,7 +100,8 @@ impl Tool for AcceptServerTool {
     ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
         let server = arguments.get("server").and_then(Value::as_str).unwrap_or_default();
         let effects = vec![Effect::at_server(server, "(accepted)")];
-        // What runs and what a model has read is not taken back, so no leave does for it: whoever accepts has to have looked.
+        // A started program and texts that a model has read cannot be taken back. No standing approval is therefore enough: a
+        // person must look.
         Some(Box::pin(async move { Ok(Plan { effects, irreversible: true, ..Plan::default() }) }))
     }
 
@@ -117,7 +118,7 @@ impl Tool for AcceptServerTool {
     }
 }
 
-/// What a person is shown before a server is started for the first time, or otherwise than before.
+/// Returns what a person is shown before a server is started for the first time, or in a new way.
 pub(super) fn to_start(definition: &ServerDefinition, pin: &LaunchPin) -> Value {
     let mut start = json!({
         "started_by": definition.launch,
@@ -133,18 +134,18 @@ pub(super) fn to_start(definition: &ServerDefinition, pin: &LaunchPin) -> Value 
     json!({ "server": definition.name, "start": start, "start_digest": started(pin) })
 }
 
-/// What a person is shown of what a server offers and was never accepted.
+/// Returns what a person is shown of the parts of an offer that were never accepted.
 pub(super) fn to_offer(definition: &ServerDefinition, drift: &[Drift]) -> Value {
     let offers: Vec<Value> = drift.iter().map(shown).collect();
     json!({ "server": definition.name, "offers": offers, "offers_digest": offered(drift) })
 }
 
-/// The digest of how a server would be started.
+/// Returns the digest of how a server would be started.
 pub(super) fn started(pin: &LaunchPin) -> String {
     digest(&json!(pin)).to_string()
 }
 
-/// The digest of what would be accepted.
+/// Returns the digest of the differences that would be accepted.
 pub(super) fn offered(drift: &[Drift]) -> String {
     digest(&json!(drift)).to_string()
 }
@@ -161,7 +162,7 @@ fn shown(drift: &Drift) -> Value {
     }
 }
 
-/// The id of a call with these arguments on this day.
+/// Returns the id of a call with these arguments on this day.
 pub(super) fn of_the_day(arguments: &Value) -> CallId {
     const DAY_MS: u64 = 24 * 3_600 * 1_000;
     let day = SystemClock.now() / DAY_MS * DAY_MS;
@@ -171,7 +172,7 @@ pub(super) fn of_the_day(arguments: &Value) -> CallId {
     CallId::new(uuid::Builder::from_unix_timestamp_millis(day, &random).into_uuid())
 }
 
-/// Whether there is a character in it that is not drawn.
+/// Checks whether a value contains an invisible character.
 pub(super) fn hides(value: &Value) -> bool {
     let hidden = |text: &str| text.chars().any(|c| !is_printable(c) && !matches!(c, '\n' | '\t'));
     match value {
@@ -182,7 +183,7 @@ pub(super) fn hides(value: &Value) -> bool {
     }
 }
 
-/// What came of an accepting call: why nothing was accepted, if that is so.
+/// Returns the outcome of an accepting call: an error if nothing was accepted.
 pub(super) fn came_of(result: &CallResult) -> Result<(), String> {
     match &result.ending {
         CallOutcome::Completed(_) => Ok(()),
@@ -199,7 +200,7 @@ mod tests {
         let one = json!({ "server": "a", "offers_digest": "1" });
         let other = json!({ "server": "a", "offers_digest": "2" });
         assert_ne!(of_the_day(&one), of_the_day(&other));
-        // Unless midnight is between the two looks.
+        // Except when midnight falls between the two calls.
         assert!((0..3).any(|_| of_the_day(&one) == of_the_day(&one)));
         assert!(!hides(&json!({ "description": "adds\n\tnumbers: é 数" })));
         for hidden in ["\u{1b}[8m", "\u{e0072}", "\u{202e}", "\u{200b}"] {

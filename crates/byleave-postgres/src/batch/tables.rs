@@ -1,4 +1,4 @@
-//! What a batch looks up in the tables, and writes into them. Nothing is decided here.
+//! The lookups and writes of a batch. This module decides nothing.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +21,7 @@ use crate::line_rows::{
 };
 
 impl LogEnd {
-    /// Locks the end of the book, so that nobody else writes until the transaction is over.
+    /// Locks the end of the audit log, so that no other process writes until the transaction ends.
     pub(super) async fn lock(connection: &mut PgConnection) -> Result<Self, Error> {
         let row = query("SELECT pos, places, month, this_month() FROM book_end FOR UPDATE")
             .fetch_one(connection)
@@ -37,7 +37,7 @@ impl LogEnd {
 }
 
 impl WriteBatch {
-    /// Looks up everything that is known of what this work is about.
+    /// Loads the known state of everything that these operations refer to.
     pub(super) async fn load(
         connection: &mut PgConnection,
         works: &[WriteOp],
@@ -66,7 +66,7 @@ impl WriteBatch {
         {
             batch.forgotten.insert((CallId::new(row.try_get(0)?), tenant(&row, 1)?));
         }
-        // Lines are read only where something comes again.
+        // Entries are read only for appends that arrive again.
         let again: Vec<CallId> = works
             .iter()
             .filter(|work| match work {
@@ -127,7 +127,7 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// Writes what was decided, all of a kind at once.
+    /// Writes the accepted operations, grouped by kind.
     pub(super) async fn write(&self, connection: &mut PgConnection) -> Result<(), Error> {
         if !self.rows.is_empty() {
             query("UPDATE book_end SET pos = $1, places = $2, month = $3")
@@ -299,7 +299,7 @@ fn listed_at(row: &PgRow, at: RecordLocation, forgotten: bool) -> Result<CallRow
         listing: CallSummary {
             tenant: tenant(row, 1)?,
             session: session(row, 2)?,
-            // Set when the call was opened, and never again.
+            // Set when the call was opened, and never changed.
             agent: String::new(),
             tool: row.try_get(3)?,
             operation: row.try_get(4)?,
@@ -330,7 +330,7 @@ fn early_at(row: &PgRow) -> Result<ValidatedIngest, Error> {
         end: seq.saturating_add(count),
         before: digest(row.try_get(3)?),
         head,
-        // What was changed meanwhile is written as it is, so that it shows.
+        // A row that was tampered with is written back as it is, so that verification finds it.
         entries: entries.unwrap_or_default(),
         lines,
         body,

@@ -1,4 +1,4 @@
-//! Who may be reached: what was granted, what rules allow; everything else is refused or asked about.
+//! Decides which hosts may be reached: granted ones and those that rules allow. All others are refused or asked about.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use byleave_core::policy::{Layer, Policy, PolicyRequest};
 
 use crate::net::egress::{HostDecision, HostPolicy};
 
-/// Judges hosts for one call, by the rules that its plan was judged by.
+/// Checks hosts for one call, with the rules that its plan was checked against.
 #[derive(Debug)]
 pub struct CallHostPolicy {
     policy: Arc<Policy>,
@@ -23,7 +23,7 @@ pub struct CallHostPolicy {
 }
 
 impl CallHostPolicy {
-    /// For a call of this session and agent, whose plan was permitted.
+    /// Creates the policy for a call of this session and agent, whose plan was permitted.
     pub fn new(policy: Arc<Policy>, plan: &Plan, session: SessionId, agent: AgentId) -> Self {
         let granted = plan.effects.iter().filter_map(|effect| match effect {
             Effect::Reach { host, port } => Some((host.clone(), *port)),
@@ -33,13 +33,13 @@ impl CallHostPolicy {
         Self { policy, granted, manifest: Manifest::of_commands("command"), session, agent }
     }
 
-    /// The same for a tool that reaches hosts by itself: rules may tell its class from that of commands.
+    /// Returns the same policy for a tool that reaches hosts itself. Rules can distinguish its class from that of commands.
     #[must_use]
     pub fn of_tool(self, manifest: Manifest) -> Self {
         Self { manifest, ..self }
     }
 
-    /// Whether somebody wrote a rule that allows a host. What comes with us allows none that a command needs.
+    /// Returns whether a custom rule allows a host. The built-in rules allow no host that a command needs.
     pub(super) fn may_open(policy: &Policy) -> bool {
         let allows =
             policy.rules().filter(|rule| rule.verdict == Verdict::Allow && rule.layer != Layer::Builtin);
@@ -54,7 +54,7 @@ impl HostPolicy for CallHostPolicy {
         let ruling =
             self.policy.rule(&PolicyRequest::plain(&self.manifest, &plan, &self.session, &self.agent));
         match ruling.verdict {
-            // A deny stands, whatever was granted: the rules may be newer than the grant.
+            // A deny wins over a grant, because the rules may be newer than the grant.
             Verdict::Deny => {
                 let why = ruling.reasons.first().map_or("a rule denies it", |reason| reason.why.as_str());
                 HostDecision::Refused(why.to_owned())

@@ -1,4 +1,4 @@
-//! Which paths must not be seen or not be changed: asked of the rules, path by path.
+//! Asks the policy, path by path, which paths to hide and which to protect.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -15,16 +15,16 @@ use super::GrantedEffects;
 use crate::protected_paths::{IndexError, PathPolicy, look};
 use crate::system_paths;
 
-/// The rules, asked about one path after another.
+/// The policy, asked about one path after another.
 pub(super) struct RulePathPolicy {
     policy: Arc<Policy>,
     granted: GrantedEffects,
-    /// Rules that deny removing something, where writing it is not denied with it.
+    /// Rules that deny deleting a path but do not deny writing it.
     kept: Vec<PatternMatcher>,
-    /// Whether rules that ask are about single paths. One that asks about the whole workspace was answered with the call.
+    /// Whether rules that ask name single paths. A rule that asks about the whole workspace was answered with the call.
     asks_to_read: bool,
     asks_to_write: bool,
-    /// What rules ask about may be written: it is a copy, and is asked about when it is known.
+    /// Whether paths that rules ask about may be written, because the run is on a copy and the rules ask about its result.
     on_a_copy: bool,
 }
 
@@ -51,7 +51,7 @@ impl RulePathPolicy {
             asks_to_write,
             on_a_copy: false,
         };
-        // What is possible without a grant is not kept as one: most commands then have the same marks.
+        // Drops granted paths that need no grant. Most commands then share the same marks.
         let mut granted = granted;
         granted.read.retain(|path| path.ancestors().any(|above| marks.of(above, Self::hides)));
         for changed in [&mut granted.written, &mut granted.deleted] {
@@ -60,18 +60,18 @@ impl RulePathPolicy {
         Self { granted, ..marks }
     }
 
-    /// What is said of a path; of one that is not text, the worst.
+    /// Evaluates a path. A path that is not valid text gets the strictest result.
     fn of(&self, path: &Path, says: fn(&Self, &str) -> bool) -> bool {
         path.to_str().is_none_or(|path| says(self, path))
     }
 
-    /// The same for a copy.
+    /// Returns the same policy for a run on a copy.
     pub(super) fn on_a_copy(self) -> Self {
         Self { on_a_copy: true, ..self }
     }
 
-    /// What rules deny to be read in places that they name, or ask about, other than in these roots. What cannot be read inside
-    /// need not be hidden: the system can, and these.
+    /// Returns the named paths outside of these roots that rules deny to read or ask about. A path that cannot be read inside
+    /// need not be hidden. The system and these paths can be read.
     pub(super) fn elsewhere(
         &self,
         roots: &[PathBuf],
@@ -86,11 +86,12 @@ impl RulePathPolicy {
         for (place, guard, asked) in denied.chain(asked.map(|(place, guard)| (place, guard, true))) {
             let place = PathBuf::from(place);
             let looked_through = roots.iter().any(|root| place.starts_with(root));
-            // What is a link is named by its own path.
+            // A symbolic link is covered by the path of its target.
             if looked_through || !can_be_read(&place) || !is_there(&place) {
                 continue;
             }
-            // Who asks about a whole toolchain or the whole system asks about every program that runs, and was answered with it.
+            // A rule that asks about a whole toolchain or the whole system applies to every program, and was answered with the
+            // call.
             if asked && !place.parent().is_some_and(can_be_read) {
                 continue;
             }
@@ -100,7 +101,7 @@ impl RulePathPolicy {
                 hidden.insert(place);
             } else if place.is_dir() {
                 let one = SingleRulePolicy { marks: self, guard: &guard };
-                // What this user cannot look into, a command of this user cannot either.
+                // A directory that this user cannot read is also unreadable for a command of this user.
                 match look(&place, &one) {
                     Ok(marked) => hidden.extend(marked.hidden),
                     Err(IndexError::Unreadable { .. }) => hidden.extend(beneath(&place, &one)),
@@ -111,7 +112,7 @@ impl RulePathPolicy {
         Ok(hidden.into_iter().collect())
     }
 
-    /// Whether it lies in a directory that was itself asked about, and granted. One that nobody had to ask about opens nothing.
+    /// Checks whether the path lies in a granted directory that a rule asks about. A directory without such a rule opens nothing.
     fn lies_in_granted(&self, path: &Path) -> bool {
         let is_asked = |granted: &PathBuf| {
             let path = granted.to_string_lossy().into_owned();
@@ -125,7 +126,7 @@ impl RulePathPolicy {
     }
 }
 
-/// One rule's own paths, in a place where others' are not looked for.
+/// The paths of one rule, in a place where no other rules are checked.
 struct SingleRulePolicy<'a> {
     marks: &'a RulePathPolicy,
     guard: &'a PatternMatcher,
@@ -167,7 +168,7 @@ impl PathPolicy for RulePathPolicy {
         {
             return true;
         }
-        // A rule about a directory's name and not about what is in it means that it is made or replaced.
+        // A rule that matches the name of a directory, but not its contents, is about creating or replacing it.
         guarded(Effect::Write { path: path.to_owned() }) && !Path::new(path).is_dir()
     }
 
@@ -176,16 +177,17 @@ impl PathPolicy for RulePathPolicy {
             return false;
         }
         let write = Effect::Write { path: path.to_owned() };
-        // What is asked about by name was not answered with the call, whether it is there already or not.
+        // A path that a rule asks about by name was not answered with the call, whether it exists or not.
         let is_asked = || self.asks_to_write && self.policy.guarded(&write) == Some(Verdict::Ask);
-        // What may be neither read nor written is a secret, and nobody runs it; what may be read and not written is obeyed.
+        // A path that may be neither read nor written is a secret, and no program runs it. One that may be read but not written
+        // is trusted.
         (self.policy.may_deny(&write) || is_asked())
             && !self.policy.may_deny(&Effect::Read { path: path.to_owned() })
     }
 
     fn agrees_with(&self, other: &dyn PathPolicy) -> bool {
         let Some(other) = other.as_any().and_then(|other| other.downcast_ref::<Self>()) else { return false };
-        // The rest follows from the policy, the workspace, and whether it is a copy.
+        // The other fields follow from the policy, the workspace, and whether it is a copy.
         let paths = |marks: &Self| {
             let GrantedEffects { read, written, deleted, .. } = &marks.granted;
             let asks = (marks.asks_to_read, marks.asks_to_write, marks.on_a_copy);
@@ -199,7 +201,7 @@ impl PathPolicy for RulePathPolicy {
     }
 }
 
-/// The path of something that could be made in a directory, by a name that no rule means in particular.
+/// Returns the path of a possible new file in a directory, with a name that no rule matches in particular.
 pub(super) fn something_new(directory: &Path) -> String {
     directory.join("something-new").to_string_lossy().into_owned()
 }
@@ -208,7 +210,7 @@ fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| !found.is_symlink())
 }
 
-/// The entries of a directory, and not of those in it, that a rule hides.
+/// Returns the direct entries of a directory that a rule hides.
 fn beneath(place: &Path, one: &SingleRulePolicy<'_>) -> Vec<PathBuf> {
     let entries = fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path());
     entries.filter(|path| path.to_str().is_none_or(|text| one.hides(text)) && is_there(path)).collect()

@@ -1,8 +1,8 @@
-//! The first process on the lower rungs: in a place that another program made, or in none at all.
+//! The first process on the weaker backends: in a sandbox that another program built, or without one.
 //!
-//! Without a namespace of processes nothing ends with this one by itself, so it must end everything itself: it stands outside the
-//! lock that the command is behind, where the command cannot signal it, and inside one of its own, so that killing everybody whom
-//! it may kill is killing what the command started, and nobody else.
+//! Without a process namespace nothing ends automatically with this process, so it must end all processes itself. It is outside
+//! of the Landlock domain of the command, so that the command cannot signal it. It is inside a domain of its own, so that killing
+//! every process it may signal kills only those that the command started.
 
 use super::{
     GARBLED, InitCommand, InitError, Never, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, PR_CAPBSET_DROP,
@@ -14,11 +14,11 @@ use crate::syscall::{EINVAL, Errno, close_from, drop_capabilities, exit, prctl, 
 
 const EPERM: Errno = Errno(1);
 const PR_SET_CHILD_SUBREAPER: usize = 36;
-/// In Landlock's scopes: signals go to those behind the same lock, or behind one within it.
+/// A Landlock scope: signals reach only processes in the same domain or in one within it.
 const SCOPE_SIGNAL: u64 = 2;
 const ATTR_BYTES: usize = 24;
 
-/// In a place that another program made, as its first process.
+/// Runs as the first process of a sandbox that another program built.
 pub(super) fn inner(plan: &mut PlanReader<'_>, command: &InitCommand<'_>) -> Result<Never, InitError> {
     close_from(REQUESTED, 0).map_err(at(InitProcessStep::Read))?;
     let mounts = syscalls::own_mounts().map_err(at(InitProcessStep::Start))?;
@@ -27,11 +27,11 @@ pub(super) fn inner(plan: &mut PlanReader<'_>, command: &InitCommand<'_>) -> Res
     start(command, mounts, not_known)
 }
 
-/// In no place of its own.
+/// Runs without its own sandbox.
 pub(super) fn alone(plan: &mut PlanReader<'_>, command: &InitCommand<'_>) -> Result<Never, InitError> {
     let fault = at(InitProcessStep::Start);
     close_from(REQUESTED, 0).map_err(at(InitProcessStep::Read))?;
-    // What loses its parent becomes a child of this process.
+    // Orphaned processes become children of this process.
     prctl(PR_SET_CHILD_SUBREAPER, [1, 0, 0, 0]).map_err(&fault)?;
     prctl(PR_SET_NO_NEW_PRIVS, [1, 0, 0, 0]).map_err(at(InitProcessStep::NoNewPrivileges))?;
     let apart = stand_apart(plan.clone())?;
@@ -50,7 +50,7 @@ pub(super) fn alone(plan: &mut PlanReader<'_>, command: &InitCommand<'_>) -> Res
     attend(started, None, children, || end_all(apart), not_known)
 }
 
-/// Goes behind a lock that keeps signals within, if this kernel has it; whether it has.
+/// Enters a domain that confines signals, if this kernel supports it. Returns whether it does.
 fn stand_apart(mut plan: PlanReader<'_>) -> Result<bool, InitError> {
     for _ in 0..plan.small().ok_or(GARBLED)? {
         for _ in 0..3 {
@@ -68,19 +68,19 @@ fn stand_apart(mut plan: PlanReader<'_>) -> Result<bool, InitError> {
     Ok(true)
 }
 
-/// Kills everything that was started, and waits until nothing of it is left; how many processes that were.
+/// Kills all started processes, and waits until none is left. Returns how many there were.
 fn end_all(apart: bool) -> u32 {
     let mut ended = 0u32;
     loop {
         let killed = match apart {
             true => match syscalls::kill(-1) {
-                // There is nobody left.
+                // No process is left.
                 Ok(()) | Err(Errno(3)) => Ok(()),
                 refused => refused,
             },
             false => kill_children(),
         };
-        // With nobody killed, waiting could take for ever.
+        // If nothing was killed, waiting could take forever.
         if killed.is_err() || !syscalls::wait_for_a_child() {
             return ended;
         }
@@ -88,15 +88,15 @@ fn end_all(apart: bool) -> u32 {
     }
 }
 
-/// Kills the children; theirs become ours, and their turn comes next.
+/// Kills the children. Their children become ours and are next.
 fn kill_children() -> Result<(), Errno> {
     let mut room = [0u8; 4096];
     let listed = syscalls::read_file(c"/proc/thread-self/children", &mut room)?;
-    // A space after each, also after the last: what has none was cut off, and is another number.
+    // Every number is followed by a space, including the last. One without a space was cut off, and would be another number.
     for pid in listed.split_inclusive(|byte| *byte == b' ').filter(|pid| pid.last() == Some(&b' ')) {
         let digits = pid.iter().filter(|byte| byte.is_ascii_digit());
         let pid = digits.fold(0i32, |pid, digit| pid.wrapping_mul(10).wrapping_add(i32::from(digit - b'0')));
-        // Never zero or less, which would mean a group of processes, or all.
+        // Never zero or less, which would mean a process group, or all processes.
         if pid > 1 {
             syscalls::kill(pid)?;
         }
@@ -104,8 +104,8 @@ fn kill_children() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Gives up what is left. Who has no power over the bounding set has nothing in it either that could come back: there will be no
-/// new privileges.
+/// Drops the remaining capabilities. A process that cannot change the bounding set cannot regain capabilities from it either,
+/// because of `no_new_privs`.
 fn capabilities_left() -> Result<(), Errno> {
     prctl(PR_CAP_AMBIENT, [PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0])?;
     let mut capability = 0;

@@ -1,8 +1,8 @@
-//! Short texts of numbers, without a heap.
+//! Formats short texts with numbers, without a heap.
 
 use core::ffi::CStr;
 
-/// A text of at most 63 bytes; what does not fit is cut, and the kernel refuses what is left.
+/// A text of at most 63 bytes. A longer text is cut, and the kernel refuses the result.
 pub(super) struct ShortText {
     bytes: [u8; 64],
     length: usize,
@@ -14,7 +14,7 @@ impl ShortText {
     }
 
     pub(super) fn byte(&mut self, byte: u8) -> &mut Self {
-        // The last byte stays the zero that ends the text.
+        // The last byte stays the terminating zero.
         if self.length + 1 < self.bytes.len()
             && let Some(place) = self.bytes.get_mut(self.length)
         {

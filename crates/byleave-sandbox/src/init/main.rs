@@ -1,7 +1,7 @@
-//! The program of the first process inside: where it begins, and what the compiler takes for granted.
+//! The program of the first process inside: its entry point, and functions that the compiler expects.
 //!
-//! Built by the crate's build script, static and at a fixed address, so that starting it costs next to nothing; it takes
-//! nothing from the machine that it is built on but a linker.
+//! The crate's build script builds it, static and at a fixed address, so that starting it is very cheap. From the build machine
+//! it needs only a linker.
 
 #![no_std]
 #![no_main]
@@ -35,18 +35,18 @@ extern "C" fn begin() -> ! {
     init::run()
 }
 
-/// Nothing here panics on purpose; if it does, the command has not been started, or ends with this.
+/// Nothing here panics on purpose. On a panic the command has not been started, or ends with this process.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     syscall::exit(125)
 }
 
-/// Named by the precompiled `core`, never called: panics abort.
+/// Referenced by the precompiled `core`, but never called, because panics abort.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 
 /// # Safety
-/// As C has it.
+/// As in C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, count: usize) -> *mut u8 {
     #[cfg(target_arch = "x86_64")]
@@ -56,7 +56,7 @@ unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, count: usize) -> *mut 
     }
     #[cfg(target_arch = "aarch64")]
     for at in 0..count {
-        // The empty instruction keeps the compiler from seeing a copy here, and calling this function for it.
+        // The empty instruction prevents the compiler from recognising a copy and calling this function for it.
         // SAFETY: the caller vouches for both regions.
         unsafe {
             to.add(at).write(from.add(at).read());
@@ -67,11 +67,11 @@ unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, count: usize) -> *mut 
 }
 
 /// # Safety
-/// As C has it.
+/// As in C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, count: usize) -> *mut u8 {
     if (to as usize) <= (from as usize) || (to as usize) >= (from as usize) + count {
-        // SAFETY: forwards is right here, and does not overlap in a way that matters.
+        // SAFETY: copying forwards is correct here, because no source byte is overwritten before it is read.
         return unsafe { memcpy(to, from, count) };
     }
     for at in (0..count).rev() {
@@ -85,7 +85,7 @@ unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, count: usize) -> *mut
 }
 
 /// # Safety
-/// As C has it.
+/// As in C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memset(to: *mut u8, byte: i32, count: usize) -> *mut u8 {
     for at in 0..count {
@@ -99,7 +99,7 @@ unsafe extern "C" fn memset(to: *mut u8, byte: i32, count: usize) -> *mut u8 {
 }
 
 /// # Safety
-/// As C has it.
+/// As in C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcmp(one: *const u8, other: *const u8, count: usize) -> i32 {
     for at in 0..count {
@@ -108,14 +108,14 @@ unsafe extern "C" fn memcmp(one: *const u8, other: *const u8, count: usize) -> i
         if a != b {
             return i32::from(a) - i32::from(b);
         }
-        // SAFETY: does nothing but be there.
+        // SAFETY: the instruction is empty.
         unsafe { asm!("", options(nostack)) };
     }
     0
 }
 
 /// # Safety
-/// As C has it.
+/// As in C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bcmp(one: *const u8, other: *const u8, count: usize) -> i32 {
     // SAFETY: the same contract.
@@ -123,14 +123,14 @@ unsafe extern "C" fn bcmp(one: *const u8, other: *const u8, count: usize) -> i32
 }
 
 /// # Safety
-/// As C has it.
+/// As in C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strlen(text: *const u8) -> usize {
     let mut length = 0;
     // SAFETY: the caller vouches for a zero byte at the end.
     while unsafe { text.add(length).read() } != 0 {
         length += 1;
-        // SAFETY: does nothing but be there.
+        // SAFETY: the instruction is empty.
         unsafe { asm!("", options(nostack)) };
     }
     length

@@ -1,7 +1,7 @@
-//! The first process inside: builds the place by the plan, gives up every power, starts the command and ends with it.
+//! The first process inside: builds the sandbox by the plan, drops all privileges, starts the command and ends with it.
 //!
-//! It has no heap, no environment and no libc. It must never start the command unless every step before succeeded, and never
-//! outlive the launcher: when the leash goes, it ends, and the kernel ends everything else in its namespace.
+//! It has no heap, no environment and no libc. It must never start the command unless every step before succeeded. It must never
+//! outlive the launcher: when the control socket closes, it ends, and the kernel ends all other processes in its namespace.
 
 mod fallback;
 mod fmt;
@@ -23,11 +23,11 @@ use crate::syscall::{
     signals_blocked,
 };
 
-/// The descriptor that the plan is open on.
+/// The descriptor of the plan.
 const PLAN: i32 = 3;
-/// The descriptor that ends with the launcher, and that takes the reports.
+/// The descriptor of the control socket, which closes with the launcher and carries the reports.
 const LEASH: i32 = 4;
-/// What a process returns that did not come so far as to start the command.
+/// The exit status of a process that failed before it started the command.
 const EXIT_FAULT: usize = 125;
 
 const PR_SET_DUMPABLE: usize = 4;
@@ -36,10 +36,10 @@ const PR_SET_SECUREBITS: usize = 28;
 const PR_SET_NO_NEW_PRIVS: usize = 38;
 const PR_CAP_AMBIENT: usize = 47;
 const PR_CAP_AMBIENT_CLEAR_ALL: usize = 4;
-/// No capabilities for root, none by changing the user, none raised again; each locked.
+/// No capabilities for root, none by changing the user, none raised again; each setting is locked.
 const SECUREBITS: usize = 0b1110_1111;
 
-/// Where it went wrong, and the kernel's answer.
+/// The failed step and the error number.
 struct InitError {
     step: InitProcessStep,
     index: u32,
@@ -52,7 +52,7 @@ fn at(step: InitProcessStep) -> impl Fn(Errno) -> InitError {
 
 const GARBLED: InitError = InitError { step: InitProcessStep::Read, index: 0, errno: EINVAL };
 
-/// Does everything, in order.
+/// Runs all steps in order.
 pub(crate) fn run() -> ! {
     let Err(fault) = live();
     run_fault(&fault)
@@ -63,7 +63,7 @@ fn run_fault(fault: &InitError) -> ! {
     exit(EXIT_FAULT)
 }
 
-/// What an enum without values says: this does not return but to say why it failed.
+/// An enum without values: the function returns only with an error.
 enum Never {}
 
 fn live() -> Result<Never, InitError> {
@@ -72,19 +72,19 @@ fn live() -> Result<Never, InitError> {
     let mut plan = PlanReader::new(plan);
     let part = plan.part().ok_or(GARBLED)?;
     if part != PlanPart::Command {
-        // Here, for all that are begun from here on: the launcher may ignore some.
+        // Resets signals for all processes that start from here on, because the launcher may ignore some.
         syscalls::default_signals().map_err(at(InitProcessStep::Start))?;
     }
     let parked = plan.small().ok_or(GARBLED)?;
     let shared_filter = plan.bytes().ok_or(GARBLED)?;
     identity(&mut plan, part)?;
     mount_all(&mut plan)?;
-    // Of a session, for all of its commands; it keeps what it has, and they can get nothing back.
+    // In a session this applies to all of its commands. The session keeps its capabilities, and the commands cannot regain any.
     if matches!(part, PlanPart::Whole | PlanPart::Session) {
         bound().map_err(at(InitProcessStep::Capabilities))?;
     }
     if part == PlanPart::Session {
-        // The rest comes with each command: its first process still has something to mount.
+        // Each command installs the rest, because its first process still has mounts to do.
         syscalls::filter(shared_filter).map_err(at(InitProcessStep::Filter))?;
         return if parked == 0 { session::serve() } else { session::park(&plan) };
     }
@@ -96,30 +96,31 @@ fn live() -> Result<Never, InitError> {
     }
     let mounts = syscalls::own_mounts().map_err(at(InitProcessStep::Start))?;
     harden(&mut plan, capabilities)?;
-    // A network that others are in says nothing of this command.
+    // The counters of a shared network say nothing about this command.
     let unrouted = if part == PlanPart::Whole { network::unrouted } else { not_known };
     start(&command, mounts, unrouted)
 }
 
-/// For what is not counted.
+/// Returns zero for a counter that is unknown.
 const fn not_known() -> u32 {
     0
 }
 
-/// Gives up every power.
+/// Drops all privileges.
 fn harden(plan: &mut PlanReader<'_>, capabilities: fn() -> Result<(), Errno>) -> Result<(), InitError> {
-    // The order matters: limits while there are powers to set them; powers before the filter, which refuses nothing that
-    // dropping them needs; no new privileges before Landlock and the filter, which the kernel wants of the unprivileged.
+    // The order matters. Limits are set while there are capabilities for them. Capabilities are dropped before the filter, which
+    // allows everything that dropping needs. `no_new_privs` comes before Landlock and the filter, because the kernel requires it
+    // of unprivileged processes.
     limits(plan)?;
     capabilities().map_err(at(InitProcessStep::Capabilities))?;
     prctl(PR_SET_NO_NEW_PRIVS, [1, 0, 0, 0]).map_err(at(InitProcessStep::NoNewPrivileges))?;
     landlock(plan)?;
     syscalls::filter(plan.bytes().ok_or(GARBLED)?).map_err(at(InitProcessStep::Filter))?;
-    // From here on nothing inside can look at this process, which has the user's id as well.
+    // From here on no process inside can inspect this one, although it has the same user id.
     prctl(PR_SET_DUMPABLE, [0; 4]).map_err(at(InitProcessStep::Dumpable)).map(drop)
 }
 
-/// One user and one group, each mapped to itself.
+/// Maps one user and one group, each to itself.
 fn identity(plan: &mut PlanReader<'_>, part: PlanPart) -> Result<(), InitError> {
     let fault = at(InitProcessStep::Identity);
     let uid = plan.number().ok_or(GARBLED)?;
@@ -175,7 +176,7 @@ fn mount(op: &MountOp<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
             *held.get_mut(slot as usize).ok_or(EINVAL)? = overlay;
             Ok(())
         }
-        // What it is about has been left out or not.
+        // The condition has already been evaluated.
         MountOp::IfThere { .. } => Ok(()),
         MountOp::Seal => syscalls::seal(),
         MountOp::Scratch { slot, bytes, inodes, mode, access } => {
@@ -205,7 +206,7 @@ fn mount(op: &MountOp<&CStr>, held: &mut [i32; SLOTS]) -> Result<(), Errno> {
             let made = network::listening(socket, port)?;
             let told = [REPORT_SOCKET, socket as u32, u32::from(port), 0];
             syscalls::tell_with(LEASH, &message(told, 0), made);
-            // From here on only the launcher holds it: nothing inside can accept in its place.
+            // From here on only the launcher holds the socket, so no process inside can accept on it.
             close(made)
         }
         MountOp::Await => network::wait_for_word(LEASH),
@@ -226,9 +227,9 @@ fn limits(plan: &mut PlanReader<'_>) -> Result<(), InitError> {
     Ok(())
 }
 
-/// Gives up ever getting a capability that is not there already.
+/// Clears the bounding set, so that no further capability can be gained.
 fn bound() -> Result<(), Errno> {
-    // Every capability that this kernel knows: it says when there are no more.
+    // The kernel returns an error after the last capability that it knows.
     let mut capability = 0;
     loop {
         match prctl(PR_CAPBSET_DROP, [capability, 0, 0, 0]) {
@@ -267,7 +268,7 @@ fn landlock(plan: &mut PlanReader<'_>) -> Result<(), InitError> {
     syscalls::landlock_enter(ruleset).map_err(&fault)
 }
 
-/// What to start, as the plan has it.
+/// The command to start, as encoded in the plan.
 struct InitCommand<'a> {
     cwd: &'a CStr,
     programs: CStringArray<'a>,
@@ -277,7 +278,7 @@ struct InitCommand<'a> {
     terminal: u32,
 }
 
-/// Strings as the kernel takes them: addresses, and a null at the end.
+/// Strings in the format of the kernel: addresses, and a null at the end.
 struct CStringArray<'a> {
     addresses: &'a [usize],
 }
@@ -312,7 +313,7 @@ impl<'a> InitCommand<'a> {
     }
 }
 
-/// Starts the command as the second process, so that it is not one whose signals are ignored, and ends with it.
+/// Starts the command as the second process, because signals to a first process are ignored by default, and ends with it.
 fn start(command: &InitCommand<'_>, mounts: i32, unrouted: fn() -> u32) -> Result<Never, InitError> {
     let fault = at(InitProcessStep::Start);
     signals_blocked(u64::MAX).map_err(&fault)?;
@@ -321,26 +322,27 @@ fn start(command: &InitCommand<'_>, mounts: i32, unrouted: fn() -> u32) -> Resul
         0 => None,
         size => Some(open_terminal(size).map_err(at(InitProcessStep::Terminal))?),
     };
-    // Undoing mounts takes the kernel long, and nobody need wait for it: they are kept until the launcher lets go. After the
-    // terminal, which the launcher waits for.
+    // Unmounting takes the kernel long, and nothing needs to wait for it. The mounts are kept until the launcher releases them.
+    // This comes after the terminal, for which the launcher waits.
     syscalls::tell_with(LEASH, &message([REPORT_MOUNTS, 0, 0, 0], 0), mounts);
     close(mounts).map_err(&fault)?;
     let mut stack = syscalls::ChildStack::uninit();
     let mut beginning = CommandStart { command, terminal };
-    // We do not wait for it, as after `vfork`: we would not see the launcher's end while the exec takes long.
-    // SAFETY: this function never returns once there is a child, and from here on only the child uses the stack and what it is
-    // told; the plan, which both read, is never written.
+    // We do not wait for it as after `vfork`, because during a slow exec we would miss the end of the launcher.
+    // SAFETY: this function never returns once there is a child. From here on only the child uses the stack and its input. The
+    // plan, which both read, is never written.
     let started = unsafe { syscalls::fork_in_memory(&mut stack, begin_command, (&raw mut beginning).cast()) };
-    // The namespace ends with us, and with it everything in it; but what is left by then is to be counted.
+    // The namespace and all of its processes end with us, but the remaining processes must be counted first.
     let Err(fault) = attend(started.map_err(&fault)?, terminal, children, end_namespace, unrouted);
     run_fault(&fault)
 }
 
-/// Ends every other process of the namespace; how many there were, but for those whose parent was quicker to wait for them.
+/// Ends every other process of the namespace. Returns how many there were, except for those that their parent reaped first.
 fn end_namespace() -> u32 {
     let mut ended = 0u32;
-    // Who was killed can start nothing more, and becomes our child at the latest when its parent ends. Once more for who came
-    // from outside meanwhile, and no more than that: who has a parent there is not ours to wait for.
+    // A killed process can start nothing more, and becomes our child at the latest when its parent ends. A second round covers
+    // processes that joined from outside meanwhile. There are no further rounds, because we cannot wait for a process whose
+    // parent is outside.
     for _ in 0..2 {
         if syscalls::kill(-1).is_err() {
             break;
@@ -352,8 +354,8 @@ fn end_namespace() -> u32 {
     ended
 }
 
-/// Waits for the command, and ends with it, or with the launcher; before that, what it started is ended by this, which says how
-/// many processes that were.
+/// Waits for the command, and ends with it or with the launcher. Before that, `end_all` ends the processes that the command
+/// started, and returns how many there were.
 fn attend(
     started: usize,
     terminal: Option<i32>,
@@ -365,14 +367,14 @@ fn attend(
     if let Some(terminal) = terminal {
         close(terminal).map_err(&fault)?;
     }
-    // Its output ends when it and its children have closed it, not when we do.
+    // The output must end when the command and its children have closed it, not when we do.
     let null = syscalls::null().map_err(&fault)?;
     for standard in 0..3 {
         dup3(null, standard, 0).map_err(&fault)?;
     }
     let (mut micros, mut over) = (0u64, None);
     loop {
-        // All that have ended by now, so that none of them counts as left behind.
+        // Reaps all that have ended by now, so that none of them is counted as left behind.
         while let Some((pid, status, used)) = syscalls::reap() {
             micros = micros.saturating_add(used);
             if pid == started {
@@ -384,7 +386,7 @@ fn attend(
             report([REPORT_ENDED, survivors, unrouted(), status.cast_unsigned()], micros);
             exit(0);
         }
-        // By now the launcher writes nothing more: whatever happens on the leash is its end.
+        // The launcher writes nothing more by now, so any event on the control socket is its end.
         if syscalls::wait_for_either(children, LEASH).map_err(&fault)? {
             end_all();
             exit(EXIT_FAULT);
@@ -393,22 +395,22 @@ fn attend(
     }
 }
 
-/// What the process of the command is told.
+/// The input of the command's process.
 struct CommandStart<'a> {
     command: &'a InitCommand<'a>,
     terminal: Option<i32>,
 }
 
-/// In the child, on its own stack and in our memory.
+/// Runs in the child, on its own stack and in our memory.
 extern "C" fn begin_command(told: *mut u8) -> ! {
-    // SAFETY: what `start` passed, which stays as long as its process.
+    // SAFETY: the pointer that `start` passed, which stays valid as long as its process.
     let CommandStart { command, terminal } = unsafe { &*told.cast::<CommandStart<'_>>() };
     let Err(errno) = become_command(command, *terminal);
     report([REPORT_NOT_STARTED, 0, 0, errno.0.cast_unsigned()], 0);
     exit(127)
 }
 
-/// Makes a terminal on the terminals of this place, hands its outer end out, and keeps the inner one.
+/// Creates a terminal in the sandbox's own terminal file system, passes its outer end out, and keeps the inner one.
 fn open_terminal(size: u32) -> Result<i32, Errno> {
     let (outer, inner) = terminal::open(size)?;
     syscalls::tell_with(LEASH, &message([REPORT_TERMINAL, 0, 0, 0], 0), outer);
@@ -426,7 +428,7 @@ fn become_command(command: &InitCommand<'_>, terminal: Option<i32>) -> Result<Ne
     }
     syscalls::change_directory(command.cwd)?;
     signals_blocked(0)?;
-    // Marked, not closed: the leash still takes the report when the command cannot be started.
+    // Marked, not closed, because the control socket still carries the report if the command cannot be started.
     close_from(3, CLOSE_RANGE_CLOEXEC)?;
     let (argv, envp) = (command.arguments.addresses.as_ptr(), command.environment.addresses.as_ptr());
     let mut refused = ENOENT;

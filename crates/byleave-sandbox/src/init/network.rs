@@ -1,4 +1,4 @@
-//! The network of the place: a loopback, addresses that stand for names, and sockets that are handed out.
+//! Sets up the network of the sandbox: a loopback, addresses that stand for names, and sockets that are passed out.
 
 use super::syscalls::{self, O_CLOEXEC, ask};
 use crate::plan_format::SocketKind;
@@ -20,14 +20,14 @@ pub(super) fn loopback_up() -> Result<(), Errno> {
     raised.map(drop)
 }
 
-/// Leads 198.18.0.0/15 to the loopback, as if every address of it were ours.
+/// Routes 198.18.0.0/15 to the loopback, so that every address of it is local.
 pub(super) fn route_names() -> Result<(), Errno> {
     const AF_NETLINK: usize = 16;
     const SOCK_RAW: usize = 3;
     const LENGTH: usize = 44;
     let socket = numbers(number::SOCKET, [AF_NETLINK, SOCK_RAW | O_CLOEXEC, 0, 0, 0, 0])?;
-    // `struct nlmsghdr`: the length, RTM_NEWROUTE, the flags for making it anew and answering; `struct rtmsg`: IPv4, 15 bits, the
-    // table, the origin, the scope and the kind of what is local; then the net and, as the interface to use, the first one.
+    // `struct nlmsghdr`: the length, RTM_NEWROUTE, the flags to create it and to acknowledge. `struct rtmsg`: IPv4, 15 bits, the
+    // table, the origin, the scope and the type of a local route. Then the network and, as the interface to use, the first one.
     let request: [u32; 11] = [
         44,
         24 | 0x605 << 16,
@@ -42,7 +42,7 @@ pub(super) fn route_names() -> Result<(), Errno> {
         1,
     ];
     let sent = ask!(number::WRITE, [socket, request.as_ptr() as usize, LENGTH, 0, 0, 0]);
-    // The answer: a header of 16 bytes, and what came of it.
+    // The answer: a header of 16 bytes, and the result.
     let mut answer = [0u32; 32];
     let heard = ask!(number::READ, [socket, answer.as_mut_ptr() as usize, size_of_val(&answer), 0, 0, 0]);
     close(fd_of(socket)?)?;
@@ -54,7 +54,7 @@ pub(super) fn route_names() -> Result<(), Errno> {
     }
 }
 
-/// A socket of this network that is bound, and listens where that is what it is for.
+/// Creates a bound socket of this network, which listens if its kind requires it.
 pub(super) fn listening(socket: SocketKind, port: u16) -> Result<i32, Errno> {
     const AF_INET: u16 = 2;
     const SOCK_STREAM: usize = 1;
@@ -77,7 +77,7 @@ pub(super) fn listening(socket: SocketKind, port: u16) -> Result<i32, Errno> {
     Ok(made)
 }
 
-/// Waits for the launcher's word that it is ready. That it has gone instead is a fault.
+/// Waits until the launcher is ready. It is an error if the launcher has gone instead.
 pub(super) fn wait_for_word(socket: i32) -> Result<(), Errno> {
     const EPIPE: Errno = Errno(32);
     let mut word = [0u8; 8];
@@ -87,7 +87,7 @@ pub(super) fn wait_for_word(socket: i32) -> Result<(), Errno> {
     }
 }
 
-/// How often something in this network wanted to go where no way leads, plus one; zero when that is not known.
+/// Returns how many packets in this network had no route, plus one; zero if unknown.
 pub(super) fn unrouted() -> u32 {
     let mut room = [0u8; 16 << 10];
     let Some(four) = syscalls::read_file(c"/proc/self/net/snmp", &mut room).ok().and_then(counted_in_table)
@@ -96,21 +96,21 @@ pub(super) fn unrouted() -> u32 {
     };
     let six = match syscalls::read_file(c"/proc/self/net/snmp6", &mut room) {
         Ok(told) => counted_in_list(told),
-        // A kernel without it sends nothing by it.
+        // A kernel without IPv6 has no such file, and sends nothing by it.
         Err(ENOENT) => Some(0),
         Err(_) => None,
     };
     six.map_or(0, |six| four.saturating_add(six).saturating_add(1))
 }
 
-/// From a line of names and a line of numbers that begin with the same word.
+/// Parses a line of names and a line of numbers that begin with the same word.
 fn counted_in_table(told: &[u8]) -> Option<u32> {
     let mut lines = told.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"Ip: "));
     let (names, numbers) = (words(lines.next()?), words(lines.next()?));
     names.zip(numbers).find(|(name, _)| *name == b"OutNoRoutes").and_then(|(_, number)| small(number))
 }
 
-/// From lines of a name and a number each.
+/// Parses lines with a name and a number each.
 fn counted_in_list(told: &[u8]) -> Option<u32> {
     let mut lines = told.split(|byte| *byte == b'\n');
     let line = lines.find(|line| line.starts_with(b"Ip6OutNoRoutes"))?;

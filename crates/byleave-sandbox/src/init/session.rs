@@ -1,7 +1,7 @@
-//! The first process of a session: keeps the place, and starts a first process of its own for every command in it.
+//! The first process of a session: keeps the sandbox, and starts a first process for every command in it.
 //!
-//! It keeps its powers, which a new namespace of processes takes, so it must never be seen by a command: each has a namespace of
-//! processes beneath this one, from which there is no way up.
+//! It keeps the capabilities for new process namespaces, so a command must never see it. Each command has a process namespace
+//! beneath this one, from which there is no way up.
 
 use super::{
     GARBLED, InitCommand, InitError, LEASH, Never, PLAN, PR_SET_DUMPABLE, at, capabilities, harden, live,
@@ -12,10 +12,10 @@ use crate::plan_format::{
 };
 use crate::syscall::{CLOEXEC, Errno, SchedPriority, close, close_from, dup3, exit, prctl, schedule};
 
-/// Where a session that keeps processes ready is told to make another.
+/// The descriptor for orders to prepare another process.
 const ORDERS: i32 = 0;
 
-/// Starts what is asked for until nobody is left to ask.
+/// Starts requested commands until the launcher has gone.
 pub(super) fn serve() -> Result<Never, InitError> {
     let fault = at(InitProcessStep::Start);
     settle().map_err(&fault)?;
@@ -38,7 +38,7 @@ pub(super) fn serve() -> Result<Never, InitError> {
     }
 }
 
-/// What a request has to bring, and the cgroup that it may.
+/// Checks the descriptors of a request: the required ones, and an optional cgroup.
 fn requested(received: syscalls::DescriptorMessage) -> Option<([i32; REQUESTED], Option<i32>)> {
     let [a, b, c, d, e, group] = received.descriptors;
     let group = match received.count {
@@ -49,7 +49,7 @@ fn requested(received: syscalls::DescriptorMessage) -> Option<([i32; REQUESTED],
     Some(([a, b, c, d, e], group))
 }
 
-/// Becomes the first process of a command, as if begun with these descriptors.
+/// Becomes the first process of a command, as if started with these descriptors.
 fn take_over(requested: [i32; REQUESTED]) -> ! {
     for (place, descriptor) in (0i32..).zip(requested) {
         if dup3(descriptor, place, 0).is_err() {
@@ -65,22 +65,22 @@ fn take_over(requested: [i32; REQUESTED]) -> ! {
 
 fn settle() -> Result<(), Errno> {
     prctl(PR_SET_DUMPABLE, [0; 4])?;
-    // Who ends is not waited for.
+    // Ended children are not waited for.
     syscalls::ignore_children()?;
     let null = syscalls::null()?;
-    // Every low number is taken, so that what comes with a request is above the places where it goes.
+    // Occupies every low number, so that descriptors of a request are above their final places.
     for low in (0..LEASH).filter(|low| *low != null && *low != ORDERS) {
         dup3(null, low, 0)?;
     }
     Ok(())
 }
 
-/// Makes first processes of commands as they are ordered, each in the cgroup that comes along; they take requests by themselves.
-/// Until nobody is left to order.
+/// Creates first processes of commands as they are ordered, each in the attached cgroup, until the launcher has gone. They take
+/// requests by themselves.
 pub(super) fn park(plan: &PlanReader<'static>) -> Result<Never, InitError> {
     let fault = at(InitProcessStep::Start);
     settle().map_err(&fault)?;
-    // A command has just begun when the next one's process is ordered, and must not wait for it.
+    // The order comes when a command has just begun, which must not be delayed by it.
     schedule(SchedPriority::Patient).map_err(&fault)?;
     report([REPORT_READY, 0, 0, 0], 0);
     loop {
@@ -99,7 +99,7 @@ pub(super) fn park(plan: &PlanReader<'static>) -> Result<Never, InitError> {
     }
 }
 
-/// Does everything that needs no command, and waits for one; says by which number it was ordered.
+/// Does all steps that need no command, and waits for one. Then reports the number of its order.
 fn wait_parked(mut plan: PlanReader<'static>, number: u64) -> Result<Never, InitError> {
     let fault = at(InitProcessStep::Start);
     syscalls::heed_children().map_err(&fault)?;
@@ -115,7 +115,7 @@ fn wait_parked(mut plan: PlanReader<'static>, number: u64) -> Result<Never, Init
     schedule(SchedPriority::Usual).map_err(&fault)?;
     let Some((requested, None)) = syscalls::receive(LEASH).and_then(requested) else { exit(0) };
     syscalls::tell_with(LEASH, &message([REPORT_READY, 0, 0, 0], number), own);
-    // From here on the leash is the command's, and the session's is gone.
+    // From here on the control socket is the command's, and that of the session is closed.
     for (place, descriptor) in (0i32..).zip(requested) {
         dup3(descriptor, place, 0).map_err(&fault)?;
     }
@@ -130,7 +130,7 @@ fn wait_parked(mut plan: PlanReader<'static>, number: u64) -> Result<Never, Init
     start(&command, kept, not_known)
 }
 
-/// The command in a plan whose other parts have been done.
+/// Reads the command from a plan whose other parts are done.
 fn command_of(plan: &mut PlanReader<'static>) -> Option<InitCommand<'static>> {
     plan.part()?;
     plan.number()?;

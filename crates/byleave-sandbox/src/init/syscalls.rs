@@ -1,4 +1,4 @@
-//! What the first process inside asks of the kernel. Safe to call in any order; whether the order is right is `mod.rs`'s affair.
+//! System calls of the first process inside. They are safe to call in any order. `mod.rs` is responsible for the right order.
 
 use core::ffi::CStr;
 
@@ -27,7 +27,7 @@ const FSCONFIG_SET_STRING: usize = 1;
 const FSCONFIG_CMD_CREATE: usize = 6;
 const CLOEXEC: usize = 1;
 
-/// A system call with addresses among its arguments. The wrappers that use it vouch for them.
+/// Makes a system call with addresses among its arguments. The wrappers that use it vouch for them.
 macro_rules! ask {
     ($nr:expr, [$($arg:expr),*]) => {{
         let args = [$($arg),*];
@@ -46,7 +46,7 @@ fn attributes(access: MountAccess) -> u64 {
     }
 }
 
-/// Opens a path for being named, not for its content, and refuses symbolic links everywhere on the way.
+/// Opens a path as a reference (`O_PATH`), and refuses symbolic links everywhere on the way.
 pub(super) fn open_path(path: &CStr) -> Result<i32, Errno> {
     let how: [u64; 3] = [(O_PATH | O_CLOEXEC | O_NOFOLLOW) as u64, 0, RESOLVE_NO_SYMLINKS];
     let fd =
@@ -54,7 +54,7 @@ pub(super) fn open_path(path: &CStr) -> Result<i32, Errno> {
     fd_of(fd)
 }
 
-/// Whether there is anything at a path. That it cannot be told is an error.
+/// Returns whether a path exists. An unknown state is an error.
 pub(super) fn is_there(path: &CStr) -> Result<bool, Errno> {
     const ENOTDIR: Errno = Errno(20);
     match open_path(path) {
@@ -89,7 +89,7 @@ pub(super) fn clone_tree(path: &CStr, depth: CloneDepth, access: MountAccess) ->
     fd_of(tree)
 }
 
-/// A new file system that is mounted nowhere yet. An option without a value is a flag.
+/// Creates a file system that is not mounted yet. An option without a value is a flag.
 pub(super) fn new_mount(
     kind: &CStr,
     options: &[(&CStr, Option<&CStr>)],
@@ -110,7 +110,7 @@ pub(super) fn new_mount(
     fd_of(mount)
 }
 
-/// New terminals, which nobody else has.
+/// Creates a private pseudo-terminal file system.
 pub(super) fn terminals() -> Result<i32, Errno> {
     let options = [(c"ptmxmode", Some(c"0666")), (c"mode", Some(c"620")), (c"newinstance", None)];
     new_mount(c"devpts", &options, MountAccess::Device)
@@ -132,7 +132,7 @@ pub(super) fn attach(mount: i32, path: &CStr, missing: OnMissing) -> Result<(), 
     moved.map(drop)
 }
 
-/// The longest path that can be made.
+/// The maximum length of a path that is created.
 const PATH_MAX: usize = 4096;
 
 fn make_place(path: &CStr, missing: OnMissing) -> Result<(), Errno> {
@@ -175,7 +175,7 @@ pub(super) fn write_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
     if written? == text.len() { Ok(()) } else { Err(EINVAL) }
 }
 
-/// Makes a file that everybody inside can read. One that is there already is not ours.
+/// Creates a file that everybody inside can read. It fails if the file exists.
 pub(super) fn new_file(path: &CStr, text: &[u8]) -> Result<(), Errno> {
     const O_EXCL: usize = 0o200;
     let flags = O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW;
@@ -223,7 +223,7 @@ pub(super) fn landlock_enter(ruleset: i32) -> Result<(), Errno> {
     close(ruleset)
 }
 
-/// Installs a filter: eight bytes for an instruction.
+/// Installs a filter with eight bytes per instruction.
 pub(super) fn filter(program: &[u8]) -> Result<(), Errno> {
     #[repr(C)]
     struct BpfProgram {
@@ -236,7 +236,7 @@ pub(super) fn filter(program: &[u8]) -> Result<(), Errno> {
     ask!(number::SECCOMP, [SET_MODE_FILTER, 0, (&raw const program) as usize, 0, 0, 0]).map(drop)
 }
 
-/// A new session, without a terminal.
+/// Starts a new session without a terminal.
 pub(super) fn new_session() -> Result<(), Errno> {
     numbers(number::SETSID, [0; 6]).map(drop)
 }
@@ -245,7 +245,7 @@ pub(super) fn change_directory(path: &CStr) -> Result<(), Errno> {
     ask!(number::CHDIR, [text_arg(path), 0, 0, 0, 0, 0]).map(drop)
 }
 
-/// Every signal does what it does by default: a program that ignores some would pass that on.
+/// Resets every signal to its default, because ignored signals would be inherited.
 pub(super) fn default_signals() -> Result<(), Errno> {
     const COUNT: usize = 64;
     const SIGKILL: usize = 9;
@@ -258,19 +258,19 @@ pub(super) fn default_signals() -> Result<(), Errno> {
     Ok(())
 }
 
-/// The mounts of this process as a descriptor, which keeps them.
+/// Returns the mount namespace of this process as a descriptor, which keeps it alive.
 pub(super) fn own_mounts() -> Result<i32, Errno> {
     fd_of(ask!(number::OPENAT, [AT_FDCWD, text_arg(c"/proc/self/ns/mnt"), O_CLOEXEC, 0, 0, 0])?)
 }
 
-/// Children that end are waited for again.
+/// Makes ended children waitable again.
 pub(super) fn heed_children() -> Result<(), Errno> {
     const SIGCHLD: usize = 17;
     let default = [0u64; 4];
     ask!(number::RT_SIGACTION, [SIGCHLD, default.as_ptr() as usize, 0, size_of::<u64>(), 0, 0]).map(drop)
 }
 
-/// Children that end leave nothing to wait for.
+/// Makes ended children disappear without being waited for.
 pub(super) fn ignore_children() -> Result<(), Errno> {
     const SIGCHLD: usize = 17;
     const SIG_IGN: u64 = 1;
@@ -278,8 +278,8 @@ pub(super) fn ignore_children() -> Result<(), Errno> {
     ask!(number::RT_SIGACTION, [SIGCHLD, ignore.as_ptr() as usize, 0, size_of::<u64>(), 0, 0]).map(drop)
 }
 
-/// A process with mounts, processes, and interprocess communication of its own, born in a cgroup if there is one: zero in the
-/// child; its id and its descriptor in the parent.
+/// Starts a process with its own mount, process and IPC namespaces, in a cgroup if there is one. Returns zero in the child; its
+/// id and its descriptor in the parent.
 pub(super) fn fork_apart(group: Option<i32>) -> Result<(usize, i32), Errno> {
     /// `CLONE_PIDFD`, `CLONE_NEWNS`, `CLONE_NEWIPC`, `CLONE_NEWPID`.
     const FLAGS: u64 = 0x1000 | 0x2_0000 | 0x800_0000 | 0x2000_0000;
@@ -296,7 +296,7 @@ pub(super) fn fork_apart(group: Option<i32>) -> Result<(usize, i32), Errno> {
     Ok((pid, process))
 }
 
-/// A message with descriptors, as the kernel lays it out.
+/// The kernel's layout of a message with descriptors.
 #[repr(C)]
 struct MessageHeader {
     name: usize,
@@ -309,7 +309,7 @@ struct MessageHeader {
 }
 
 impl MessageHeader {
-    /// Of one part, with this many bytes of control at this address.
+    /// Creates a header for one part, with this many control bytes at this address.
     fn of(part: &IoVector, control: usize, control_length: usize) -> Self {
         let parts = (&raw const *part) as usize;
         Self { name: 0, name_length: 0, parts, part_count: 1, control, control_length, flags: 0 }
@@ -326,7 +326,7 @@ struct IoVector {
 const SOL_SOCKET_SCM_RIGHTS: u64 = 1 | 1 << 32;
 const CONTROL_HEADER: usize = 16;
 
-/// A number with descriptors, as many of them as there are.
+/// A received number with the descriptors that came with it.
 #[derive(Clone, Copy)]
 pub(super) struct DescriptorMessage {
     pub(super) number: u64,
@@ -334,7 +334,7 @@ pub(super) struct DescriptorMessage {
     pub(super) count: usize,
 }
 
-/// The next message; nothing when nobody is left to send one, or sends nonsense.
+/// Receives the next message. `None` if the sender has gone or the message is invalid.
 pub(super) fn receive(socket: i32) -> Option<DescriptorMessage> {
     const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
     let (mut number, mut control) = (0u64, [0u64; 8]);
@@ -373,11 +373,11 @@ pub(super) fn tell_with(socket: i32, bytes: &[u8], descriptor: i32) {
 /// The stack of a process that shares our memory.
 pub(super) type ChildStack = core::mem::MaybeUninit<[u128; 1024]>;
 
-/// A second process in the same memory, so that none has to be copied, on a stack of its own: its id. It runs beside us, so it
-/// does not keep us waiting.
+/// Starts a second process in the same memory, so that nothing is copied, on its own stack. Returns its id. It runs concurrently,
+/// so that we need not wait for it.
 ///
 /// # Safety
-/// The stack and what the child is told stay until it has execed or ended, and neither writes what the other reads.
+/// The stack and the child's input stay until it has execed or ended, and neither process writes what the other reads.
 pub(super) unsafe fn fork_in_memory(
     stack: &mut ChildStack,
     child: extern "C" fn(*mut u8) -> !,
@@ -385,17 +385,17 @@ pub(super) unsafe fn fork_in_memory(
 ) -> Result<usize, Errno> {
     const CLONE_VM_SIGCHLD: usize = 0x100 | 17;
     let top = stack.as_mut_ptr() as usize + size_of::<ChildStack>();
-    // SAFETY: the caller vouches for the stack, whose end is aligned as its elements are, and for what the child is told.
+    // SAFETY: the caller vouches for the stack, whose end is aligned as its elements are, and for the child's input.
     answer(unsafe { clone_and_run(number::CLONE, [CLONE_VM_SIGCHLD, top], child, told) })
 }
 
-/// A second process: zero in the child, its id in the parent.
+/// Starts a second process. Returns zero in the child, its id in the parent.
 pub(super) fn fork() -> Result<usize, Errno> {
     const SIGCHLD: usize = 17;
     numbers(number::CLONE, [SIGCHLD, 0, 0, 0, 0, 0])
 }
 
-/// Replaces the program. Returns only when that failed.
+/// Replaces the program. Returns only if that failed.
 ///
 /// # Safety
 /// `argv` and `envp` end with a null pointer, and the others lead to strings.
@@ -409,7 +409,7 @@ pub(super) unsafe fn exec(program: &CStr, argv: *const usize, envp: *const usize
     }
 }
 
-/// What a file of the kernel says, as far as there is room.
+/// Reads a file of the kernel, as far as it fits.
 pub(super) fn read_file<'a>(path: &CStr, room: &'a mut [u8]) -> Result<&'a [u8], Errno> {
     let file = fd_of(ask!(number::OPENAT, [AT_FDCWD, text_arg(path), O_CLOEXEC, 0, 0, 0])?)?;
     let count = ask!(number::READ, [fd_arg(file), room.as_mut_ptr() as usize, room.len(), 0, 0, 0]);
@@ -417,19 +417,19 @@ pub(super) fn read_file<'a>(path: &CStr, room: &'a mut [u8]) -> Result<&'a [u8],
     room.get(..count?).ok_or(EINVAL)
 }
 
-/// Kills a process, or with -1 every process that this one may signal, but for itself.
+/// Kills a process, or with -1 every process that this one may signal, except for itself.
 pub(super) fn kill(process: i32) -> Result<(), Errno> {
     const SIGKILL: usize = 9;
     numbers(number::KILL, [fd_arg(process), SIGKILL, 0, 0, 0, 0]).map(drop)
 }
 
-/// Waits until a child has ended; whether there was one.
+/// Waits until a child has ended. Returns whether there was one.
 pub(super) fn wait_for_a_child() -> bool {
     const WALL: usize = 0x4000_0000;
     numbers(number::WAIT4, [fd_arg(-1), 0, WALL, 0, 0, 0]).is_ok()
 }
 
-/// A child that ended: its id, its status and the microseconds of processor time that it and its own used.
+/// Reaps an ended child. Returns its id, its status, and the microseconds of processor time of it and its children.
 pub(super) fn reap() -> Option<(usize, i32, u64)> {
     const WNOHANG: usize = 1;
     let mut status = 0i32;
@@ -443,7 +443,7 @@ pub(super) fn reap() -> Option<(usize, i32, u64)> {
     (pid > 0).then_some((pid, status, micros))
 }
 
-/// A descriptor that can be read when a child ended. The signal has to be blocked.
+/// Returns a descriptor that is readable when a child has ended. The signal must be blocked.
 pub(super) fn child_signals() -> Result<i32, Errno> {
     let mask = 1u64 << 16;
     let args = (&raw const mask) as usize;
@@ -451,7 +451,7 @@ pub(super) fn child_signals() -> Result<i32, Errno> {
     fd_of(ask!(number::SIGNALFD4, [fd_arg(-1), args, size_of::<u64>(), O_CLOEXEC | NONBLOCK, 0, 0])?)
 }
 
-/// Waits until one of two descriptors has something to say; whether the second has.
+/// Waits until one of two descriptors is readable. Returns whether the second is.
 pub(super) fn wait_for_either(first: i32, second: i32) -> Result<bool, Errno> {
     #[repr(C)]
     struct PollDescriptor {
@@ -469,12 +469,12 @@ pub(super) fn wait_for_either(first: i32, second: i32) -> Result<bool, Errno> {
     Ok(second.returned != 0)
 }
 
-/// The descriptor of this process, which is the first of its namespace.
+/// Returns the process descriptor of this process, which is the first of its namespace.
 pub(super) fn own_descriptor() -> Result<i32, Errno> {
     fd_of(numbers(number::PIDFD_OPEN, [1, 0, 0, 0, 0, 0])?)
 }
 
-/// Reads away what a descriptor has to say.
+/// Reads and discards what a descriptor has.
 pub(super) fn drain(fd: i32) {
     let mut buffer = [0u8; 1024];
     while let Ok(1..) = ask!(number::READ, [fd_arg(fd), buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0])
@@ -482,7 +482,7 @@ pub(super) fn drain(fd: i32) {
     }
 }
 
-/// Sends one message. Without a partner there is nobody to tell, and the next look at the leash ends it all.
+/// Sends one message. A missing peer is ignored, because the next check of the control socket ends everything.
 pub(super) fn tell(socket: i32, message: &[u8]) {
     const MSG_NOSIGNAL: usize = 0x4000;
     let args = [fd_arg(socket), message.as_ptr() as usize, message.len(), MSG_NOSIGNAL, 0, 0];
@@ -490,18 +490,18 @@ pub(super) fn tell(socket: i32, message: &[u8]) {
     unsafe { syscall(number::SENDTO, args) };
 }
 
-/// The whole content of a file as memory that is never given back.
+/// Maps the whole content of a file into memory that is never released.
 pub(super) fn map(fd: i32) -> Result<&'static [u8], Errno> {
     const SEEK_END: usize = 2;
     const PROT_READ: usize = 1;
     const MAP_PRIVATE: usize = 2;
     let length = numbers(number::LSEEK, [fd_arg(fd), 0, SEEK_END, 0, 0, 0])?;
     let at = numbers(number::MMAP, [0, length, PROT_READ, MAP_PRIVATE, fd_arg(fd), 0])?;
-    // SAFETY: a private mapping of `length` bytes that nobody unmaps; the file is sealed against change.
+    // SAFETY: a private mapping of `length` bytes that is never unmapped; the file is sealed against change.
     Ok(unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(at), length) })
 }
 
-/// Room for numbers, zeroed, that is never given back.
+/// Allocates zeroed memory for numbers that is never released.
 pub(super) fn room(count: usize) -> Result<&'static mut [usize], Errno> {
     const PROT_READ_WRITE: usize = 3;
     const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
@@ -511,7 +511,7 @@ pub(super) fn room(count: usize) -> Result<&'static mut [usize], Errno> {
     Ok(unsafe { core::slice::from_raw_parts_mut(core::ptr::with_exposed_provenance_mut(at), count) })
 }
 
-/// Opens `/dev/null` in place of what the command was given, so that the end of its output is its own.
+/// Opens `/dev/null` to replace the standard streams, so that only the command keeps its output open.
 pub(super) fn null() -> Result<i32, Errno> {
     const O_RDWR: usize = 2;
     fd_of(ask!(number::OPENAT, [AT_FDCWD, text_arg(c"/dev/null"), O_RDWR | O_CLOEXEC, 0, 0, 0])?)

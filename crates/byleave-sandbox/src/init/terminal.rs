@@ -1,4 +1,4 @@
-//! A terminal for the command, made on the terminals of its own place: no terminal of the machine is ever in its reach.
+//! A terminal for the command in the sandbox's own terminal file system, so that no terminal of the machine is in its reach.
 
 use super::syscalls::{O_CLOEXEC, ask};
 use crate::syscall::{Errno, answer, fd_arg, fd_of, number, numbers, syscall, text_arg};
@@ -6,7 +6,8 @@ use crate::syscall::{Errno, answer, fd_arg, fd_of, number, numbers, syscall, tex
 const O_RDWR_NOCTTY: usize = 2 | 0o400;
 const AT_FDCWD: usize = fd_arg(-100);
 
-/// Both ends of a new terminal, the outer one first. The size is its rows, then its columns in the lower half.
+/// Opens both ends of a new terminal, the outer one first. The size has the rows in the upper half and the columns in the lower
+/// half.
 pub(super) fn open(size: u32) -> Result<(i32, i32), Errno> {
     const TIOCSPTLCK: usize = 0x4004_5431;
     const TIOCGPTPEER: usize = 0x5441;
@@ -16,14 +17,14 @@ pub(super) fn open(size: u32) -> Result<(i32, i32), Errno> {
     let unlocked = 0i32;
     ask!(number::IOCTL, [outer, TIOCSPTLCK, (&raw const unlocked) as usize, 0, 0, 0])?;
     let inner = numbers(number::IOCTL, [outer, TIOCGPTPEER, flags, 0, 0, 0])?;
-    // `struct winsize`: rows and columns, then two numbers that nobody uses.
+    // `struct winsize`: rows and columns, then two unused numbers.
     let [low, high, rows_low, rows_high] = size.to_le_bytes();
     let size = [u16::from_le_bytes([rows_low, rows_high]), u16::from_le_bytes([low, high]), 0, 0];
     ask!(number::IOCTL, [outer, TIOCSWINSZ, size.as_ptr() as usize, 0, 0, 0])?;
     Ok((fd_of(outer)?, fd_of(inner)?))
 }
 
-/// Makes a terminal the one that controls this session, which has none.
+/// Makes a terminal the controlling terminal of this session, which has none.
 pub(super) fn control(terminal: i32) -> Result<(), Errno> {
     const TIOCSCTTY: usize = 0x540e;
     numbers(number::IOCTL, [fd_arg(terminal), TIOCSCTTY, 0, 0, 0, 0]).map(drop)

@@ -1,8 +1,8 @@
-//! The rung through the system's bwrap: it makes the namespaces and mounts what our plan says, and runs our first process in
-//! them, which does the rest.
+//! The bwrap backend. The system's bwrap creates the namespaces and mounts of our plan, and runs our first process in them, which
+//! does the rest.
 //!
-//! For machines where bwrap may make namespaces and we may not. It is told what to mount by the very mount program that the native
-//! launcher performs, so that both give the same place; it must never be given a place to make that it has not the words for.
+//! It is for machines where bwrap may create namespaces and we may not. Its arguments come from the same mount program that the
+//! native launcher runs, so that both build the same sandbox. It must never be given a sandbox that its options cannot express.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr};
@@ -26,26 +26,27 @@ use crate::confinement::Confinement;
 use crate::plan::{CommandSpec, LaunchPlan};
 use crate::plan_format::{MountAccess, MountOp};
 
-/// Where a system keeps it. Not looked for in `PATH`, which a project may have changed; and exceptions for it go by its path.
+/// The paths where a system installs it. `PATH` is not searched, because a project may have changed it. Security exceptions for
+/// bwrap also go by its path.
 const PLACES: [&str; 4] =
     ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/wrappers/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
-/// Where the place finds our first process: the descriptor after its five.
+/// The path of our first process inside: the descriptor after its five.
 const INIT: &CStr = c"/proc/self/fd/5";
 const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
-/// The system's bwrap, and which of its words it knows.
+/// The system's bwrap, and the options that it supports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bwrap {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Whether it can limit the size of an empty file system; before 0.7 it cannot.
+    /// Whether it can limit the size of an empty file system, which needs version 0.7.
     pub sizes: bool,
-    /// Whether it can forbid further user namespaces; before 0.8 it cannot, and the filter alone does.
+    /// Whether it can forbid further user namespaces, which needs version 0.8. Otherwise only the filter forbids them.
     pub forbids_namespaces: bool,
 }
 
 impl Bwrap {
-    /// The system's bwrap, or why it cannot be used.
+    /// Finds the system's bwrap, or returns why it cannot be used.
     pub fn find() -> Result<Self, String> {
         let found = PLACES.iter().map(Path::new).find(|path| path.exists());
         let Some(path) = found else { return Err("there is no bwrap on this system".into()) };
@@ -68,7 +69,7 @@ impl Bwrap {
         })
     }
 
-    /// Starts a command in a place that it makes. Returns when the place stands.
+    /// Starts a command in a sandbox that bwrap builds. Returns when the sandbox is ready.
     pub(crate) fn start(
         &self,
         confinement: &Confinement,
@@ -95,14 +96,14 @@ impl Bwrap {
         match stands(&mut running) {
             Ok(()) => Ok(running),
             Err(error) => {
-                // Nobody may be there yet to notice the leash.
+                // The first process may not run yet, and would then not notice the closed control socket.
                 pidfd_send_signal(&running.process.pidfd, Signal::KILL).unwrap_or_default();
                 Err(error)
             }
         }
     }
 
-    /// What it is told: namespaces, the file systems in their order, and what to run.
+    /// Returns the arguments: namespaces, the file systems in order, and the program.
     fn arguments(&self, mounts: &[MountOp<CString>], network_apart: bool) -> Vec<CString> {
         let mut words =
             BwrapArguments { bwrap: self, words: vec![c"bwrap".into()], emptied: BTreeMap::new() };
@@ -120,7 +121,7 @@ impl Bwrap {
     }
 }
 
-/// Waits until the first process says that it is ready. If it never comes to that, what bwrap said is why.
+/// Waits until the first process reports that it is ready. If it never does, the output of bwrap is the reason.
 fn stands(running: &mut RunningCommand) -> Result<(), LaunchError> {
     let pidfd = running.process.pidfd.as_fd();
     let mut polled =
@@ -138,7 +139,7 @@ fn stands(running: &mut RunningCommand) -> Result<(), LaunchError> {
         Some(_) => Ok(()),
         None => {
             running.streams.carry(pidfd, Instant::now().checked_add(std::time::Duration::from_secs(1)))?;
-            // Where both are one, it is the first; and before the command starts, nobody but bwrap prints.
+            // If both streams are one, it is the first. Before the command starts, only bwrap prints.
             let said = running.streams.printed().map(|printed| printed.bytes).concat();
             let said = String::from_utf8_lossy(&said).trim().to_owned();
             let said = said.strip_prefix("bwrap: ").unwrap_or(&said).to_owned();
@@ -147,7 +148,7 @@ fn stands(running: &mut RunningCommand) -> Result<(), LaunchError> {
     }
 }
 
-/// What is in a hand of the mount program.
+/// The content of a slot of the mount program.
 #[derive(Clone)]
 enum HeldMount {
     Tree {
@@ -159,14 +160,14 @@ enum HeldMount {
         mode: u32,
         access: MountAccess,
     },
-    /// What bwrap makes by itself, with the devices or with the processes.
+    /// A mount that bwrap creates itself, with the devices or with `/proc`.
     Made,
 }
 
 struct BwrapArguments<'a> {
     bwrap: &'a Bwrap,
     words: Vec<CString>,
-    /// Where something empty was put; what is taken from there is as empty.
+    /// Paths of empty mounts. A clone of such a path is empty as well.
     emptied: BTreeMap<CString, HeldMount>,
 }
 
@@ -177,7 +178,7 @@ impl BwrapArguments<'_> {
 
     fn number(&mut self, word: &CStr, digits: &str) {
         self.all(&[word]);
-        // Digits have no zero byte.
+        // Digits contain no zero byte.
         self.words.extend(CString::new(digits));
     }
 
@@ -201,16 +202,16 @@ impl BwrapArguments<'_> {
                     }
                 }
                 MountOp::Hostname { name } => self.all(&[c"--hostname", name]),
-                // Its own affair: it begins with everything private and read-only, starts the loopback, links what belongs to
-                // the devices, and was told about further namespaces.
+                // bwrap does these itself. It begins with private, read-only mounts, starts the loopback, creates the links of
+                // the devices, and has an option for further namespaces.
                 MountOp::Seclude
                 | MountOp::Seal
                 | MountOp::Loopback
                 | MountOp::Link { .. }
                 | MountOp::Write { .. } => {}
-                // Of a network that is served, which the ladder does not let it make.
+                // Part of a proxied network, which is never requested of this backend.
                 MountOp::File { .. } | MountOp::Route | MountOp::Offer { .. } | MountOp::Await => {}
-                // Of a copy, likewise.
+                // Part of a copy, which is never requested of this backend either.
                 MountOp::Layer { .. } | MountOp::Overlay { .. } | MountOp::IfThere { .. } => {}
             }
         }

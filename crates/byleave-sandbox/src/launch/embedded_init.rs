@@ -1,4 +1,4 @@
-//! What the launcher carries within itself: the program of the first process inside, as a sealed file in memory.
+//! The embedded program of the first process inside, as a sealed file in memory.
 
 use std::ffi::CStr;
 use std::io::Write;
@@ -12,22 +12,22 @@ use super::{LaunchError, ours};
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/byleave-init"));
 
-/// The program of the first process inside, written once.
+/// Returns the program of the first process inside, which is written once.
 pub(super) fn program() -> Result<BorrowedFd<'static>, LaunchError> {
     static WRITTEN: OnceLock<OwnedFd> = OnceLock::new();
     if let Some(written) = WRITTEN.get() {
         return Ok(written.as_fd());
     }
-    // Another thread may have been quicker; then its file is as good.
+    // If another thread was faster, its file is used.
     let written = sealed(c"byleave-init", PROGRAM)?;
     Ok(WRITTEN.get_or_init(|| written).as_fd())
 }
 
-/// A file in memory with this content, which nobody can change.
+/// Creates a file in memory with this content, which cannot be changed.
 pub(super) fn sealed(name: &CStr, content: &[u8]) -> Result<OwnedFd, LaunchError> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = match memfd_create(name, flags | MemfdFlags::EXEC) {
-        // A kernel before 6.3, where every file in memory can be run.
+        // Kernels before 6.3, where every file in memory can be run.
         Err(Errno::INVAL) => memfd_create(name, flags),
         made => made,
     };

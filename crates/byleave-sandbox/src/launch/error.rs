@@ -1,4 +1,4 @@
-//! Why a command was not run, or not to its end.
+//! The errors of running a command.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use crate::plan::PlanError;
 use crate::protected_paths::IndexError;
 use crate::tripwire::TripwireError;
 
-/// Why a command was not run, or not to its end.
+/// The reason why a command was not run, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    /// The launcher is root, and was not told whom to run the command as.
+    /// The launcher is root, and no user was given for the command.
     #[error(
         "cannot confine a command as root: what is root outside is root for the kernel's own files; run as another user"
     )]
@@ -20,16 +20,16 @@ pub enum LaunchError {
     /// A guarantee cannot be given.
     #[error(transparent)]
     Unenforceable(#[from] UnenforceableError),
-    /// There is no plan.
+    /// The plan could not be created.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// What has to be hidden is not known.
+    /// The paths to hide could not be determined.
     #[error(transparent)]
     Marked(#[from] IndexError),
-    /// What was planted is not known, or still in action.
+    /// Planted files are unknown, or still in place.
     #[error(transparent)]
     Tripwire(#[from] TripwireError),
-    /// The kernel gives no namespaces.
+    /// The kernel refuses to create namespaces.
     #[error(
         "cannot make a sandbox: {0}; unprivileged user namespaces may be switched off, `byleave doctor` says how to get them"
     )]
@@ -37,88 +37,88 @@ pub enum LaunchError {
     /// The child could not become the first process inside.
     #[error("cannot start the sandbox: {doing}: {error}")]
     Child {
-        /// What it was doing.
+        /// The step.
         doing: &'static str,
-        /// The kernel's answer.
+        /// The error of the kernel.
         #[source]
         error: io::Error,
     },
-    /// The first process inside could not build the place.
+    /// The first process inside could not build the sandbox.
     #[error("cannot build the sandbox: {inside}: {error}")]
     Inside {
-        /// What it was doing.
+        /// The step.
         inside: InitFailure,
-        /// The kernel's answer.
+        /// The error of the kernel.
         #[source]
         error: io::Error,
     },
-    /// There is no copy to run the command on; it has not run. Found out when it was started, or when it was waited for.
+    /// The copy could not be mounted, and the command has not run. It is found at the start, or when the command is waited for.
     #[error(
         "cannot run the command on a copy of `{root}`: {error}; `byleave doctor` says whether overlays can be had, and what helps",
         root = root.display()
     )]
     NotCopied {
-        /// What there was to be a copy of, or the layer that is not there.
+        /// The original path, or the missing layer.
         root: PathBuf,
-        /// The kernel's answer.
+        /// The error of the kernel.
         #[source]
         error: io::Error,
     },
-    /// Too little is free where copies are kept; the command has not run.
+    /// Too little space is free for copies, and the command has not run.
     #[error(
         "cannot run the command on a copy: {free} bytes are free where `{kept_in}` is, and {reserve} have to stay free; make room",
         kept_in = kept_in.display()
     )]
     NoRoom {
-        /// Where one of them is kept.
+        /// The location of one of them.
         kept_in: PathBuf,
-        /// How much is free.
+        /// The free bytes.
         free: u64,
-        /// How much has to stay free.
+        /// The bytes that must stay free.
         reserve: u64,
     },
-    /// Copies are for commands that are started by themselves on the native rung.
+    /// Copies are only for single commands on the native backend.
     #[error("cannot run the command on a copy {0}; start it by itself, on the native rung")]
     NoCopies(&'static str),
-    /// Nobody serves its network.
+    /// Its network is not served.
     #[error("cannot start the command: its network is not served: {0}")]
     Unserved(#[from] NetworkServeError),
-    /// The terminal did not come out of the sandbox.
+    /// The terminal was not passed out of the sandbox.
     #[error("cannot start the command: its terminal did not come out of the sandbox")]
     NoTerminal,
-    /// The system's bwrap could not make the place.
+    /// The system's bwrap could not build the sandbox.
     #[error("cannot build the sandbox with bwrap: {said}")]
     Bwrap {
-        /// What it said.
+        /// Its output.
         said: String,
     },
     /// The container engine could not run the command.
     #[error("cannot run the command in a container: {said}")]
     Oci {
-        /// What it said.
+        /// Its output.
         said: String,
     },
-    /// The kernel has no Landlock, which this rung stands on.
+    /// The kernel has no Landlock, which this backend needs.
     #[error("cannot confine the command by Landlock: this kernel has none")]
     NoLandlock,
-    /// No rung of the ladder stands here.
+    /// No backend works here.
     #[error("cannot confine a command on this machine ({obstacles}); `byleave doctor` says what would help")]
     NoRung {
-        /// Why not, rung by rung.
+        /// The reasons, by backend.
         obstacles: String,
     },
     /// A session does not answer.
     #[error("cannot start the command: its session does not answer; open another")]
     Silent,
-    /// What the first process inside reports makes no sense.
+    /// A report of the first process inside is invalid.
     #[error("cannot tell how the command ended: the sandbox's report is garbled")]
     Garbled,
-    /// A pipe, a file in memory or a thread of ours.
+    /// A pipe, a file in memory or a thread of the launcher failed.
     #[error("cannot run the sandbox: {doing}: {error}")]
     Ours {
-        /// What we were doing.
+        /// The step.
         doing: &'static str,
-        /// The kernel's answer.
+        /// The error of the kernel.
         #[source]
         error: io::Error,
     },

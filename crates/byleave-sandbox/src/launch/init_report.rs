@@ -1,4 +1,4 @@
-//! What the first process inside reports, and how it is told to people.
+//! Decodes the reports of the first process inside, and describes them for people.
 
 use std::ffi::{CString, OsStr};
 use std::fmt;
@@ -18,12 +18,12 @@ use crate::plan_format::{
     InitProcessStep, MountOp, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT, REPORT_MOUNTS, REPORT_NOT_STARTED,
 };
 
-/// What the first process inside was doing when it failed.
+/// The step at which the first process inside failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitFailure {
     /// The step.
     pub step: Option<InitProcessStep>,
-    /// The mount that it was at.
+    /// The mount at which it failed.
     pub mount: Option<MountOp<CString>>,
 }
 
@@ -72,20 +72,20 @@ fn mount_told(mount: Option<&MountOp<CString>>, f: &mut fmt::Formatter<'_>) -> f
     }
 }
 
-/// How a command ended, as the first process inside has it.
+/// The end of a command, as the first process inside reports it.
 pub(super) struct CommandEnd {
     pub(super) status: CommandStatus,
     pub(super) cpu: Duration,
     pub(super) survivors: u32,
-    /// How often no way led to where something was to go, in all of the network that it is in; unless that is not known.
+    /// How many packets had no route, in the whole network that it is in. `None` if unknown.
     pub(super) unrouted: Option<u64>,
 }
 
-/// Reads what was reported. `None` when it was killed before it could report.
+/// Reads the reports. `None` if the process was killed before it could report.
 pub(super) fn reports(leash: &OwnedFd, plan: &LaunchPlan) -> Result<Option<CommandEnd>, LaunchError> {
     let mut ended = None;
     loop {
-        // All of it is there: who writes has ended.
+        // All reports are there, because the writer has ended.
         let Some(heard) = next(leash)? else { return Ok(ended) };
         let [kind, step, index, errno] = heard.words;
         let errno = errno.cast_signed();
@@ -96,7 +96,7 @@ pub(super) fn reports(leash: &OwnedFd, plan: &LaunchPlan) -> Result<Option<Comma
                 ended = Some(CommandEnd { status, cpu: Duration::ZERO, survivors: 0, unrouted: None });
             }
             REPORT_MOUNTS => heard.descriptor.into_iter().for_each(unmount_thread::take),
-            // Said by a process that did not become the command, it adds nothing.
+            // A report of a process that did not become the command is ignored.
             REPORT_ENDED if ended.is_none() => {
                 let cpu = Duration::from_micros(heard.number);
                 let unrouted = index.checked_sub(1).map(u64::from);
@@ -109,17 +109,17 @@ pub(super) fn reports(leash: &OwnedFd, plan: &LaunchPlan) -> Result<Option<Comma
 
 /// A message from inside.
 pub(super) struct InitMessage {
-    /// What it is about, and three numbers.
+    /// The kind, and three numbers.
     pub(super) words: [u32; 4],
-    /// One more, which may be large.
+    /// Another number, which may be large.
     pub(super) number: u64,
-    /// What came with it.
+    /// The attached descriptor.
     pub(super) descriptor: Option<OwnedFd>,
 }
 
-/// The next message from inside; `None` when it does not come. A fault is an error.
+/// Waits for the next message from inside. `None` if none comes. A reported failure is an error.
 pub(super) fn heard(leash: &OwnedFd, plan: &LaunchPlan) -> Result<Option<InitMessage>, LaunchError> {
-    // Who says nothing has come to harm.
+    // A process that reports nothing for this long has failed.
     let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
     loop {
         match poll(&mut [PollFd::new(leash, PollFlags::IN)], Some(&patience)) {
@@ -137,7 +137,7 @@ pub(super) fn heard(leash: &OwnedFd, plan: &LaunchPlan) -> Result<Option<InitMes
     }
 }
 
-/// The next message that is there.
+/// Reads the next available message.
 fn next(leash: &OwnedFd) -> Result<Option<InitMessage>, LaunchError> {
     let mut message = [0u8; REPORT_BYTES];
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -187,7 +187,7 @@ fn number(message: &[u8; REPORT_BYTES]) -> u64 {
     message.last_chunk::<8>().map_or(0, |number| u64::from_le_bytes(*number))
 }
 
-/// A status as `wait` has it.
+/// Decodes a status of `wait`.
 fn status(status: i32) -> CommandStatus {
     match status & 0x7f {
         0 => CommandStatus::Exited(status >> 8 & 0xff),

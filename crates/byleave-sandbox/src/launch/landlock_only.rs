@@ -1,6 +1,6 @@
-//! The rung without namespaces: the command behind Landlock and a system call filter, among everybody else's processes.
+//! The backend without namespaces: the command runs behind Landlock and a system call filter, among all other processes.
 //!
-//! What it cannot do is for the ladder to say; this must never be reached by a confinement that needs it and did not waive it.
+//! `backend` knows what it cannot guarantee. A confinement that needs such a guarantee and did not waive it must never get here.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -42,11 +42,11 @@ pub(crate) fn start(
 }
 
 fn entries(path: &Path) -> Vec<PathBuf> {
-    // What cannot be listed is not allowed either.
+    // A directory that cannot be listed is not allowed either.
     fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-/// How many processes and threads a user has, as far as can be seen.
+/// Returns how many processes and threads a user has, as far as they are visible.
 fn processes_of(uid: u32) -> u64 {
     let threads = |process: fs::DirEntry| {
         let owner = process.metadata().ok()?.uid();

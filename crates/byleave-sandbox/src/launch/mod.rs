@@ -1,9 +1,9 @@
-//! The native launcher: a command in namespaces of its own, behind Landlock and a system call filter. Beneath it is what all launchers
-//! have in common (`ends`, `process`, `running` and what they stand on), and those of the lower rungs (`bwrap`, `alone`) and of
+//! The native launcher: runs a command in its own namespaces, behind Landlock and a system call filter. Its submodules are the
+//! code that all launchers share (`stdio`, `process`, `running` and others), the weaker backends (`bwrap`, `landlock_only`), and
 //! containers (`oci`).
 //!
-//! Whatever fails before the command starts is an error, and the command has then not run. It must never run a command weaker
-//! than it was asked for, and nothing of it is left when [`RunningCommand::finish`] returns.
+//! A failure before the command starts is an error, and the command has then not run. A command must never run with less
+//! confinement than was requested. Nothing of it is left when [`RunningCommand::finish`] returns.
 
 mod bwrap;
 mod embedded_init;
@@ -55,13 +55,13 @@ use process::{InitProcess, spawn};
 use running::RunClock;
 use stdio::ChildStdio;
 
-/// Who runs the command.
+/// The user that runs the command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunAs {
-    /// Whoever runs the launcher; root is refused.
+    /// The user of the launcher. Root is refused.
     #[default]
     Caller,
-    /// Another user, for a launcher that is root: it has to be one that owns what is writable.
+    /// Another user, for a launcher that is root. It must own the writable paths.
     User(UserIdentity),
 }
 
@@ -70,19 +70,20 @@ pub fn run(confinement: &Confinement, command: &CommandSpec) -> Result<CommandOu
     start(confinement, command, RunAs::Caller)?.finish()
 }
 
-/// How far the native launcher gives a guarantee to a command that runs as its caller.
+/// Returns how far the native launcher gives a guarantee to a command that runs as its caller.
 pub fn given(guarantee: Guarantee) -> Enforcement {
     given_as(RunAs::Caller, guarantee)
 }
 
-/// Whether the native launcher gives all that a confinement asks for to a command of this user. It starts nothing.
+/// Checks whether the native launcher gives all guarantees of a confinement to a command of this user. It starts nothing.
 pub fn suffices(confinement: &Confinement, run_as: RunAs) -> Result<(), LaunchError> {
     identity(run_as)?;
     Ok(confinement.held_against(|guarantee| given_as(run_as, guarantee))?)
 }
 
-/// The limit on processes needs no cgroup: the kernel counts those of a user in a user namespace, which is one command's, or one
-/// session's; in the latter the limit is one for all of its commands together, and its first processes count.
+/// Returns how far the native launcher gives a guarantee. The limit on processes needs no cgroup, because the kernel counts the
+/// processes of a user in a user namespace. That namespace belongs to one command or one session. In a session all commands share
+/// one limit, which includes their first processes.
 fn given_as(run_as: RunAs, guarantee: Guarantee) -> Enforcement {
     let partly = |why: &str| {
         Enforcement::Partly(format!("every process is limited by itself, for want of a cgroup: {why}"))
@@ -109,7 +110,7 @@ fn has_groups(run_as: RunAs) -> bool {
     run_as == RunAs::Caller && cgroup::here().is_ok()
 }
 
-/// A cgroup for one command, where there are any.
+/// Creates a cgroup for one command, if cgroups are available.
 fn group(run_as: RunAs, limits: &ResourceLimits) -> Result<Option<CommandCgroup>, LaunchError> {
     match run_as {
         RunAs::Caller => match cgroup::here() {
@@ -120,7 +121,7 @@ fn group(run_as: RunAs, limits: &ResourceLimits) -> Result<Option<CommandCgroup>
     }
 }
 
-/// Starts a command. One whose network is to be served is refused: see [`start_through`].
+/// Starts a command. It refuses one with a proxied network: see [`start_through`].
 pub fn start(
     confinement: &Confinement,
     command: &CommandSpec,
@@ -129,8 +130,8 @@ pub fn start(
     start_by(confinement, command, run_as, None, None)
 }
 
-/// Starts a command whose network, where it is [`Network::Proxied`](crate::confinement::Network::Proxied), leads through this
-/// door and nowhere else. Whatever else its network is, the door stays shut.
+/// Starts a command. If its network is [`Network::Proxied`](crate::confinement::Network::Proxied), it goes only through this
+/// egress. With any other network the egress is not used.
 pub fn start_through(
     confinement: &Confinement,
     command: &CommandSpec,
@@ -141,8 +142,8 @@ pub fn start_through(
     start_by(confinement, command, run_as, Some((uplink, door)), None)
 }
 
-/// Starts a command as [`start`] does, or [`start_through`] where there is something to start it through, and looks for what it must
-/// not see or change only as far as that is not known already.
+/// Starts a command as [`start`] does, or as [`start_through`] if there is an egress. It scans for paths to hide or protect only
+/// as far as the cache does not know them.
 pub fn start_warm(
     confinement: &Confinement,
     command: &CommandSpec,

@@ -1,7 +1,8 @@
-//! The network of a sandbox joined with what serves it: sockets made inside, taken over the leash, served outside.
+//! Connects the network of a sandbox with its proxy: takes sockets that were created inside over the control socket, and serves
+//! them outside.
 //!
-//! The launcher waits for its caller's thread; what serves runs on a runtime of its own or one that was handed in, and has to go
-//! on while the caller waits. No command starts before its network is served, nor where nobody can serve it.
+//! The launcher blocks the thread of its caller. The proxy runs on its own runtime or on a given one, which must make progress
+//! while the caller waits. No command starts before its network is served, or if it cannot be served.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,11 +26,11 @@ use crate::net::transparent_proxy::NameAddressMap;
 use crate::plan::{LaunchPlan, NetworkPlan, PROXY_PORT};
 use crate::plan_format::{REPORT_SOCKET, SocketKind};
 
-/// The ports on which connections are taken that know no proxy: of the web, and of `ssh`.
+/// The ports for connections of programs that do not use a proxy: the web, and `ssh`.
 const PORTS: [u16; 3] = [80, 443, 22];
-/// How long a runtime is waited for that may have come to harm.
+/// How long to wait for a runtime that may have failed.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Where systems keep the authorities that they trust.
+/// The paths where systems keep trusted certificate authorities.
 const AUTHORITIES: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -38,26 +39,26 @@ const AUTHORITIES: [&str; 5] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// What serves the networks of sandboxes: a runtime, and who opens TLS. Cheap to clone; clones are the same.
+/// The server of sandbox networks: a runtime, and the TLS interceptor. It is cheap to clone, and clones share their state.
 #[derive(Clone)]
 pub struct NetworkBridge {
     runs: Arc<BridgeRuntime>,
     interception: Option<Arc<TlsInterceptor>>,
-    /// What programs inside are to trust, where TLS is opened.
+    /// The certificate authorities that programs inside must trust, if TLS is intercepted.
     authorities: Option<Arc<str>>,
     ports: Vec<u16>,
 }
 
 enum BridgeRuntime {
-    /// `None` once it is shut down.
+    /// `None` after the shutdown.
     Own(Option<Runtime>),
     Handed(Handle),
 }
 
-/// Why a network cannot be served, so that its command was not started.
+/// The reason why a network cannot be served, so that its command was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkServeError {
-    /// The network is to be served, and nothing was given that could.
+    /// The network must be served, but no bridge was given.
     #[error("nothing was given that serves it; start the command through an uplink, or with its network off")]
     NoUplink,
     /// The runtime does not run while the caller waits.
@@ -65,47 +66,47 @@ pub enum NetworkServeError {
         "the runtime that was handed in runs on the caller's thread alone; hand in one with threads of its own"
     )]
     OneThread,
-    /// The runtime does nothing, or has no network or no time.
+    /// The runtime makes no progress, or has no network or no timer.
     #[error(
         "the runtime that was handed in does not run; hand in one that does, with its network and time enabled"
     )]
     Idle,
-    /// No runtime could be made.
+    /// No runtime could be created.
     #[error("no runtime could be made: {0}")]
     Runtime(#[source] io::Error),
-    /// The door opens TLS by an authority that nobody inside would trust.
+    /// The egress intercepts TLS with an authority that programs inside would not trust.
     #[error("the door opens TLS with another authority than the sandbox was told to trust")]
     OtherAuthority,
-    /// The sockets did not come out, or not as they were asked for.
+    /// The sockets were not passed out, or not as requested.
     #[error("its sockets did not come out of the sandbox")]
     NoSockets,
     /// The sockets cannot be served.
     #[error("its sockets cannot be served: {0}")]
     Sockets(#[source] io::Error),
-    /// There is no pass for the call.
+    /// No token could be created for the call.
     #[error(transparent)]
     Pass(#[from] ProxyTokenError),
 }
 
 impl NetworkBridge {
-    /// Serves on a thread of its own.
+    /// Creates a bridge with its own thread.
     pub fn new() -> Result<Self, NetworkServeError> {
         let mut builder = Builder::new_multi_thread();
         let own = builder.worker_threads(1).thread_name("byleave-net").enable_all().build();
         Ok(Self::of(BridgeRuntime::Own(Some(own.map_err(NetworkServeError::Runtime)?))))
     }
 
-    /// Serves on a runtime that has threads of its own, which the callers of the launcher do not block.
+    /// Creates a bridge on a runtime that has its own threads, which callers of the launcher do not block.
     pub fn on(runtime: Handle) -> Result<Self, NetworkServeError> {
         if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
             return Err(NetworkServeError::OneThread);
         }
-        // Tried, since nothing tells: in a runtime without network or time this panics, which ends the task alone.
+        // This needs a test: in a runtime without network or timer the task panics, which ends only the task.
         let (done, tried) = mpsc::channel();
         runtime.spawn(async move {
             tokio::time::sleep(Duration::ZERO).await;
             if tokio::net::UnixStream::pair().is_ok() {
-                // Who waits no more need not be told.
+                // The receiver may have stopped waiting.
                 done.send(()).ok();
             }
         });
@@ -117,8 +118,7 @@ impl NetworkBridge {
         Self { runs: Arc::new(runs), interception: None, authorities: None, ports: PORTS.to_vec() }
     }
 
-    /// The same, where TLS is opened for credentials: programs inside are told to trust its authority, beside those that this
-    /// machine trusts.
+    /// Adds a TLS interceptor for credentials. Programs inside then trust its authority, beside those that this machine trusts.
     #[must_use]
     pub fn intercepting(mut self, interception: Arc<TlsInterceptor>) -> Self {
         let known = AUTHORITIES.iter().find_map(|path| own::read_text(path).ok());
@@ -127,19 +127,19 @@ impl NetworkBridge {
         self
     }
 
-    /// The same, with connections that know no proxy taken on these ports. No program inside can then listen on them.
+    /// Sets the ports for connections of programs that do not use a proxy. No program inside can then listen on them.
     #[must_use]
     pub fn with_ports(mut self, ports: impl IntoIterator<Item = u16>) -> Self {
         self.ports = ports.into_iter().collect();
         self
     }
 
-    /// What the sandbox has to have inside.
+    /// Returns the network plan of the sandbox.
     pub(super) fn wiring(&self) -> NetworkPlan {
         NetworkPlan { ports: self.ports.clone(), authorities: self.authorities.clone() }
     }
 
-    /// Refuses a door whose certificates nobody inside would trust.
+    /// Refuses an egress whose certificates programs inside would not trust.
     pub(super) fn suits(&self, door: &Egress) -> Result<(), NetworkServeError> {
         match (door.interception(), &self.interception) {
             (None, _) => Ok(()),
@@ -148,7 +148,7 @@ impl NetworkBridge {
         }
     }
 
-    /// Takes the sockets that were made inside, serves them, and then says so to whoever waits for it inside.
+    /// Takes the sockets that were created inside, serves them, and then notifies the process that waits inside.
     pub(super) fn join(
         &self,
         leash: &OwnedFd,
@@ -187,16 +187,16 @@ impl NetworkBridge {
         }
     }
 
-    /// Ends what serves a network, and waits until its descriptors are closed.
+    /// Stops serving a network, and waits until its descriptors are closed.
     pub(super) fn settle(&self, serving: ProxyServer) {
         let Ok(handle) = self.handle() else { return };
         let (done, settled) = mpsc::channel();
         handle.spawn(async move {
             serving.close().await;
-            // Who waits no more need not be told.
+            // The receiver may have stopped waiting.
             done.send(()).ok();
         });
-        // A runtime that is busy or gone closes them later, and lets nothing through meanwhile: nobody is left inside.
+        // A runtime that is busy or gone closes them later. Meanwhile nothing gets through, because no process is left inside.
         settled.recv_timeout(PATIENCE).ok();
     }
 }
@@ -218,23 +218,23 @@ impl std::fmt::Debug for NetworkBridge {
     }
 }
 
-/// Whether a confinement needs its network to be served.
+/// Returns whether a confinement needs a proxied network.
 pub(super) fn is_served(confinement: &Confinement) -> bool {
     confinement.network == Network::Proxied
 }
 
-/// Where the proxy is inside.
+/// Returns the address of the proxy inside.
 pub(super) fn proxy_at() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], PROXY_PORT))
 }
 
-/// What a command wanted of the network, and what it was given.
+/// The hosts that a command requested, and the results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkReport {
-    /// Each host that was wanted. In a session, a refusal of something that several commands could have wanted stands with
-    /// each of them; everything else is of this command alone, as far as [`SessionRouter`] can tell.
+    /// Each requested host. In a session, a refusal that several commands could have caused is listed for each of them. All other
+    /// entries belong to this command alone, as far as [`SessionRouter`] can determine.
     pub decisions: Vec<HostAccessRecord>,
-    /// How many more there were.
+    /// The number of further entries.
     pub left_out: u64,
 }
 
@@ -243,12 +243,12 @@ pub struct NetworkReport {
 pub(super) enum CommandNetwork {
     /// Its own.
     Own { uplink: NetworkBridge, serving: ProxyServer, door: Arc<Egress> },
-    /// That of its session, through its own door.
+    /// The network of its session, with its own egress.
     Shared(ProxyToken),
 }
 
 impl CommandNetwork {
-    /// Ends it, and says what was wanted.
+    /// Closes it, and returns the report.
     pub(super) fn close(self) -> NetworkReport {
         match self {
             Self::Own { uplink, serving, door } => {

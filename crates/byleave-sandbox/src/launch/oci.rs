@@ -1,7 +1,7 @@
-//! A command in a container of podman or docker: beside the ladder, for whoever wants an image instead of this machine's files.
+//! Runs a command in a container of podman or docker, for an image instead of this machine's files.
 //!
-//! Never chosen by itself, only by name. Nothing is fetched: the image has to be there. The engine's own default filter is on the
-//! command instead of ours, and the engine keeps the container, so that it lives on when this program is killed.
+//! It is never chosen automatically, only by name. It fetches nothing: the image must exist. The engine's default filter applies
+//! to the command instead of ours. The engine owns the container, so the container continues if this program is killed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -22,7 +22,7 @@ use crate::limits::LimitKind;
 use crate::plan::{CommandSpec, HostInfo, PathKind, PlanError, UserIdentity, resolved};
 use crate::tripwire::{Tripwire, TripwireGuard};
 
-/// The engine could not do it: what `run` returns for the engine's own failures.
+/// The exit status of `run` for failures of the engine itself.
 const ENGINE_FAILED: i32 = 125;
 const NOT_RUNNABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
@@ -31,16 +31,16 @@ const SIGNALLED: i32 = 128;
 /// A container engine and the image that commands run in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OciEngine {
-    /// The program: `podman`, `docker`, or their like.
+    /// The program: `podman`, `docker`, or a compatible one.
     pub engine: PathBuf,
-    /// What it is told before everything else, such as where its store is.
+    /// Options before all others, such as the location of its store.
     pub options: Vec<OsString>,
-    /// The image, which has to be there.
+    /// The image, which must exist.
     pub image: String,
 }
 
 impl OciEngine {
-    /// How far it gives a guarantee of a confinement.
+    /// Returns how far it gives a guarantee of a confinement.
     pub fn given(&self, confinement: &Confinement, guarantee: Guarantee) -> Enforcement {
         match guarantee {
             Guarantee::NetworkConfined if confinement.network == Network::Proxied => {
@@ -130,7 +130,7 @@ impl OciEngine {
             }
             Some(NOT_RUNNABLE) => CommandStatus::NotStarted(13),
             Some(NOT_FOUND) => CommandStatus::NotStarted(2),
-            // As shells tell it; a command that returns such a number itself cannot be told from one.
+            // The convention of shells. A command that returns such a number itself cannot be distinguished.
             Some(code) if code > SIGNALLED => CommandStatus::Signalled(code - SIGNALLED),
             Some(code) => CommandStatus::Exited(code),
             None => return Err(LaunchError::Garbled),
@@ -155,9 +155,9 @@ impl OciEngine {
         })
     }
 
-    /// Ends the container with everything in it. That it is gone already is no error.
+    /// Ends the container with all of its processes. It is not an error if the container is already gone.
     fn remove(&self, name: &str) -> Result<(), LaunchError> {
-        // Removing alone would ask it to end, and wait.
+        // Removing alone would ask the container to end, and wait.
         for words in [&["kill", name][..], &["rm", "--force", name]] {
             let mut engine = std::process::Command::new(&self.engine);
             engine.args(&self.options).args(words);
@@ -167,7 +167,7 @@ impl OciEngine {
         Ok(())
     }
 
-    /// What the engine is told.
+    /// Returns the arguments of the engine.
     fn arguments(
         &self,
         name: &str,
@@ -199,7 +199,7 @@ impl OciEngine {
             ("--ulimit", format!("fsize={0}:{0}", limits.file)),
             ("--ulimit", format!("cpu={0}:{0}", limits.cpu.as_secs().max(1))),
             ("--ulimit", "nofile=4096:4096".into()),
-            // The engine's own default may be more than it is allowed itself; the limit that counts is the one on pids.
+            // The engine's default may exceed its own limit. The effective limit is the one on pids.
             ("--ulimit", "nproc=4096:4096".into()),
             ("--ulimit", "core=0:0".into()),
             ("--tmpfs", format!("/tmp:rw,nosuid,nodev,mode=1777,size={}", limits.tmp)),
@@ -224,7 +224,7 @@ impl OciEngine {
     }
 }
 
-/// Whether the engine is run by somebody who is not root, and maps users by itself.
+/// Returns whether the engine runs without root, and maps users by itself.
 fn rootless() -> bool {
     !rustix::process::geteuid().is_root()
 }
@@ -240,7 +240,7 @@ fn streams(engine: &mut Child, command: &CommandSpec, kept_max: u64) -> Result<C
     )
 }
 
-/// What is mounted, from the outside in: what can be read, what can be written, and in it what is held or hidden.
+/// Returns the mounts, outer ones first: readable paths, writable paths, and protected or hidden paths in them.
 fn mounts(confinement: &Confinement, host: &impl HostInfo) -> Result<Vec<String>, PlanError> {
     let files = &confinement.files;
     let mut mounts: BTreeMap<&Path, String> = BTreeMap::new();
@@ -257,7 +257,7 @@ fn mounts(confinement: &Confinement, host: &impl HostInfo) -> Result<Vec<String>
         |path: &Path| files.writable.iter().find(|root| path != *root && path.starts_with(root));
     for path in files.protected.iter().filter(|path| host.kind(path).is_some()) {
         let Some(root) = in_writable(path) else { continue };
-        // Every directory on the way as well: a mount point cannot be renamed away.
+        // Includes every directory in between, because a mount point cannot be renamed.
         for above in path.ancestors().skip(1).take_while(|above| *above != root.as_path()) {
             if !mounts.contains_key(above) {
                 mounts.insert(above, bind(above, above, "")?);
@@ -280,7 +280,7 @@ fn mounts(confinement: &Confinement, host: &impl HostInfo) -> Result<Vec<String>
     Ok(mounts.into_values().collect())
 }
 
-/// A path as the engine takes it, which has no way to quote a comma.
+/// Formats a path for the engine, which cannot quote a comma.
 fn told(path: &Path) -> Result<String, PlanError> {
     resolved(path)?;
     match path.to_str() {

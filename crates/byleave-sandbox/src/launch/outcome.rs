@@ -1,4 +1,4 @@
-//! What came of a command, as far as it is known for certain.
+//! The outcome of a command, as far as it is certain.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,18 +7,18 @@ use super::network_bridge::NetworkReport;
 use crate::limits::LimitKind;
 use crate::tripwire::PlantedFile;
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandStatus {
-    /// It returned this.
+    /// It exited with this code.
     Exited(i32),
     /// This signal ended it.
     Signalled(i32),
-    /// It could not be started: the kernel's answer.
+    /// It could not be started, with the error number.
     NotStarted(i32),
 }
 
-/// Signals that end a process, by number: those that Linux has in common on x86-64 and 64-bit ARM.
+/// Signals that end a process, by number, as far as Linux has the same on x86-64 and 64-bit ARM.
 const SIGNALS: [(i32, &str); 23] = [
     (1, "SIGHUP"),
     (2, "SIGINT"),
@@ -52,7 +52,7 @@ fn name(signal: i32) -> Option<&'static str> {
 impl fmt::Display for CommandStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            // A shell says so of a program that a signal ended; anything else can say it too.
+            // Shells return this for a program that a signal ended, but any program can return it.
             Self::Exited(code) => match name(code.saturating_sub(128)) {
                 Some(name) => write!(f, "exit status {code} (as after {name})"),
                 None => write!(f, "exit status {code}"),
@@ -66,45 +66,45 @@ impl fmt::Display for CommandStatus {
     }
 }
 
-/// What a command printed, as far as it was kept.
+/// The captured output of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CapturedOutput {
-    /// What was kept.
+    /// The bytes that were kept.
     pub bytes: Vec<u8>,
-    /// How many more bytes there were.
+    /// The number of further bytes.
     pub dropped: u64,
 }
 
-/// What came of a command. By now nothing that it started is running.
+/// The outcome of a command. None of its processes runs any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandOutcome {
     /// How it ended.
     pub status: CommandStatus,
-    /// The limit that ended it, where that is known.
+    /// The limit that ended it, if known.
     pub ended_by: Option<LimitKind>,
-    /// Limits that it ran into and that did not end it, where that is known.
+    /// Limits that it reached without being ended by them, if known.
     pub reached: Vec<LimitKind>,
-    /// What was planted while it ran, to be run later by somebody else, and where it was put out of action.
+    /// Files that were planted during the run for others to run later, with their new names.
     pub planted: Vec<PlantedFile>,
-    /// What was put out of action before it ran: runs before it that were killed had planted it.
+    /// Files that were disabled before the run, because earlier killed runs had planted them.
     pub earlier: Vec<PlantedFile>,
-    /// What it printed; where it was to be together, with what it printed as errors.
+    /// Its standard output. If both streams were requested as one, this includes its errors.
     pub stdout: CapturedOutput,
-    /// What it printed as errors.
+    /// Its standard error.
     pub stderr: CapturedOutput,
-    /// Time on the clock.
+    /// Elapsed time.
     pub wall: Duration,
-    /// Time on processors, of all its processes; without a cgroup of its own, of those that were waited for.
+    /// Processor time of all its processes. Without a cgroup, only of those that were waited for.
     pub cpu: Duration,
-    /// What it wanted of a network that is served.
+    /// Its requests to a proxied network.
     pub network: NetworkReport,
-    /// How often something wanted to go where no way leads, past what is served: a connection or a message to an address, by
-    /// either protocol of the internet. `None` where it is not known: in a session or on the network of this machine, and of a
-    /// command that was killed with everything around it. Only a number: the kernel does not say where.
+    /// How many packets had no route because they bypassed the proxy: connections or datagrams to an address, by IPv4 or IPv6.
+    /// `None` if unknown: in a session, on the network of this machine, and for a command that was killed with all processes
+    /// around it. It is only a number, because the kernel does not report the targets.
     pub unrouted: Option<u64>,
-    /// How many processes were still running when the command itself ended; they were killed then. Zero if there were none, else
-    /// at least one: of a process and a child that it waits for, only one may be counted. Zero as well of a command that was killed
-    /// with everything around it.
+    /// How many processes were still running when the command itself ended. They were killed then. Zero if there were none, else
+    /// at least one: of a process and a child that it waits for, only one may be counted. Also zero for a command that was killed
+    /// with all processes around it.
     pub survivors: u32,
 }
 

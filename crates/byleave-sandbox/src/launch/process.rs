@@ -1,4 +1,4 @@
-//! The first process inside, seen from outside: how it is started, ended and waited for.
+//! Starts, ends and waits for the first process inside, from outside.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,26 +15,26 @@ use crate::clone3::{self, SpawnStage};
 #[derive(Debug)]
 pub(super) struct InitProcess {
     pub(super) pidfd: OwnedFd,
-    /// Whether it is our child, and leaves something to be waited for.
+    /// Whether it is our child and must be reaped.
     pub(super) child: bool,
-    /// Where killing it would not end what it started: its leash, by which it ends everything itself.
+    /// Its control socket, if killing it would not end the processes that it started. It then ends them all itself.
     pub(super) leash: Option<OwnedFd>,
 }
 
 impl InitProcess {
-    /// Ends it, and with it everything that it started. That it has ended already is no error.
+    /// Ends it, and all processes that it started. It is not an error if it has already ended.
     pub(super) fn kill(&self) -> Result<(), LaunchError> {
         kill(self.pidfd.as_fd(), self.leash.as_ref())
     }
 
-    /// Something to end it by, from another thread.
+    /// Returns a handle to end it from another thread.
     pub(super) fn stopper(&self) -> Result<Stopper, LaunchError> {
         let copy = |fd: &OwnedFd| fd.try_clone().map_err(ours("copying a descriptor"));
         let leash = self.leash.as_ref().map(copy).transpose()?;
         Ok(Stopper { pidfd: copy(&self.pidfd)?, leash })
     }
 
-    /// Waits until it has ended, and with it everything in its namespace.
+    /// Waits until it has ended, and all processes in its namespace with it.
     fn wait(&self) -> Result<(), LaunchError> {
         loop {
             match poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], None) {
@@ -44,7 +44,7 @@ impl InitProcess {
         }
     }
 
-    /// Waits, and leaves nothing of it.
+    /// Waits for its end and reaps it.
     pub(super) fn reap(&self) -> Result<(), LaunchError> {
         if !self.child {
             return self.wait();
@@ -62,7 +62,7 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Kills the command and everything that it started. That it has ended already is no error.
+    /// Kills the command and all processes that it started. It is not an error if it has already ended.
     pub fn stop(&self) -> Result<(), LaunchError> {
         kill(self.pidfd.as_fd(), self.leash.as_ref())
     }
@@ -70,7 +70,7 @@ impl Stopper {
 
 fn kill(pidfd: BorrowedFd<'_>, leash: Option<&OwnedFd>) -> Result<(), LaunchError> {
     let ended = match leash {
-        // What it reports can still be read.
+        // Its reports can still be read.
         Some(leash) => match shutdown(leash, Shutdown::Write) {
             Err(rustix::io::Errno::NOTCONN) => Ok(()),
             cut => cut,
@@ -83,7 +83,7 @@ fn kill(pidfd: BorrowedFd<'_>, leash: Option<&OwnedFd>) -> Result<(), LaunchErro
     }
 }
 
-/// Starts the first process inside, with these descriptors and in namespaces of its own.
+/// Starts the first process inside, with these descriptors and in its own namespaces.
 pub(super) fn spawn(
     program: BorrowedFd<'_>,
     descriptors: [BorrowedFd<'_>; 5],
@@ -95,14 +95,14 @@ pub(super) fn spawn(
     spawn_as(run_as, || clone3::spawn(program, descriptors, network_apart, group))
 }
 
-/// Starts something as this user.
+/// Starts a process as this user.
 pub(super) fn spawn_as(
     run_as: RunAs,
     spawn: impl FnOnce() -> Result<OwnedFd, (SpawnStage, i32)> + Send,
 ) -> Result<OwnedFd, LaunchError> {
     let spawned = match run_as {
         RunAs::Caller => spawn(),
-        // The kernel keeps the user of each thread by itself.
+        // The kernel stores the user of each thread separately.
         RunAs::User(identity) => std::thread::scope(|scope| {
             let thread = scope.spawn(move || {
                 clone3::change_thread_user(identity).map_err(|errno| (SpawnStage::Capabilities, errno))?;

@@ -1,8 +1,8 @@
-//! What a running command uses up that no single process answers for, looked at from outside: processor time and growth on disk.
+//! Watches, from outside, resources that no single process accounts for: processor time and disk growth.
 //!
-//! Looked at in intervals, so a command can pass a limit by what it uses in one of them, and growth is no quota: a command can
-//! allocate all that a disk has within a tenth of a second. What is told is certain: a command that is said to have passed a
-//! limit has passed it. It must never take for a command's what others did.
+//! It checks at intervals, so a command can exceed a limit by what it uses in one interval. The limit on growth is not a quota: a
+//! command can fill a disk within a tenth of a second. The results are certain: a command that is reported for a limit has
+//! exceeded it. The monitor must never attribute the use of others to a command.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
@@ -19,14 +19,14 @@ use crate::cgroup::CommandCgroup;
 use crate::confinement::{CopySource, FileConfinement};
 use crate::limits::{LimitKind, ResourceLimits};
 
-/// How often a command is looked at, at most.
+/// The minimum time between two checks.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// The kernel stamps files with a clock that ticks; the slowest does so a hundred times a second.
+/// The clock tick of the kernel for file times. The slowest clock ticks a hundred times a second.
 const CLOCK_TICK: Duration = Duration::from_millis(20);
-/// Units of processor time in `/proc`, the same on every architecture that is built for.
+/// Units of processor time in `/proc`, the same on every supported architecture.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// What a command is allowed and has used so far.
+/// The limits of a command and its use so far.
 #[derive(Debug)]
 pub(super) struct ResourceMonitor {
     cpu_max: Duration,
@@ -39,7 +39,7 @@ pub(super) struct ResourceMonitor {
 }
 
 impl ResourceMonitor {
-    /// From before a command begins.
+    /// Creates the monitor before a command begins.
     pub(super) fn new(limits: &ResourceLimits, files: &FileConfinement, began: Instant) -> Self {
         let written = files.copied.iter().map(|copied| match &copied.source {
             CopySource::Overlay { upper, .. } => upper.clone(),
@@ -59,12 +59,12 @@ impl ResourceMonitor {
         watch
     }
 
-    /// When to look next.
+    /// Returns the time of the next check.
     pub(super) const fn next(&self) -> Instant {
         self.next
     }
 
-    /// The limit that the command has passed, if it has.
+    /// Returns the limit that the command has exceeded, if any.
     pub(super) fn look(
         &mut self,
         process: BorrowedFd<'_>,
@@ -88,7 +88,7 @@ impl ResourceMonitor {
         self.short_of_room().map(|_| LimitKind::Reserve)
     }
 
-    /// When everything has ended: which of what may not grow so much has.
+    /// Returns the exceeded limits on growth, after everything has ended.
     pub(super) fn grew(&mut self) -> impl Iterator<Item = LimitKind> {
         let nobody = || Some(ProcessTree::default());
         let grew =
@@ -96,26 +96,26 @@ impl ResourceMonitor {
         grew.into_iter().filter_map(|(grew, limit)| grew.then_some(limit))
     }
 
-    /// Where copies are kept with less room than has to stay free, and how much there is.
+    /// Returns a location of copies with less free space than required, and its free space.
     pub(super) fn short_of_room(&self) -> Option<(&Path, u64)> {
         let rooms = self.copies.bases.iter().map(|(path, ..)| (path.as_path(), free(path)));
         rooms.filter_map(|(path, free)| Some((path, free?))).find(|(_, free)| *free < self.reserve)
     }
 
-    /// Processor time when it was last looked at.
+    /// Returns the processor time at the last check.
     pub(super) const fn cpu_used(&self) -> Duration {
         self.cpu_used
     }
 
-    /// The earliest that the limit on processor time can be reached, with every processor busy.
+    /// Returns the earliest time at which the limit on processor time can be reached, with every processor busy.
     fn cpu_earliest(&self, now: Instant) -> Instant {
         let left = self.cpu_max.saturating_sub(self.cpu_used) / processors();
-        // A limit beyond every clock is none.
+        // A limit beyond the range of the clock is no limit.
         now.checked_add(left.max(INTERVAL)).unwrap_or(now + Duration::from_secs(3600))
     }
 }
 
-/// How many there are; asked once, since the answer is read from several files.
+/// Returns the number of processors. It is cached, because it is read from several files.
 fn processors() -> u32 {
     static COUNT: OnceLock<u32> = OnceLock::new();
     *COUNT.get_or_init(|| {
@@ -123,8 +123,8 @@ fn processors() -> u32 {
     })
 }
 
-/// Processor time so far. Without a cgroup, of processes that are there and of those that were waited for; then what is over the
-/// limit is counted again, because a process that ends while it is counted may be counted twice.
+/// Returns the processor time so far. Without a cgroup, this is the time of running and reaped processes. A value over the limit
+/// is measured again, because a process that ends during the measurement may be included twice.
 fn cpu(process: BorrowedFd<'_>, group: Option<&CommandCgroup>, max: Duration) -> Duration {
     if let Some(group) = group {
         return group.cpu().unwrap_or_default();
@@ -138,7 +138,7 @@ fn cpu(process: BorrowedFd<'_>, group: Option<&CommandCgroup>, max: Duration) ->
 #[derive(Debug, Default)]
 struct ProcessTree {
     cpu: Duration,
-    /// But for the first one, which is ours.
+    /// All processes except for the first one, which is ours.
     pids: Vec<u32>,
 }
 
@@ -172,9 +172,9 @@ impl ProcessTree {
     }
 }
 
-/// Of `/proc/PID/stat`: the parent, and the processor time with that of children that were waited for.
+/// Parses `/proc/PID/stat`: the parent, and the processor time including reaped children.
 fn parent_and_ticks(stat: &str) -> Option<(u32, u64)> {
-    // The name may have anything in it, also a closing bracket.
+    // The name may contain anything, including a closing bracket.
     let (_, rest) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split(' ').collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
@@ -182,16 +182,16 @@ fn parent_and_ticks(stat: &str) -> Option<(u32, u64)> {
     Some((u32::try_from(number(1)?).ok()?, ticks))
 }
 
-/// How much file systems have grown since before a command began. They are shared with others, so when one has grown too much
-/// the files that changed since then are added up: those in what is writable, whole, and those without a name that are open.
+/// The growth of file systems since before a command began. Others use them too. So when one has grown too much, the sizes of
+/// files that changed since then are added up. These are whole files in writable paths, and open files without a name.
 #[derive(Debug)]
 struct GrowthMonitor {
     max: u64,
     began: SystemTime,
     writable: Vec<PathBuf>,
-    /// Where it is found inside, if that is not where it is.
+    /// The path inside, if it differs from the path outside.
     seen_at: Vec<PathBuf>,
-    /// One directory of each file system, its device, and what was used of it.
+    /// One directory of each file system, its device, and its used bytes before the command.
     bases: Vec<(PathBuf, u64, u64)>,
 }
 
@@ -213,7 +213,7 @@ impl GrowthMonitor {
         for at in 0..self.bases.len() {
             let Some((path, device, base)) = self.bases.get_mut(at) else { continue };
             let Some(now) = used(path) else { continue };
-            // What others free does not count for the command.
+            // Space that others free is not credited to the command.
             *base = now.min(*base);
             let (device, grown) = (*device, now - *base);
             if grown <= self.max {
@@ -223,7 +223,7 @@ impl GrowthMonitor {
             if own > self.max {
                 return true;
             }
-            // The rest was others.
+            // The rest was used by others.
             if let Some((_, _, base)) = self.bases.get_mut(at) {
                 *base += grown - own;
             }
@@ -231,8 +231,8 @@ impl GrowthMonitor {
         false
     }
 
-    /// Bytes of files that have changed since the command began. A directory or a process that hides what it has is counted as
-    /// everything, since nobody but the command can have made it so.
+    /// Returns the bytes of files that have changed since the command began. If a process, or a directory that changed since, cannot be
+    /// read, everything is attributed to the command, because only the command can have caused that.
     fn changed(&self, device: u64, tree: &ProcessTree) -> u64 {
         let (mut bytes, mut seen) = (0u64, BTreeSet::new());
         let mut add = |found: &Metadata| {
@@ -244,7 +244,7 @@ impl GrowthMonitor {
         while let Some(path) = left.pop() {
             let found = match fs::symlink_metadata(&path) {
                 Ok(found) => found,
-                // So deep that it has no path.
+                // The file is so deep that it has no valid path.
                 Err(error) if error.kind() == io::ErrorKind::InvalidFilename => return u64::MAX,
                 Err(_) => continue,
             };
@@ -269,7 +269,7 @@ impl GrowthMonitor {
                     .flatten()
                     .filter_map(|entry| Some((fs::metadata(entry.path()).ok()?, entry.path())))
                     .filter(|(found, _)| found.is_file() && found.nlink() == 0)
-                    // An overlay is a device of its own, wherever its layers are.
+                    // An overlay has its own device number, wherever its layers are.
                     .filter(|(found, open)| found.dev() == device || self.is_seen(open))
                     .for_each(|(found, _)| add(&found)),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return u64::MAX,
@@ -293,13 +293,13 @@ impl GrowthMonitor {
     }
 }
 
-/// Bytes that are used of the file system that a path is on.
+/// Returns the used bytes of the file system of a path.
 fn used(path: &Path) -> Option<u64> {
     let told = rustix::fs::statvfs(path).ok()?;
     Some(told.f_blocks.saturating_sub(told.f_bfree).saturating_mul(told.f_frsize))
 }
 
-/// Bytes that are free to everybody on the file system that a path is on.
+/// Returns the bytes available to unprivileged users on the file system of a path.
 fn free(path: &Path) -> Option<u64> {
     let told = rustix::fs::statvfs(path).ok()?;
     Some(told.f_bavail.saturating_mul(told.f_frsize))

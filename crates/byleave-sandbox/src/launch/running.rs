@@ -1,4 +1,4 @@
-//! A command that is running: carried, watched and waited for until nothing of it is left.
+//! A running command: transfers its streams, supervises it and waits until nothing of it is left.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::plan::LaunchPlan;
 use crate::plan_format::{PlanPart, REPORT_TERMINAL};
 use crate::tripwire::{PlantedFile, TripwireGuard};
 
-/// A command that is running. When this is dropped, the command and everything that it started end.
+/// A running command. Dropping it ends the command and all processes that it started.
 #[derive(Debug)]
 pub struct RunningCommand {
     pub(super) process: InitProcess,
@@ -29,15 +29,15 @@ pub struct RunningCommand {
     pub(super) plan: LaunchPlan,
     pub(super) clock: RunClock,
     pub(super) guard: TripwireGuard,
-    /// Ends after the processes: what they leave waiting is theirs alone.
+    /// Closed after the processes have ended, so that connections still waiting are known to be theirs.
     pub(super) joined: Option<CommandNetwork>,
     pub(super) over: bool,
-    /// Gone when the command is.
+    /// Removed with the command.
     pub(super) scratch: Option<CommandTempDir>,
 }
 
 impl RunningCommand {
-    /// Takes the terminal that was made inside, where one was asked for.
+    /// Takes the terminal that was created inside, if one was requested.
     pub(super) fn with_terminal(mut self) -> Result<Self, LaunchError> {
         if self.plan.terminal.is_none() {
             return Ok(self);
@@ -52,37 +52,38 @@ impl RunningCommand {
         Ok(self)
     }
 
-    /// The outer end of the command's terminal, for who carries its bytes himself, such as to a person's own. Nothing is then
-    /// typed into it, and nothing that it shows is in the outcome. When the last copy of it is closed, the command is hung up.
+    /// Takes the outer end of the command's terminal, for a caller that transfers its bytes itself, such as to a person's
+    /// terminal. Nothing is then typed into it, and its output is not in the outcome. When the last copy of the descriptor is
+    /// closed, the command is hung up.
     pub fn take_terminal(&mut self) -> Result<Option<OwnedFd>, LaunchError> {
         self.streams.take_terminal()
     }
 
-    /// The ends of the command's standard streams, where the caller carries them.
+    /// Takes the ends of the command's standard streams, if the caller handles them.
     pub fn take_pipes(&mut self) -> Option<Pipes> {
         self.streams.take_pipes()
     }
 
-    /// Passes on what the command prints, as it comes, instead of keeping it: none of it is then in the outcome, and no limit holds
-    /// for it. It is called by the thread that waits in [`RunningCommand::finish`], and the command stands still as long as it takes.
-    /// Of two pipes, what is read first comes first.
+    /// Forwards output as it arrives, instead of keeping it. It is then not in the outcome, and no limit applies to it. The
+    /// thread that waits in [`RunningCommand::finish`] calls the listener, and the command is blocked meanwhile. With two pipes,
+    /// the order is the order of reading.
     pub fn pass_on(&mut self, to: impl FnMut(&[u8]) + Send + Sync + 'static) {
         self.streams.pass_on(Box::new(to));
     }
 
-    /// Something to end the command by, from another thread.
+    /// Returns a handle to end the command from another thread.
     pub fn stopper(&self) -> Result<Stopper, LaunchError> {
         self.process.stopper()
     }
 
-    /// Tells of what the command plants, when it is found and put out of action, instead of keeping it: none of it is then in the
-    /// outcome. It is called by the thread that waits in [`RunningCommand::finish`].
+    /// Reports planted files when they are found and disabled, instead of keeping them. They are then not in the outcome. The
+    /// thread that waits in [`RunningCommand::finish`] calls the listener.
     pub fn tell_planted(&mut self, to: impl FnMut(&[PlantedFile]) + Send + Sync + 'static) {
         self.guard.tell(Box::new(to));
     }
 
-    /// Waits until the command and everything that it started have ended, or the time is over. Meanwhile it is looked for what the
-    /// command plants; where that cannot be done, the command is ended and this is an error.
+    /// Waits until the command and all processes that it started have ended, or the time is over. Meanwhile it checks for planted
+    /// files. If that fails, the command is ended and an error is returned.
     pub fn finish(mut self) -> Result<CommandOutcome, LaunchError> {
         let killed_for = self.carry()?;
         if killed_for.is_some() {
@@ -98,7 +99,7 @@ impl RunningCommand {
             self.group.take().map(CommandCgroup::end).transpose().map_err(ours("ending a cgroup"))?;
         let CommandEnd { status, cpu: waited_cpu, survivors, unrouted } =
             init_report::reports(&self.leash, &self.plan)?.unwrap_or_else(|| {
-                // Killed, by us or by somebody who may: the first process had no time to say so.
+                // It was killed, by us or by another process that may. The first process had no time to report it.
                 let status = CommandStatus::Signalled(Signal::KILL.as_raw());
                 CommandEnd { status, cpu: Duration::ZERO, survivors: 0, unrouted: None }
             });
@@ -110,7 +111,7 @@ impl RunningCommand {
         let ended_by = match status {
             _ if killed_for.is_some() => killed_for,
             _ if memory => Some(LimitKind::Memory),
-            // Anybody can send that signal.
+            // Any process can send that signal.
             CommandStatus::Signalled(signal)
                 if signal == Signal::XCPU.as_raw() && cpu >= self.clock.limits.cpu =>
             {
@@ -139,7 +140,7 @@ impl RunningCommand {
         })
     }
 
-    /// Carries what goes in and comes out until everything has ended, or a limit has been passed: which.
+    /// Transfers input and output until everything has ended or a limit is exceeded. Returns that limit.
     fn carry(&mut self) -> Result<Option<LimitKind>, LaunchError> {
         let deadline = self.clock.began.checked_add(self.clock.limits.wall);
         loop {
@@ -169,17 +170,17 @@ impl RunningCommand {
 
 impl Drop for RunningCommand {
     fn drop(&mut self) {
-        // Best effort, and not the only one: the leash goes with this as well.
+        // Best effort, with a fallback: the control socket closes with this as well.
         if !self.over && self.kill().is_ok() {
             self.process.reap().unwrap_or_default();
-            // Nobody is left to be told.
+            // No caller is left to receive the result.
             self.guard.end().unwrap_or_default();
         }
         self.joined.take().map(CommandNetwork::close);
     }
 }
 
-/// When a command began, and what it may use up from there.
+/// The start time of a command, and its limits.
 #[derive(Debug)]
 pub(super) struct RunClock {
     began: Instant,

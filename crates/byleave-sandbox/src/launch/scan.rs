@@ -1,4 +1,4 @@
-//! Looking before a command and after it: what it must not see or change is found, and what it planted.
+//! Scans before and after a command: finds the paths to hide or protect, and the planted files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use crate::confinement::{Confinement, FileConfinement, PathPolicyScope};
 use crate::tripwire::{self, Tripwire};
 use crate::workspace_index::{DirectoryIndex, DynDirectoryIndex, PathPolicy, ProtectedPaths};
 
-/// The index of what a command may touch, made by this.
+/// Creates the index of the paths that a command may touch, with this constructor.
 pub(super) fn index(
     files: &FileConfinement,
     make: fn(Vec<PathBuf>, Option<Arc<dyn PathPolicy + Send + Sync>>) -> DynDirectoryIndex,
@@ -17,14 +17,13 @@ pub(super) fn index(
     let mut roots = files.writable.clone();
     roots.extend(files.asked.iter().flat_map(|asked| asked.roots.iter().cloned()));
     roots.sort();
-    // What lies in another is looked through with it.
+    // A root inside another one is scanned with it.
     roots.dedup_by(|inner, outer| inner.starts_with(outer));
     make(roots, files.asked.as_ref().map(|asked| Arc::clone(&asked.marker)))
 }
 
-/// What was found in the directories of one confinement after the other, kept warm: as long as they are the same, and the same must
-/// not be seen or changed in them, only what has changed is looked at again. For commands that are started by themselves; a session
-/// has its own. Watches every directory as long as it lives.
+/// A cache of the index between single commands. While the directories and the policy stay the same, only changes are scanned
+/// again. A session has its own index. The cache watches every directory as long as it lives.
 #[derive(Debug, Default)]
 pub struct IndexCache {
     known: Mutex<Option<CachedIndex>>,
@@ -38,7 +37,7 @@ struct CachedIndex {
 }
 
 impl IndexCache {
-    /// Nothing is known yet.
+    /// Creates an empty cache.
     pub fn new() -> Self {
         Self::default()
     }
@@ -68,7 +67,7 @@ impl CachedIndex {
     }
 }
 
-/// For one command: its confinement with all that has to be hidden or held, and the tripwire for what it plants.
+/// Prepares one command: its confinement with all paths to hide or protect, and the tripwire.
 pub(super) fn once(
     confinement: &Confinement,
     warm: Option<&IndexCache>,
@@ -79,7 +78,7 @@ pub(super) fn once(
         Some(directory) => tripwire::settle(directory, &files.writable, marker)?,
         None => Vec::new(),
     };
-    // Kept warm where somebody is asked: afterwards only what has changed is asked about again. On a copy nobody looks afterwards.
+    // Watched if there is a policy, so that afterwards only changes are checked again. After a run on a copy there is no check.
     let make = if files.asked.is_some() && files.copied.is_empty() {
         DirectoryIndex::new
     } else {
@@ -89,7 +88,7 @@ pub(super) fn once(
     let marked = looked.lock().unwrap_or_else(PoisonError::into_inner).marked()?;
     let marked = with_marked(confinement, &marked);
     let written = files.written_for_real();
-    // In what there is a copy of, whatever is new is somebody else's.
+    // New files in the original of a copy are not from this command.
     let looked = match files.copied.is_empty() {
         true => looked,
         false => Arc::new(Mutex::new(DirectoryIndex::cold(written.clone(), marker.cloned()))),
@@ -102,10 +101,10 @@ pub(super) fn once(
     Ok((marked, tripwire))
 }
 
-/// A confinement with what was marked besides.
+/// Adds the marked paths to a confinement.
 pub(super) fn with_marked(confinement: &Confinement, marked: &ProtectedPaths) -> Confinement {
     let mut confinement = confinement.clone();
-    // A symbolic link is no content: what it leads to is marked by its own path.
+    // A symbolic link has no content. Its target is marked by its own path.
     let is_link = |path: &&PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
     for (to, from) in [
         (&mut confinement.files.hidden, &marked.hidden),

@@ -1,10 +1,12 @@
-//! A session: one place for many commands, made once.
+//! A session: one sandbox for many commands, built once.
 //!
-//! Its namespaces of users and network and what is mounted are shared by its commands; each has processes, terminals and
-//! interprocess communication of its own, so that none of it is left when it is over. What stays from one command to the next is
-//! the workspace, the temporary directories and the home directory that is empty at first. A mask is lifted when somebody outside renames another file over what it covers,
-//! so before every command what is covered is compared with what was covered, and the place is made anew if it differs: commands
-//! that are still running in the old one end with it. So it is when something appears that has to be hidden.
+//! Its commands share the user and network namespaces and the mounts. Each has its own processes, terminals and IPC, so that
+//! nothing of these is left when it has ended. The workspace, the temporary directories and the initially empty home directory
+//! persist between commands.
+//!
+//! A mask is lost if a process outside renames another file over the covered one. So before every command the covered files are
+//! compared with the earlier ones, and the sandbox is rebuilt if they differ. Commands that still run in the old one end with it.
+//! The same happens when a new path must be hidden.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -37,7 +39,7 @@ use crate::plan_format::REPORT_READY;
 use crate::tripwire::Tripwire;
 use crate::workspace_index::{DirectoryIndex, DynDirectoryIndex, ProtectedPaths};
 
-/// A place for many commands. When it is dropped, they all end.
+/// A sandbox for many commands. Dropping it ends them all.
 #[derive(Debug)]
 pub struct SandboxSession {
     confinement: Confinement,
@@ -48,7 +50,7 @@ pub struct SandboxSession {
     place: Mutex<SessionProcess>,
 }
 
-/// The network of a session: what outlives its place.
+/// The network of a session, which outlives a rebuilt sandbox.
 #[derive(Debug)]
 struct SessionNetwork {
     uplink: NetworkBridge,
@@ -58,7 +60,7 @@ struct SessionNetwork {
 }
 
 impl SessionNetwork {
-    /// Where the network of a confinement is to be served.
+    /// Creates it if the network of a confinement is proxied.
     fn for_confinement(confinement: &Confinement, uplink: NetworkBridge) -> Option<Self> {
         network_bridge::is_served(confinement).then(|| {
             let (wiring, names) = (uplink.wiring(), Arc::default());
@@ -73,23 +75,23 @@ struct SessionProcess {
     process: InitProcess,
     requests: OwnedFd,
     orders: OwnedFd,
-    /// The cgroups that processes wait ready in, by the number of their order; without one where there are none.
+    /// The cgroups of waiting processes, by the number of their order. `None` if there are no cgroups.
     ready: BTreeMap<u64, Option<CommandCgroup>>,
     ordered: u64,
-    /// What its commands may touch, with what was marked when it was made.
+    /// The confinement of its commands, with the paths that were marked when it was created.
     confinement: Confinement,
     marked: Arc<ProtectedPaths>,
     covered: Vec<Option<InodeIdentity>>,
-    /// What every command has in common.
+    /// The part of the plan that all commands share.
     plan: LaunchPlan,
-    /// Where its network is served: what serves it, and by what.
+    /// The server of its network and the bridge, if the network is proxied.
     serving: Option<(ProxyServer, NetworkBridge)>,
 }
 
 impl SandboxSession {
-    /// Makes the place. So many first processes of commands wait ready in it; with none, each is started when it is asked for.
-    /// One whose network is to be served is refused: see [`SandboxSession::open_through`]. So is one with copies, which are for a single
-    /// command: see [`start`](super::start).
+    /// Builds the sandbox. This many first processes of commands wait ready in it. With zero, each is started on request. It
+    /// refuses a proxied network: see [`SandboxSession::open_through`]. It also refuses copies, which are for a single command:
+    /// see [`start`](super::start).
     pub fn open(confinement: Confinement, run_as: RunAs, parked: u32) -> Result<Self, LaunchError> {
         if network_bridge::is_served(&confinement) {
             return Err(NetworkServeError::NoUplink.into());
@@ -97,8 +99,8 @@ impl SandboxSession {
         Self::open_with(confinement, run_as, parked, None)
     }
 
-    /// Makes the place, as [`SandboxSession::open`] does. Where its network is [`Network::Proxied`](crate::confinement::Network), this
-    /// serves it, and each command leads through a door of its own; its commands share one loopback.
+    /// Builds the sandbox, as [`SandboxSession::open`] does. If its network is [`Network::Proxied`](crate::confinement::Network),
+    /// this bridge serves it, and each command has its own egress. The commands share one loopback.
     pub fn open_through(
         confinement: Confinement,
         run_as: RunAs,
@@ -125,11 +127,11 @@ impl SandboxSession {
         Ok(Self { confinement, run_as, parked, network, index, place })
     }
 
-    /// Starts a command in it. Refused where the session's network is served: see [`SandboxSession::start_through`].
+    /// Starts a command in it. It is refused if the session's network is proxied: see [`SandboxSession::start_through`].
     ///
-    /// What a command leaves running in the background ends with it. A server that is to be there for the next commands is
-    /// started as a command of its own, and reached over the loopback until it is dropped or stopped; what it prints is taken
-    /// by [`RunningCommand::finish`], which a thread of its own should wait in, or it stands still once its pipe is full.
+    /// Background processes of a command end with it. A server for later commands must be started as a separate command. It is
+    /// reachable over the loopback until it is dropped or stopped. [`RunningCommand::finish`] takes its output and should wait in
+    /// a separate thread. Otherwise the server blocks once its pipe is full.
     pub fn start(&self, command: &CommandSpec) -> Result<RunningCommand, LaunchError> {
         match self.network {
             Some(_) => Err(NetworkServeError::NoUplink.into()),
@@ -137,8 +139,8 @@ impl SandboxSession {
         }
     }
 
-    /// Starts a command in it, whose network leads through this door. Where the session's network is not served, the door
-    /// stays shut.
+    /// Starts a command in it, whose network goes through this egress. If the session's network is not proxied, the egress is not
+    /// used.
     pub fn start_through(&self, command: &CommandSpec, door: Egress) -> Result<RunningCommand, LaunchError> {
         let Some(shared) = &self.network else { return self.begin(command, None) };
         shared.uplink.suits(&door)?;
@@ -187,12 +189,12 @@ impl SandboxSession {
     }
 }
 
-/// Something by its device, its number, and when it was made: a number is given to the next one as soon as it is free.
+/// The identity of a file: its device, its inode number, and its creation time, because a free number is soon reused.
 type InodeIdentity = (u64, u64, Option<SystemTime>);
 
-/// What the masks and protections cover, each by its own identity.
+/// Returns the identities of the files that masks and protections cover.
 fn covered(confinement: &Confinement) -> Vec<Option<InodeIdentity>> {
-    // A file system that does not know when something was made knows when it was changed; that is at least as often.
+    // If the file system has no creation time, the change time is used, which changes at least as often.
     let changed = |found: &Metadata| {
         let since = Duration::new(found.ctime().try_into().ok()?, found.ctime_nsec().try_into().ok()?);
         SystemTime::UNIX_EPOCH.checked_add(since)
@@ -232,7 +234,7 @@ impl SessionProcess {
         let null = null()?;
         let (orders, taken) = leash()?;
         let given = [taken.as_fd(), null.as_fd(), null.as_fd(), written.as_fd(), inner.as_fd()];
-        // In no cgroup of its own: it is ours, as small as it ever will be, and outlives every command.
+        // It has no cgroup of its own. It is our process, never grows, and outlives every command.
         let pidfd = spawn(embedded_init::program()?, given, plan.network_apart, run_as, None)?;
         drop((inner, taken));
         let common = plan.clone().for_command();
@@ -260,7 +262,7 @@ impl SessionProcess {
         Ok(place)
     }
 
-    /// Has another first process of a command made ready.
+    /// Orders another first process of a command to be prepared.
     fn order(&mut self, run_as: RunAs) -> Result<(), LaunchError> {
         let group = group(run_as, &self.confinement.limits)?;
         self.ordered += 1;
@@ -269,7 +271,7 @@ impl SessionProcess {
         Ok(())
     }
 
-    /// Asks for a command: its first process, and the number by which that was ordered, if it was.
+    /// Requests a command. Returns its first process, and the number of its order, if it was ordered.
     fn request(
         &self,
         ends: &ChildStdio,
@@ -283,7 +285,7 @@ impl SessionProcess {
         Ok((process.ok_or(LaunchError::Garbled)?, number))
     }
 
-    /// The answer of a first process: a descriptor if there is one, and the number of its order.
+    /// Reads the answer of a first process: a descriptor, if any, and the number of its order.
     fn answered(&self, plan: &LaunchPlan) -> Result<(Option<OwnedFd>, u64), LaunchError> {
         match init_report::heard(&self.requests, plan)? {
             Some(heard) if heard.words.first() == Some(&REPORT_READY) => Ok((heard.descriptor, heard.number)),
@@ -307,7 +309,7 @@ fn send(to: &OwnedFd, number: u64, descriptors: &[BorrowedFd<'_>]) -> Result<(),
 
 impl Drop for SessionProcess {
     fn drop(&mut self) {
-        // Best effort, and not the only one: its leash goes with this as well.
+        // Best effort, with a fallback: the control socket closes with this as well.
         if self.process.kill().is_ok() {
             self.process.reap().unwrap_or_default();
         }

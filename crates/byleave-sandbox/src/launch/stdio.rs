@@ -1,4 +1,4 @@
-//! What lies between a command and us: its standard streams, its plan, its leash, from both ends.
+//! Both ends of the connections to a command: its standard streams, its plan, its control socket.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -14,7 +14,7 @@ use crate::cgroup::CommandCgroup;
 use crate::plan::{CommandSpec, LaunchPlan};
 use crate::tripwire::{Tripwire, TripwireGuard};
 
-/// Both ends of everything between a command and us.
+/// Both ends of all connections to a command.
 pub(super) struct ChildStdio {
     given: [OwnedFd; 5],
     pub(super) leash: OwnedFd,
@@ -32,7 +32,7 @@ impl ChildStdio {
         }
         let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(ours("making a pipe"));
         let (from_stdout, stdout) = pipe()?;
-        // Without a word to read there is nothing to read from: some programs take a pipe for what they are to work on.
+        // Without input it gets no pipe, because some programs read a pipe as their input.
         let (stdin, to_stdin) = match command.stdin.is_empty() && !command.carried_by_caller {
             true => (OwnedFd::from(null()?), None),
             false => pipe().map(|(stdin, to_stdin)| (stdin, Some(to_stdin)))?,
@@ -54,19 +54,19 @@ impl ChildStdio {
                 kept_max,
             )?,
         };
-        // Programs take a pipe for what they are to read: `rg foo` would search that instead of the directory.
+        // Without input it gets no pipe, because programs would read it: `rg foo` would search the pipe instead of the directory.
         let reads_nothing = command.stdin.is_empty() && !command.carried_by_caller;
         let nothing = || own::open("/dev/null").map_err(ours("opening /dev/null"));
         let stdin = if reads_nothing { nothing()?.into() } else { stdin };
         Ok(Self { given: [stdin, stdout, stderr, written, inner], leash, streams })
     }
 
-    /// What the first process inside has, in the order of its numbers.
+    /// Returns the descriptors of the first process inside, in the order of their numbers.
     pub(super) fn given(&self) -> [BorrowedFd<'_>; 5] {
         self.given.each_ref().map(AsFd::as_fd)
     }
 
-    /// Closes the ends that are not ours, so that the end of the output is the command's.
+    /// Closes the ends that are not ours, so that the output ends with the command.
     pub(super) fn running(
         self,
         process: InitProcess,
@@ -92,13 +92,13 @@ impl ChildStdio {
     }
 }
 
-/// For a stream that leads nowhere.
+/// Opens `/dev/null` for an unused stream.
 #[expect(clippy::disallowed_methods, reason = "a device that no agent can replace")]
 pub(super) fn null() -> Result<std::fs::File, LaunchError> {
     std::fs::File::options().read(true).write(true).open("/dev/null").map_err(ours("opening /dev/null"))
 }
 
-/// A leash, our end first: when that goes, the process at the other end goes with it.
+/// Creates a control socket, our end first. When our end closes, the process at the other end ends.
 pub(super) fn leash() -> Result<(OwnedFd, OwnedFd), LaunchError> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(ours("making the leash"))

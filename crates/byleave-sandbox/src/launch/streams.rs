@@ -1,4 +1,4 @@
-//! What goes into a command and comes out of it, carried by one thread until everything has ended.
+//! Transfers the input and output of a command in one thread, until everything has ended.
 
 use std::fmt;
 use std::io;
@@ -12,22 +12,22 @@ use rustix::termios::isatty;
 
 use super::{CapturedOutput, LaunchError, ours};
 
-/// The ends of a command's standard streams that are ours.
+/// Our ends of a command's standard streams.
 #[derive(Debug)]
 pub(super) struct CommandStreams {
     input: Option<(OwnedFd, Vec<u8>)>,
-    /// What is typed into a terminal that has not come yet.
+    /// Input for a terminal that has not been received yet.
     to_type: Vec<u8>,
     outputs: [OutputStream; 2],
-    /// How much may still be kept, of both together.
+    /// How many bytes may still be kept, of both outputs together.
     left: u64,
-    /// Those that the caller carries.
+    /// The streams that the caller handles.
     pipes: Option<Pipes>,
-    /// To whom everything goes that comes out, instead of being kept.
+    /// The receiver of all output, which is then not kept.
     pass_on: Option<OutputForwarder>,
 }
 
-/// Who takes what a command prints.
+/// A receiver of output.
 pub(super) type OutputSink = Box<dyn FnMut(&[u8]) + Send + Sync>;
 
 struct OutputForwarder(OutputSink);
@@ -38,14 +38,14 @@ impl fmt::Debug for OutputForwarder {
     }
 }
 
-/// The ends of a command's standard streams, for who carries them himself. They block.
+/// The ends of a command's standard streams, for a caller that handles them. They block.
 #[derive(Debug)]
 pub struct Pipes {
-    /// What is written here, the command reads.
+    /// The input of the command.
     pub stdin: OwnedFd,
-    /// What the command prints.
+    /// Its output.
     pub stdout: OwnedFd,
-    /// What it prints as errors.
+    /// Its errors.
     pub stderr: OwnedFd,
 }
 
@@ -53,7 +53,7 @@ pub struct Pipes {
 struct OutputStream {
     from: Option<OwnedFd>,
     printed: CapturedOutput,
-    /// A terminal that nobody inside has open, for now. It is kept: closing it would end the command.
+    /// Whether currently no process inside has the terminal open. It is kept, because closing it would end the command.
     hung: bool,
 }
 
@@ -63,9 +63,9 @@ impl OutputStream {
     }
 }
 
-/// How often output is read that was there when a command ended: more than any pipe or terminal holds.
+/// How often remaining output is read after a command has ended: more than any pipe or terminal holds.
 const READS_AFTER_END: usize = 256;
-/// How soon to look again at a terminal that nobody has open: the kernel does not tell when somebody does.
+/// How soon to check a terminal again that no process has open, because the kernel does not notify.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 impl CommandStreams {
@@ -84,34 +84,34 @@ impl CommandStreams {
         Ok(Self { input, to_type: Vec::new(), outputs, left: kept_max, pipes: None, pass_on: None })
     }
 
-    /// Those that somebody else carries.
+    /// Creates streams that the caller handles.
     pub(super) fn for_caller(stdin: OwnedFd, [stdout, stderr]: [OwnedFd; 2]) -> Self {
         let outputs = [(); 2].map(|()| OutputStream::new(None));
         let pipes = Some(Pipes { stdin, stdout, stderr });
         Self { input: None, to_type: Vec::new(), outputs, left: 0, pipes, pass_on: None }
     }
 
-    /// Gives away what somebody else carries.
+    /// Gives the streams to the caller that handles them.
     pub(super) fn take_pipes(&mut self) -> Option<Pipes> {
         self.pipes.take()
     }
 
-    /// Has everything that comes out taken by this, as it comes.
+    /// Sends output to this listener as it arrives.
     pub(super) fn pass_on(&mut self, to: OutputSink) {
         self.pass_on = Some(OutputForwarder(to));
     }
 
-    /// Those of a terminal, which is still to come.
+    /// Creates the streams of a terminal that is still to be received.
     pub(super) fn to_come(input: &[u8], kept_max: u64) -> Self {
         const END: u8 = 4;
-        // The end is one at the beginning of a line; within a line, the first one only sends it off.
+        // At the beginning of a line this character is the end of input. Within a line, the first one only submits the line.
         let ends: &[u8] = if matches!(input.last(), None | Some(b'\n')) { &[END] } else { &[END, END] };
         let outputs = [(); 2].map(|()| OutputStream::new(None));
         let to_type = reversed(&[input, ends].concat());
         Self { input: None, to_type, outputs, left: kept_max, pipes: None, pass_on: None }
     }
 
-    /// The terminal has come.
+    /// Sets the received terminal.
     pub(super) fn terminal(&mut self, outer: OwnedFd) -> Result<(), LaunchError> {
         nonblocking(&outer, true)?;
         let typed = outer.try_clone().map_err(ours("copying a descriptor"))?;
@@ -133,13 +133,13 @@ impl CommandStreams {
         Ok(taken)
     }
 
-    /// Carries until the process has ended, and with it everything inside; whether that was before the deadline.
+    /// Transfers until the process and all others inside have ended. Returns whether that was before the deadline.
     pub(super) fn carry(
         &mut self,
         process: BorrowedFd<'_>,
         deadline: Option<Instant>,
     ) -> Result<bool, LaunchError> {
-        // Never filled beforehand: most commands print little.
+        // Not zeroed beforehand, because most commands print little.
         let mut buffer = Vec::with_capacity(64 << 10);
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -156,8 +156,8 @@ impl CommandStreams {
                 WaitResult::Ended => true,
             };
             self.give()?;
-            // When the last process has ended, all of it is there, and then the end; unless it has handed its output to another
-            // command of its session, which is not waited for.
+            // When the last process has ended, all output is there, followed by the end. The exception is output that was handed
+            // to another command of the session, which is not waited for.
             let mut reads = 0;
             while self.take(&mut buffer)? && ended && reads < READS_AFTER_END {
                 reads += 1;
@@ -189,7 +189,8 @@ impl CommandStreams {
         match rustix::io::write(&*to, &next) {
             Ok(written) => bytes.truncate(bytes.len() - written),
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // It reads no more of it, which is its own affair. A terminal that nobody has open says it in another way.
+            // The command does not read any more, which is not an error. A terminal that no process has open returns another
+            // error.
             Err(Errno::PIPE | Errno::IO) => bytes.clear(),
             Err(errno) => return Err(ours("writing to the command")(errno)),
         }
@@ -199,7 +200,7 @@ impl CommandStreams {
         Ok(())
     }
 
-    /// Reads once from each; whether there may be more.
+    /// Reads once from each stream. Returns whether there may be more.
     fn take(&mut self, buffer: &mut Vec<u8>) -> Result<bool, LaunchError> {
         let mut more = false;
         for output in &mut self.outputs {
@@ -233,7 +234,7 @@ impl CommandStreams {
     }
 }
 
-/// The last byte first: it is written from the end of the vector, so that what is left needs no copying.
+/// Reverses the input. It is written from the end of the vector, so that the rest need not be copied.
 fn reversed(input: &[u8]) -> Vec<u8> {
     input.iter().rev().copied().collect()
 }

@@ -1,4 +1,4 @@
-//! A temporary directory, which goes with whoever made it.
+//! A temporary directory that is removed with its owner.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{LaunchError, ours};
 use crate::plan::UserIdentity;
 
-/// A temporary directory of one command, which goes with it.
+/// The temporary directory of one command, which is removed with it.
 #[derive(Debug)]
 pub(crate) struct CommandTempDir {
     pub(crate) path: PathBuf,
@@ -18,7 +18,7 @@ impl CommandTempDir {
         Self::within(&std::env::temp_dir(), owner)
     }
 
-    /// In this directory.
+    /// Creates one in this directory.
     pub(crate) fn within(above: &Path, owner: UserIdentity) -> Result<Self, LaunchError> {
         let making = "making a temporary directory";
         let mut random = [0u8; 8];
@@ -38,7 +38,7 @@ impl CommandTempDir {
 
 impl Drop for CommandTempDir {
     fn drop(&mut self) {
-        // A command may have locked directories of its own; best effort, it is a temporary directory after all.
+        // A command may have locked its own directories. Best effort, because it is only a temporary directory.
         if fs::remove_dir_all(&self.path).is_err() {
             open_all(&self.path);
             fs::remove_dir_all(&self.path).unwrap_or_default();
@@ -46,7 +46,7 @@ impl Drop for CommandTempDir {
     }
 }
 
-/// Makes every directory one that can be emptied. Follows no link.
+/// Makes every directory writable, so that it can be emptied. Follows no link.
 fn open_all(directory: &Path) {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).unwrap_or_default();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {

@@ -1,6 +1,6 @@
-//! Lets go of the mounts of commands that are over, where nobody waits for it.
+//! Releases the mounts of ended commands in the background.
 //!
-//! The kernel undoes mounts one by one, and waits for every processor to have seen it.
+//! The kernel removes mounts one by one, and waits each time until every processor has seen it.
 
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
@@ -8,10 +8,10 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use crate::clone3;
 
-/// How many may be waiting for it, before who brings more has to wait.
+/// How many mounts may wait before a caller has to wait.
 const WAITING: usize = 16;
 
-/// Takes the mounts of a command that is over.
+/// Takes the mounts of an ended command.
 pub(super) fn take(mounts: OwnedFd) {
     static UNDERTAKER: OnceLock<Option<SyncSender<OwnedFd>>> = OnceLock::new();
     let undertaker = UNDERTAKER.get_or_init(|| {
@@ -24,7 +24,7 @@ pub(super) fn take(mounts: OwnedFd) {
         thread.spawn(work).ok().map(|_| sender)
     });
     if let Some(undertaker) = undertaker {
-        // Without one they are let go of here and now.
+        // Without a thread they are released right here.
         undertaker.send(mounts).unwrap_or_default();
     }
 }

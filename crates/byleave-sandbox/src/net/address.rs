@@ -1,22 +1,23 @@
-//! Addresses: which of them a name may lead to.
+//! The addresses that a name may resolve to.
 //!
-//! A name that was granted is not an address that was: whoever owns the name decides where it leads, and could lead it to
-//! this machine or into its network, where callers are trusted. So an address passes only if it is global unicast, through
-//! every layer of IPv4 inside IPv6, or lies in a net that the operator named.
+//! Granting a name does not grant an address. The owner of the name decides where it leads, and could point it to this machine or
+//! its network, where callers are trusted. So an address passes only if it is global unicast, or lies in a network that the
+//! operator named. The first check applies through every layer of IPv4 inside IPv6; an operator's IPv4
+//! network does not.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The addresses of a net: those that begin with the same bits.
+/// A network: all addresses with the same prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpNetwork {
     base: IpAddr,
     bits: u32,
 }
 
-/// Why a net cannot be opened.
+/// The error for a network that cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IpNetworkError {
-    /// It cannot be read.
+    /// It cannot be parsed.
     #[error("cannot read net `{0}`: write an address, `/`, and how many bits count, such as `10.0.0.0/8`")]
     Unread(String),
     /// It is not inside a private range.
@@ -26,8 +27,8 @@ pub enum IpNetworkError {
 
 const PRIVATE_TOLD: &str = "10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 and fc00::/7";
 
-/// The ranges that belong to somebody's own network. What an operator opens lies inside one of these: never loopback, never
-/// link-local, where the metadata of a cloud is.
+/// Ranges of private networks. A network that an operator opens lies inside one of these. Loopback is never among them, nor
+/// link-local, where the metadata service of a cloud is.
 const PRIVATE: [IpNetwork; 5] = [
     v4([10, 0, 0, 0], 8),
     v4([172, 16, 0, 0], 12),
@@ -36,7 +37,7 @@ const PRIVATE: [IpNetwork; 5] = [
     v6(0xfc00, 0, 7),
 ];
 
-/// IPv4 that is not global unicast, after IANA's special-purpose registry.
+/// IPv4 ranges that are not global unicast, from IANA's special-purpose registry.
 const SPECIAL_V4: [IpNetwork; 14] = [
     v4([0, 0, 0, 0], 8),
     v4([10, 0, 0, 0], 8),
@@ -55,12 +56,12 @@ const SPECIAL_V4: [IpNetwork; 14] = [
     v4([224, 0, 0, 0], 3),
 ];
 
-/// IPv6 that is not global unicast, within `2000::/3`; nothing outside that range is.
+/// IPv6 ranges within `2000::/3` that are not global unicast. Nothing outside that range is global unicast.
 const SPECIAL_V6: [IpNetwork; 4] = [
     // Teredo, benchmarking, ORCHID and the other protocol assignments.
     v6(0x2001, 0, 23),
     v6(0x2001, 0x0db8, 32),
-    // 6to4: IPv4 in disguise, and nobody needs it.
+    // 6to4, which embeds IPv4 addresses and is not needed.
     v6(0x2002, 0, 16),
     // Documentation, 3fff::/20.
     v6(0x3fff, 0, 20),
@@ -78,7 +79,7 @@ const fn v6(first: u16, second: u16, bits: u32) -> IpNetwork {
 }
 
 impl IpNetwork {
-    /// Reads a net: an address, `/`, and how many bits count.
+    /// Parses a network: an address, `/`, and the length of the prefix in bits.
     pub fn read(text: &str) -> Result<Self, IpNetworkError> {
         let unread = || IpNetworkError::Unread(text.to_owned());
         let (base, bits) = text.split_once('/').ok_or_else(unread)?;
@@ -92,7 +93,7 @@ impl IpNetwork {
         Ok(net)
     }
 
-    /// Whether the address lies in it. IPv4 inside IPv6 does not lie in a net of IPv4.
+    /// Returns whether the address lies in the network. IPv4 inside IPv6 does not lie in an IPv4 network.
     pub fn holds(&self, address: IpAddr) -> bool {
         let ((base, whole), (number, other)) = (number(self.base), number(address));
         whole == other && first_bits(number, whole, self.bits) == first_bits(base, whole, self.bits)
@@ -122,19 +123,19 @@ fn first_bits(number: u128, whole: u32, bits: u32) -> u128 {
         .unwrap_or(0)
 }
 
-/// Which addresses may be connected to: global unicast, and the nets that an operator opened.
+/// The addresses that may be connected to: global unicast, and the networks that an operator opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressPolicy {
     opened: Vec<IpNetwork>,
 }
 
 impl AddressPolicy {
-    /// Global unicast alone.
+    /// Allows global unicast only.
     pub fn global() -> Self {
         Self::default()
     }
 
-    /// Global unicast, and these nets of the operator's own network.
+    /// Adds networks of the operator.
     pub fn and(mut self, nets: impl IntoIterator<Item = IpNetwork>) -> Result<Self, IpNetworkError> {
         for net in nets {
             if !PRIVATE.iter().any(|private| net.inside(private)) {
@@ -145,29 +146,29 @@ impl AddressPolicy {
         Ok(self)
     }
 
-    /// Loopback too: for tests, which have no other network. There is no such function in a release.
+    /// Adds loopback for tests, which have no other network. This function does not exist in a release.
     #[cfg(debug_assertions)]
     pub fn and_loopback() -> Self {
         Self { opened: vec![v4([127, 0, 0, 0], 8)] }
     }
 
-    /// Whether the address may be connected to.
+    /// Returns whether the address may be connected to.
     pub fn holds(&self, address: IpAddr) -> bool {
         self.opened(address) || global(address)
     }
 
-    /// Whether an operator opened the net of this address.
+    /// Returns whether an operator opened the network of this address.
     pub(crate) fn opened(&self, address: IpAddr) -> bool {
         self.opened.iter().any(|net| net.holds(address))
     }
 }
 
-/// Whether the address is global unicast: one host, anywhere in the internet.
+/// Returns whether the address is global unicast: one host, anywhere in the internet.
 pub fn global(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(_) => !SPECIAL_V4.iter().any(|net| net.holds(address)),
-        // Mapped, compatible, NAT64 and the like lie outside `2000::/3`; Teredo and 6to4 are special within it. ISATAP is the
-        // one disguise that can sit in anybody's prefix.
+        // Mapped, compatible, NAT64 and similar addresses lie outside `2000::/3`. Teredo and 6to4 are special ranges within it.
+        // Only ISATAP can appear in any prefix.
         IpAddr::V6(v6) => {
             let isatap = (v6.to_bits() >> 32) & 0xfcff_ffff == 0x0000_5efe;
             GLOBAL_V6.holds(address) && !isatap && !SPECIAL_V6.iter().any(|net| net.holds(address))

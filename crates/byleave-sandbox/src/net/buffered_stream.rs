@@ -1,6 +1,6 @@
-//! Lines: the two ends of a connection, read with a look ahead and copied with a count.
+//! The two ends of a connection, with buffered reading and counted copying.
 //!
-//! What a reader holds was read and not yet passed on: it can be looked at as often as needed before anybody else sees it.
+//! Buffered bytes were read but not passed on yet. They can be inspected repeatedly before they are forwarded.
 
 use std::future::poll_fn;
 use std::io;
@@ -14,10 +14,10 @@ use tokio::net::TcpStream;
 use super::decision_log::NetworkLogEntry;
 use super::http_head;
 
-/// How much is read at once.
+/// The size of one read.
 const STRIDE: usize = 64 << 10;
 
-/// What is written to.
+/// The write half of a connection.
 pub(crate) type StreamWriter = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// One end of a connection.
@@ -26,23 +26,23 @@ pub(crate) struct BufferedStream {
     pub(crate) writer: StreamWriter,
 }
 
-/// What is read from, with what was read and not yet used.
+/// The read half of a connection, with its unused bytes.
 pub(crate) struct StreamReader {
     inner: Box<dyn AsyncRead + Send + Unpin>,
     buffer: Vec<u8>,
     used: usize,
 }
 
-/// Why there is no head.
+/// The error for a head that could not be read.
 #[derive(Debug)]
 pub(crate) enum ReadHeadError {
-    /// The other end closed before it began.
+    /// The peer closed before the head began.
     Closed,
-    /// It has more bytes than it may.
+    /// It exceeds the maximum size.
     TooLong,
-    /// It took longer than it may.
+    /// It took too long.
     TooSlow,
-    /// The line broke.
+    /// The connection failed.
     Broken(io::Error),
 }
 
@@ -57,8 +57,8 @@ impl BufferedStream {
         Self { reader: StreamReader::new(Box::new(reader)), writer: Box::new(writer) }
     }
 
-    /// Writes a last word, and reads what still comes for a moment: a connection that is closed on unread bytes is reset,
-    /// and the word is lost.
+    /// Writes a final message, and keeps reading for a moment. Closing a connection with unread bytes would reset it, and the
+    /// message would be lost.
     pub(crate) async fn close_with(&mut self, last: &[u8]) -> io::Result<()> {
         self.writer.write_all(last).await?;
         self.writer.shutdown().await?;
@@ -82,12 +82,12 @@ impl StreamReader {
         Self { inner, buffer: Vec::new(), used: 0 }
     }
 
-    /// What was read and not yet used.
+    /// Returns the unused bytes.
     pub(crate) fn held(&self) -> &[u8] {
         self.buffer.get(self.used..).unwrap_or_default()
     }
 
-    /// Uses up so many of the bytes held.
+    /// Consumes this many of the unused bytes.
     pub(crate) fn consume(&mut self, count: usize) {
         self.used = self.used.saturating_add(count).min(self.buffer.len());
         if self.used == self.buffer.len() {
@@ -96,7 +96,7 @@ impl StreamReader {
         }
     }
 
-    /// Reads more behind what is held; 0 at the end. Nothing is lost if it is dropped.
+    /// Reads more bytes after the unused ones. Returns 0 at the end. It is cancel-safe.
     pub(crate) async fn more(&mut self) -> io::Result<usize> {
         if self.buffer.capacity().saturating_sub(self.buffer.len()) < STRIDE / 4 {
             self.buffer.drain(..self.used.min(self.buffer.len()));
@@ -106,7 +106,7 @@ impl StreamReader {
         self.inner.read_buf(&mut self.buffer).await
     }
 
-    /// Whether the other end is still there and has said nothing out of turn.
+    /// Returns whether the peer is still connected and has sent nothing unexpected.
     pub(crate) async fn is_quiet(&mut self) -> bool {
         if !self.held().is_empty() {
             return false;
@@ -115,7 +115,7 @@ impl StreamReader {
         poll_fn(|context| Poll::Ready(more.as_mut().poll(context).is_pending())).await
     }
 
-    /// Takes the next head of HTTP.
+    /// Takes the next HTTP head.
     pub(crate) async fn head(
         &mut self,
         bytes_max: usize,
@@ -175,7 +175,7 @@ impl StreamReader {
         if self.more().await? == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
-    /// Copies everything until the other end closes, and closes.
+    /// Copies everything until the peer closes, and then closes.
     pub(crate) async fn copy_all(&mut self, to: &mut StreamWriter, count: impl Fn(usize)) -> io::Result<()> {
         loop {
             if self.held().is_empty() && self.more().await? == 0 {
@@ -190,7 +190,7 @@ impl StreamReader {
         }
     }
 
-    /// Copies so many bytes.
+    /// Copies this many bytes.
     pub(crate) async fn copy_sized(
         &mut self,
         to: &mut StreamWriter,
@@ -200,7 +200,7 @@ impl StreamReader {
         let mut left = length;
         while left > 0 {
             if self.held().is_empty() {
-                // Whoever waits for what comes next waits for what came.
+                // Flushes before waiting, because the receiver may need these bytes before the next ones come.
                 to.flush().await?;
                 self.need_more().await?;
             }
@@ -213,8 +213,8 @@ impl StreamReader {
         Ok(())
     }
 
-    /// Copies a body in chunks: as chunks of our own, or, for who cannot read them, as the bytes alone. What else stood
-    /// between and behind the chunks is left out.
+    /// Copies a chunked body, either as new chunks or, for a receiver that cannot read them, as plain bytes. Chunk extensions and
+    /// trailers are dropped.
     pub(crate) async fn copy_chunked(
         &mut self,
         to: &mut StreamWriter,
@@ -256,12 +256,12 @@ impl StreamReader {
     }
 }
 
-/// How a body in chunks is passed on.
+/// The way a chunked body is passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChunkFraming {
-    /// In chunks.
+    /// As chunks.
     Kept,
-    /// As the bytes alone.
+    /// As plain bytes.
     Dropped,
 }
 
@@ -281,7 +281,7 @@ impl AsyncRead for StreamReader {
     }
 }
 
-/// Copies both ways until both are closed, or nothing moves for too long.
+/// Copies in both directions until both are closed, or nothing moves for too long.
 pub(crate) async fn relay(
     client: &mut BufferedStream,
     upstream: &mut BufferedStream,
@@ -294,7 +294,7 @@ pub(crate) async fn relay(
     unless_silent(both, entry, idle).await
 }
 
-/// Does this, unless no byte is counted for too long.
+/// Runs this future, unless no byte is counted for too long.
 pub(crate) async fn unless_silent<T>(
     work: impl Future<Output = io::Result<T>>,
     entry: &NetworkLogEntry,

@@ -1,32 +1,32 @@
-//! The ClientHello: which server TLS was begun with. Reads bytes, performs nothing, and is bounded by what it is given.
+//! Parses a TLS ClientHello to find the server name. It performs no I/O, and its input is bounded.
 //!
-//! What cannot be read is refused, never let through: a hello that we misread is a name that we did not check.
+//! A hello that cannot be parsed is refused, because a misread hello would be an unchecked name.
 
-/// What a ClientHello says.
+/// The relevant content of a ClientHello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientHello {
-    /// The server's name, as it was sent.
+    /// The server name, as it was sent.
     pub(crate) server_name: Option<String>,
-    /// Whether there is a second hello, encrypted.
+    /// Whether there is a second, encrypted hello.
     pub(crate) hides_another: bool,
-    /// The bytes of the records that it is in.
+    /// The length of the records that contain it.
     pub(crate) bytes: usize,
 }
 
-/// How far reading came.
+/// The result of parsing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ClientHelloResult {
     /// More bytes are needed.
     More,
-    /// It is whole.
+    /// It is complete.
     Whole(ClientHello),
-    /// It cannot be read.
+    /// It cannot be parsed.
     Flawed(&'static str),
 }
 
-/// The type of a record that holds a handshake.
+/// The type of a handshake record.
 pub(crate) const HANDSHAKE: u8 = 22;
-/// The bytes of a record, at most, after its header of five.
+/// The maximum length of a record after its header of five bytes.
 pub(crate) const RECORD_BYTES_MAX: usize = 16_384 + 256;
 
 const CLIENT_HELLO: u8 = 1;
@@ -34,7 +34,7 @@ const SERVER_NAME: u16 = 0;
 const ENCRYPTED_HELLO: u16 = 0xfe0d;
 const ENCRYPTED_SERVER_NAME: u16 = 0xffce;
 
-/// Reads the ClientHello at the beginning of these bytes, which are TLS records.
+/// Parses the ClientHello at the beginning of these bytes, which are TLS records.
 pub(crate) fn read(bytes: &[u8]) -> ClientHelloResult {
     let mut rest = ByteReader(bytes);
     let mut handshake = Vec::new();
@@ -65,11 +65,11 @@ pub(crate) fn read(bytes: &[u8]) -> ClientHelloResult {
     }
 }
 
-/// How many of these bytes, which begin with a record, are records that begin no ClientHello; it may be more bytes than there
-/// are. `None` where more are needed to say.
+/// Returns how many bytes, from the beginning, are records that begin no ClientHello. It may be more bytes than there are. `None`
+/// if more bytes are needed to decide.
 ///
-/// A server can ask for a second hello, after early data even, and the second could name another server. Once ciphers are
-/// agreed on, a record of a handshake is noise: that it looks like a hello happens to one in 65,536.
+/// A server can ask for a second hello, even after early data, and the second could name another server. Once ciphers are agreed
+/// on, a handshake record is ciphertext. It looks like a hello by chance in one of 65,536 cases.
 pub(crate) fn other_records(bytes: &[u8]) -> Option<usize> {
     let mut rest = ByteReader(bytes);
     let mut passed: usize = 0;
@@ -97,14 +97,14 @@ pub(crate) fn other_records(bytes: &[u8]) -> Option<usize> {
 
 fn begins_hello(content: &[u8], length: usize) -> bool {
     match content {
-        // So short a record is no ciphertext.
+        // A record this short is not ciphertext.
         [CLIENT_HELLO, ..] if length < 16 => true,
         [CLIENT_HELLO, 0] => true,
         _ => false,
     }
 }
 
-/// The body of the first handshake message, once it is whole.
+/// Returns the body of the first handshake message, once it is complete.
 fn body(handshake: &[u8]) -> Option<Result<&[u8], &'static str>> {
     let mut rest = ByteReader(handshake);
     if rest.u8()? != CLIENT_HELLO {
@@ -139,7 +139,7 @@ fn hello(body: &[u8]) -> Option<ClientHello> {
         let length = extensions.u16()?;
         let content = extensions.take(usize::from(length))?;
         match kind {
-            // Two names: which of them counts is anybody's guess.
+            // Two server names are ambiguous.
             SERVER_NAME if hello.server_name.is_some() => return None,
             SERVER_NAME => hello.server_name = Some(server_name(content)?),
             ENCRYPTED_HELLO | ENCRYPTED_SERVER_NAME => hello.hides_another = true,
@@ -194,7 +194,7 @@ impl<'a> ByteReader<'a> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A ClientHello with these extensions, cut into records of this many bytes.
+    /// Builds a ClientHello with these extensions, split into records of this many bytes.
     pub(crate) fn made(extensions: &[(u16, Vec<u8>)], cut: usize) -> Vec<u8> {
         let mut listed = Vec::new();
         for (kind, content) in extensions {

@@ -1,7 +1,6 @@
-//! Credentials: added by the proxy on the way to one host, so that they never are inside.
+//! Credentials that the proxy adds to requests to one host, so that they are never inside the sandbox.
 //!
-//! A credential does not print itself, is in no log, and is wiped when dropped. A header of the same name that comes from
-//! inside is taken away.
+//! A credential is never printed or logged, and it is wiped when dropped. A header of the same name from inside is removed.
 
 use std::fmt;
 
@@ -9,12 +8,12 @@ use zeroize::Zeroizing;
 
 use super::refusal::ConnectionRefusedError;
 
-/// What a credential travels in.
+/// The transport of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CredentialTransport {
-    /// TLS, which the proxy opens and makes anew.
+    /// TLS, which the proxy terminates and re-establishes.
     Tls,
-    /// Plain HTTP: whoever is on the line reads it. For networks of one's own.
+    /// Plain HTTP, which others on the network can read. For private networks.
     Plain,
 }
 
@@ -28,10 +27,10 @@ pub struct Credential {
     value: Zeroizing<Vec<u8>>,
 }
 
-/// Why a credential cannot be used.
+/// The error for a credential that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialError {
-    /// Its host cannot be one.
+    /// The host is not valid.
     #[error("cannot use the credential: {0}")]
     Host(#[from] ConnectionRefusedError),
     /// The header is not one that a proxy may set.
@@ -40,19 +39,19 @@ pub enum CredentialError {
     /// The value would end the header.
     #[error("cannot add the credential for `{0}`: its value has a byte that no header may have")]
     Value(String),
-    /// It travels in TLS, which nobody opens.
+    /// It needs TLS, but there is no interception.
     #[error(
         "cannot add the credential for `{0}`: it travels in TLS, and there is no interception to add it there"
     )]
     NoInterception(String),
 }
 
-/// Headers that say where a message goes or ends; a credential in one of them would be a way to smuggle.
+/// Headers that determine where a message goes or ends. A credential in one of them would allow request smuggling.
 const READ_BY_US: [&str; 8] =
     ["host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect"];
 
 impl Credential {
-    /// A header for requests to this host and port.
+    /// Creates a header for requests to this host and port.
     pub fn new(
         host: &str,
         port: u16,
@@ -72,7 +71,7 @@ impl Credential {
         Ok(Self { host, port, over, header, value })
     }
 
-    /// Whether it is for this host, port and kind of line.
+    /// Returns whether it applies to this host, port and transport.
     pub(crate) fn fits(&self, host: &str, port: u16, over: CredentialTransport) -> bool {
         self.over == over && self.port == port && self.host == host
     }
@@ -89,7 +88,7 @@ impl Credential {
         &self.header
     }
 
-    /// The value itself; a call worth searching for in a review.
+    /// Returns the value itself. Reviewers should search for calls of this function.
     pub(crate) fn expose(&self) -> &[u8] {
         &self.value
     }

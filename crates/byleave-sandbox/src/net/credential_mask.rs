@@ -1,7 +1,7 @@
-//! Masks: a credential that a host sends back is covered before it comes inside.
+//! Masks a credential that a host sends back, before it gets inside.
 //!
-//! Against hosts that echo what they were sent. A host that encodes it first is not found out: a credential is only as safe
-//! as the host that it is for. Lengths stay as they are, so that no message changes where it ends.
+//! This protects against hosts that echo what they received. A host that encodes the credential first is not detected, so a
+//! credential is only as safe as its host. Lengths do not change, so that every message ends where it did.
 
 use std::io;
 use std::pin::Pin;
@@ -12,24 +12,24 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Sleep;
 use zeroize::Zeroizing;
 
-/// How long the beginning of a credential waits for its rest before it is taken for something else.
+/// How long a possible beginning of a credential waits for the rest.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Shorter words are in every text.
+/// Shorter values would match ordinary text.
 const SECRET_BYTES_MIN: usize = 6;
 
-/// What is read from a host, with secrets covered.
+/// A reader that masks secrets.
 pub(crate) struct MaskingReader<R> {
     inner: R,
     secrets: Vec<Zeroizing<Vec<u8>>>,
-    /// Looked through, to be given on.
+    /// Checked bytes, ready to be read.
     ready: Vec<u8>,
-    /// Could be the beginning of a secret.
+    /// Bytes that could be the beginning of a secret.
     kept: Vec<u8>,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl<R> MaskingReader<R> {
-    /// Covers the last word of each of these values: the scheme before it is no secret.
+    /// Masks the last word of each of these values. The scheme before it is not a secret.
     pub(crate) fn new<'a>(inner: R, values: impl Iterator<Item = &'a [u8]>) -> Self {
         let word = |value: &'a [u8]| value.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
         let secrets = values.map(word).filter(|word| word.len() >= SECRET_BYTES_MIN);
@@ -86,7 +86,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for MaskingReader<R> {
     }
 }
 
-/// Covers every occurrence of a secret.
+/// Masks every occurrence of a secret.
 fn cover(bytes: &mut [u8], secret: &[u8]) {
     let mut from = 0;
     while let Some(rest) = bytes.get_mut(from..) {
@@ -99,7 +99,7 @@ fn cover(bytes: &mut [u8], secret: &[u8]) {
     }
 }
 
-/// How many bytes at the end could be the beginning of a secret.
+/// Returns how many bytes at the end could be the beginning of a secret.
 fn begun(bytes: &[u8], secret: &[u8]) -> usize {
     let longest = secret.len().saturating_sub(1).min(bytes.len());
     (1..=longest)
@@ -123,7 +123,7 @@ mod tests {
             let (first, second) = text.as_bytes().split_at(cut);
             let mut got = Vec::new();
             far.write_all(first).await.unwrap();
-            // What is there is read before the rest comes.
+            // Reads the available part before the rest arrives.
             let early = tokio::time::timeout(Duration::from_millis(1), masked.read_buf(&mut got)).await;
             drop(early);
             far.write_all(second).await.unwrap();

@@ -1,18 +1,18 @@
-//! The log of one call: every host that was wanted, whether it was given, and what went through.
+//! The network log of one call: every requested host, whether it was allowed, and the traffic.
 //!
-//! Bounded: a command that wants a million hosts fills a list of fixed length and a count. Holds names and numbers, never
-//! content, and no credential.
+//! It is bounded: a command that requests a million hosts fills a list of fixed length and a counter. It holds names and numbers,
+//! never content or credentials.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How a host was wanted.
+/// The way a host was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HostAccessMethod {
     /// A tunnel through the proxy.
     Connect,
-    /// A request in plain HTTP through the proxy.
+    /// A plain HTTP request through the proxy.
     Http,
     /// A tunnel through the proxy, by SOCKS.
     Socks,
@@ -20,7 +20,7 @@ pub enum HostAccessMethod {
     Lookup,
     /// A connection to the address that its lookup gave.
     Transparent,
-    /// A connection of a tool of ours, which runs outside.
+    /// A connection of one of our tools, which runs outside.
     Tool,
 }
 
@@ -37,30 +37,30 @@ impl fmt::Display for HostAccessMethod {
     }
 }
 
-/// One host that was wanted, and what became of it.
+/// One requested host and the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostAccessRecord {
-    /// The host, as it was asked for and in its usual spelling.
+    /// The host as requested, normalized.
     pub host: String,
-    /// The port; 0 in a lookup, which has none.
+    /// The port; 0 for a lookup, which has none.
     pub port: u16,
-    /// How it was wanted.
+    /// The way it was requested.
     pub way: HostAccessMethod,
-    /// Whether it was given.
+    /// Whether it was allowed.
     pub given: bool,
-    /// Why not, for people and models; in what was given, what else is to be said.
+    /// The reason for a refusal, for people and models. For an allowed host, a remark.
     pub why: Option<String>,
-    /// Bytes that went from the command to the host.
+    /// Bytes from the command to the host.
     pub sent: u64,
-    /// Bytes that came from the host to the command.
+    /// Bytes from the host to the command.
     pub received: u64,
-    /// Whether a credential was added on the way.
+    /// Whether a credential was added.
     pub credential: bool,
-    /// How often the same was wanted and refused; 1 for what was given.
+    /// How often the same request was refused; 1 for an allowed request.
     pub times: u64,
 }
 
-/// What one call wanted of the network.
+/// The network log of one call.
 #[derive(Debug)]
 pub(crate) struct NetworkLog {
     kept_max: usize,
@@ -73,7 +73,7 @@ struct NetworkLogInner {
     left_out: u64,
 }
 
-/// One line of the log, while its connection lives.
+/// One entry of the log, while its connection lives.
 #[derive(Debug)]
 pub(crate) struct NetworkLogEntry {
     host: String,
@@ -97,13 +97,13 @@ impl NetworkLog {
         Self { kept_max, inner: Mutex::default() }
     }
 
-    /// Writes that a host was given.
+    /// Logs that a host was allowed.
     pub(crate) fn given(&self, host: &str, port: u16, way: HostAccessMethod) -> Arc<NetworkLogEntry> {
         let ruled = HostAccessResult { given: true, why: None, credential: false, times: 1 };
         self.push(NetworkLogEntry::new(host, port, way, ruled))
     }
 
-    /// Writes that a host was refused. The same refusal again is counted, not written.
+    /// Logs that a host was refused. A repeated refusal is only counted.
     pub(crate) fn refused(&self, host: &str, port: u16, way: HostAccessMethod, why: &str) {
         {
             let inner = locked(&self.inner);
@@ -129,12 +129,12 @@ impl NetworkLog {
         entry
     }
 
-    /// What is written so far.
+    /// Returns the entries so far.
     pub(crate) fn decisions(&self) -> Vec<HostAccessRecord> {
         locked(&self.inner).entries.iter().map(|entry| entry.decision()).collect()
     }
 
-    /// How many decisions found no room.
+    /// Returns how many entries did not fit.
     pub(crate) fn left_out(&self) -> u64 {
         locked(&self.inner).left_out
     }
@@ -161,14 +161,14 @@ impl NetworkLogEntry {
             && ruled.why.as_deref() == Some(why)
     }
 
-    /// Takes back what was given: what was said inside did not fit what was asked for.
+    /// Revokes an allowed entry, because the traffic did not match the request.
     pub(crate) fn refuse(&self, why: &str) {
         let mut ruled = locked(&self.ruled);
         ruled.given = false;
         ruled.why = Some(why.to_owned());
     }
 
-    /// Notes why a connection that was given came to nothing, or ended.
+    /// Notes why an allowed connection failed or ended.
     pub(crate) fn note(&self, why: &str) {
         locked(&self.ruled).why = Some(why.to_owned());
     }
@@ -185,7 +185,7 @@ impl NetworkLogEntry {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// How much went through, both ways.
+    /// Returns the traffic in both directions.
     pub(crate) fn traffic(&self) -> u64 {
         self.sent.load(Ordering::Relaxed).wrapping_add(self.received.load(Ordering::Relaxed))
     }
@@ -206,7 +206,7 @@ impl NetworkLogEntry {
     }
 }
 
-/// What is behind the lock, also after a panic elsewhere: the log is still true.
+/// Locks a mutex, also after a panic elsewhere, because the log is still correct.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

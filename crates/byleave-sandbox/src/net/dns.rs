@@ -1,22 +1,22 @@
-//! Messages of DNS: one question read, one answer written. Reads bytes, performs nothing.
+//! Parses one DNS question and encodes one answer. It performs no I/O.
 
 use std::net::Ipv4Addr;
 
-/// What a lookup comes to.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DnsAnswer {
     /// The name has this address.
     Found(Ipv4Addr),
     /// The name is not granted.
     Refused,
-    /// There is no address left to give.
+    /// No address is left.
     Failed,
 }
 
 const HEADER: usize = 12;
 const TYPE_A: u16 = 1;
 const CLASS_IN: u16 = 1;
-/// Short, so that nobody keeps an address for long; the table keeps it for the session all the same.
+/// Short, so that clients do not cache an address for long. The table keeps it for the session anyway.
 const TTL_SECONDS: u32 = 30;
 
 const FORMAT_ERROR: u8 = 1;
@@ -24,7 +24,7 @@ const SERVER_FAILURE: u8 = 2;
 const NOT_IMPLEMENTED: u8 = 4;
 const REFUSED: u8 = 5;
 
-/// The answer to a query, judged by name; `None` for what deserves none.
+/// Answers a query after checking its name. `None` if it gets no answer.
 pub(crate) fn answer(query: &[u8], judge: impl FnOnce(&str) -> DnsAnswer) -> Option<Vec<u8>> {
     let [id_high, id_low, flags, _, questions_high, questions_low, ..] = *query else { return None };
     if query.len() < HEADER || flags & 0x80 != 0 {
@@ -38,7 +38,7 @@ pub(crate) fn answer(query: &[u8], judge: impl FnOnce(&str) -> DnsAnswer) -> Opt
         out.extend([0; 4]);
         out.extend_from_slice(question);
         if let Some(address) = found {
-            // The name again, by pointing at the question.
+            // The name again, as a pointer to the question.
             out.extend([0xc0, 12]);
             out.extend(TYPE_A.to_be_bytes());
             out.extend(CLASS_IN.to_be_bytes());
@@ -60,14 +60,14 @@ pub(crate) fn answer(query: &[u8], judge: impl FnOnce(&str) -> DnsAnswer) -> Opt
         return respond(REFUSED, question, None);
     }
     match judge(&name) {
-        // There is no IPv6 inside, and no other kind of record.
+        // Inside there is no IPv6, and no other record type is served.
         DnsAnswer::Found(address) => respond(0, question, (kind == TYPE_A).then_some(address)),
         DnsAnswer::Refused => respond(REFUSED, question, None),
         DnsAnswer::Failed => respond(SERVER_FAILURE, question, None),
     }
 }
 
-/// The name, type and class of the one question, and where it ends.
+/// Parses the name, type and class of the only question, and returns where it ends.
 fn read_question(query: &[u8]) -> Option<(String, u16, u16, usize)> {
     let mut labels = Vec::new();
     let mut at = HEADER;
@@ -77,12 +77,12 @@ fn read_question(query: &[u8]) -> Option<(String, u16, u16, usize)> {
         if length == 0 {
             break;
         }
-        // A pointer, in a question, points at nothing good.
+        // A compression pointer in a question is not legitimate.
         if length > 63 {
             return None;
         }
         let label = query.get(at..at.checked_add(length)?)?;
-        // A dot within a label would be read as two labels by whoever sees the name as text.
+        // A dot within a label would look like two labels when the name is text.
         if label.iter().any(|byte| !byte.is_ascii_alphanumeric() && !matches!(byte, b'-' | b'_')) {
             return None;
         }

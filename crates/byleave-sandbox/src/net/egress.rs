@@ -1,8 +1,8 @@
-//! The policy of the network: one door for everything that leaves the sandbox, whichever way it was asked for.
+//! Decides about every connection that leaves the sandbox, however it was requested.
 //!
-//! A host is judged by its name; a name that was granted is looked up once, the addresses are held against what is
-//! reachable, and the connection is made to an address that was checked. A failed check refuses. A door is for one call:
-//! what a person grants through it is gone with it.
+//! A host is checked by its name. A granted name is resolved once, the addresses are checked against the address policy, and the
+//! connection goes to a checked address. A failed check refuses. An egress belongs to one call: what a person grants in it ends
+//! with it.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -25,35 +25,36 @@ use super::host_normalize::{shortened, spelled};
 use super::refusal::{ConnectionError, ConnectionRefusedError};
 use super::tls_intercept::TlsInterceptor;
 
-/// What is judged about a host, before anybody is asked.
+/// The decision about a host, before anybody is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostDecision {
     /// It may be reached.
     Granted,
-    /// It may not, and why.
+    /// It may not be reached, with the reason.
     Refused(String),
-    /// A person says.
+    /// A person decides.
     Ask,
 }
 
-/// A future that can be named.
+/// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Who judges which hosts may be reached. Hosts come in their usual spelling: lower case, punycode, no dot at the end.
+/// A policy for reachable hosts. Hosts are normalized: lower case, punycode, no trailing dot.
 pub trait HostPolicy: Send + Sync {
-    /// Judges a host by its name or, where the command wanted an address, by that address. Performs nothing. Whatever is
-    /// granted here, an address outside the public internet needs its net opened in [`AddressPolicy`] as well.
+    /// Decides about a host by its name or, if the command requested an address, by that address. It has no side effects. An
+    /// address outside the public internet must also be opened in [`AddressPolicy`].
     fn judge(&self, host: &str, port: u16) -> HostDecision;
 
-    /// Asks a person about this host, for this call; `Err` says why not. Asked once a call for each host and port.
+    /// Asks a person about this host, for this call. `Err` has the reason for a refusal. It is called once per call for each host
+    /// and port.
     fn ask<'a>(&'a self, _host: &'a str, _port: u16) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async { Err("nobody is there to be asked".to_owned()) })
     }
 }
 
-/// Who looks names up.
+/// Resolves names.
 pub trait Resolver: Send + Sync {
-    /// The addresses of a name.
+    /// Returns the addresses of a name.
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
@@ -69,25 +70,25 @@ impl Resolver for SystemResolver {
     }
 }
 
-/// How much of the network one call may use up.
+/// The network limits of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkLimits {
-    /// Connections at the same time; more wait, or are closed where other calls would wait with them. Each takes two
+    /// Concurrent connections. Further ones wait, or are closed if other calls would have to wait with them. Each takes two
     /// descriptors of the supervisor.
     pub connections_max: usize,
-    /// The bytes of a head of HTTP, or of a ClientHello.
+    /// The maximum size of an HTTP head or a ClientHello, in bytes.
     pub head_bytes_max: usize,
-    /// How long a head may take to arrive.
+    /// The maximum time for a head to arrive.
     pub head_timeout: Duration,
-    /// How long a connection may be silent.
+    /// The maximum time without traffic.
     pub idle_timeout: Duration,
-    /// How long looking up and connecting may take.
+    /// The maximum time for resolving and connecting.
     pub connect_timeout: Duration,
-    /// How many different hosts one call may want.
+    /// The maximum number of different hosts per call.
     pub hosts_max: usize,
-    /// How many questions one call may ask.
+    /// The maximum number of questions per call.
     pub questions_max: usize,
-    /// How many decisions are kept.
+    /// The maximum number of log entries.
     pub decisions_max: usize,
 }
 
@@ -106,7 +107,7 @@ impl Default for NetworkLimits {
     }
 }
 
-/// The one way out for one call.
+/// The only way out for one call.
 pub struct Egress {
     keeper: Arc<dyn HostPolicy>,
     resolver: Arc<dyn Resolver>,
@@ -119,12 +120,12 @@ pub struct Egress {
     judged: Mutex<HostDecisionCache>,
     shut: watch::Sender<bool>,
     open: AtomicUsize,
-    /// Every connection holds a copy of the first; when there are none left, the second hears of it.
+    /// Every connection holds a clone of the sender. When none is left, the receiver is notified.
     held: Mutex<Option<mpsc::Sender<Infallible>>>,
     let_go: Mutex<mpsc::Receiver<Infallible>>,
 }
 
-/// A judgement that is made once, however many wait for it.
+/// A decision that is made once, even if several connections wait for it.
 type HostDecisionCell = OnceCell<Result<(), ConnectionRefusedError>>;
 
 #[derive(Default)]
@@ -133,7 +134,7 @@ struct HostDecisionCache {
     questions: usize,
 }
 
-/// One of those that are counted, as long as it lives.
+/// Counts one item while it lives.
 struct CountGuard<'a>(&'a AtomicUsize);
 
 impl<'a> CountGuard<'a> {
@@ -149,7 +150,7 @@ impl Drop for CountGuard<'_> {
     }
 }
 
-/// Refuses everybody.
+/// Refuses every host.
 struct DenyAllHosts;
 
 impl HostPolicy for DenyAllHosts {
@@ -167,14 +168,14 @@ impl fmt::Debug for Egress {
     }
 }
 
-/// A connection that was granted, made, and written down.
+/// A connection that was granted, made and logged.
 pub(crate) struct GrantedConnection {
     pub(crate) stream: TcpStream,
     pub(crate) entry: Arc<NetworkLogEntry>,
 }
 
 impl Egress {
-    /// A door that this keeper keeps, with names looked up by this machine and only the public internet behind it.
+    /// Creates an egress with this policy. Names are resolved by this machine, and only the public internet is reachable.
     pub fn new(keeper: Arc<dyn HostPolicy>) -> Self {
         let bounds = NetworkLimits::default();
         let (held, let_go) = mpsc::channel();
@@ -195,27 +196,27 @@ impl Egress {
         }
     }
 
-    /// A door that lets nothing out and writes down what was wanted: for a command on a copy. A lookup gives an address all the
-    /// same, which leads nowhere, so that the port that is wanted then is known as well.
+    /// Creates an egress that lets nothing out and logs what was requested, for a command on a copy. A lookup still gives an
+    /// address, which leads nowhere, so that the requested port becomes known.
     pub fn closed() -> Self {
         Self { answers_lookups: true, ..Self::new(Arc::new(DenyAllHosts)) }
     }
 
-    /// The same, with names looked up by another.
+    /// Sets the resolver.
     #[must_use]
     pub fn with_resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
         self.resolver = resolver;
         self
     }
 
-    /// The same, with other addresses reachable.
+    /// Sets the reachable addresses.
     #[must_use]
     pub fn with_reachable(mut self, reachable: AddressPolicy) -> Self {
         self.reachable = reachable;
         self
     }
 
-    /// The same, with other bounds.
+    /// Sets the limits.
     #[must_use]
     pub fn with_bounds(mut self, bounds: NetworkLimits) -> Self {
         self.log = NetworkLog::new(bounds.decisions_max);
@@ -223,8 +224,7 @@ impl Egress {
         self
     }
 
-    /// The same, with credentials that are added on the way to their hosts. Those that travel in TLS need somebody to open
-    /// it.
+    /// Sets credentials that are added to requests to their hosts. Credentials for TLS need an interceptor.
     pub fn with_credentials(
         mut self,
         credentials: Vec<Credential>,
@@ -240,29 +240,30 @@ impl Egress {
         Ok(self)
     }
 
-    /// What was wanted so far, and what was given.
+    /// Returns the requested hosts so far and the results.
     pub fn decisions(&self) -> Vec<HostAccessRecord> {
         self.log.decisions()
     }
 
-    /// How many decisions found no room among the others.
+    /// Returns how many log entries did not fit.
     pub fn decisions_left_out(&self) -> u64 {
         self.log.left_out()
     }
 
-    /// Lets nothing more through, and ends what is open.
+    /// Refuses new connections and ends open ones.
     pub(crate) fn shut(&self) {
         self.shut.send_replace(true);
     }
 
-    /// Waits until what was open has ended, after the door was shut: not for long, and not on the runtime that serves it.
+    /// Waits a short time until open connections have ended after the shutdown. Must not be called on the runtime that serves
+    /// them.
     pub(crate) fn wait_until_empty(&self, patience: Duration) {
         drop(locked(&self.held).take());
-        // Either all of them have let go, or whoever serves them does nothing, in which case nothing gets through either.
+        // Either all connections have ended, or the serving runtime does not run, and then nothing gets through either.
         locked(&self.let_go).recv_timeout(patience).map(|never| match never {}).ok();
     }
 
-    /// Does this as long as the door is open, if not too many are doing so.
+    /// Runs this future while the egress is open, unless too many are running.
     pub(crate) async fn while_open(&self, work: impl Future<Output = io::Result<()>>) -> io::Result<()> {
         let _held = locked(&self.held).clone();
         let _one = CountGuard::among(&self.open);
@@ -272,7 +273,7 @@ impl Egress {
         let mut shut = self.shut.subscribe();
         tokio::select! {
             biased;
-            // The other end of this is in the door itself: it cannot be gone.
+            // The egress itself holds the sender, so it still exists.
             _ = shut.wait_for(|shut| *shut) => Ok(()),
             done = work => done,
         }
@@ -290,12 +291,12 @@ impl Egress {
         self.interception.as_ref()
     }
 
-    /// Whether a name that is refused has an address, which leads here.
+    /// Returns whether a refused name still gets an address, which leads here.
     pub(crate) const fn answers_lookups(&self) -> bool {
         self.answers_lookups
     }
 
-    /// Writes a refusal that has no connection.
+    /// Logs a refusal that has no connection.
     pub(crate) fn refused(
         &self,
         host: &str,
@@ -306,12 +307,12 @@ impl Egress {
         self.log.refused(host, port, way, &refusal.to_string());
     }
 
-    /// A connection to a host, for a tool that speaks to it by itself: to one of the addresses that were checked, and to no other.
+    /// Connects to a host for a tool that talks to it directly. It connects only to a checked address.
     pub async fn reach(&self, host: &str, port: u16) -> Result<TcpStream, ConnectionError> {
         self.enter(host, port, HostAccessMethod::Tool).await.map(|passage| passage.stream)
     }
 
-    /// Judges, asks, looks up, checks, connects; and writes down how it went.
+    /// Checks, asks, resolves, checks the addresses, connects, and logs the result.
     pub(crate) async fn enter(
         &self,
         host: &str,
@@ -333,7 +334,7 @@ impl Egress {
         }
     }
 
-    /// Judges a host again, on a connection that stands: the next request of a kept one.
+    /// Checks a host again for the next request on an open connection.
     pub(crate) async fn judge(&self, host: &str, port: u16) -> Result<(), ConnectionRefusedError> {
         let cell = {
             let mut judged = locked(&self.judged);
@@ -347,7 +348,7 @@ impl Egress {
         cell.get_or_init(|| self.judge_first(host, port)).await.clone()
     }
 
-    /// Whether a name is worth an address: on one of these ports it is granted, or somebody would be asked.
+    /// Checks whether a name should get an address: on one of these ports it is granted, or a person would be asked.
     pub(crate) fn might_pass(&self, name: &str, ports: &[u16]) -> Result<(), ConnectionRefusedError> {
         let mut refused = Err(ConnectionRefusedError::NoHost(name.to_owned()));
         for port in ports {
@@ -410,7 +411,7 @@ impl Egress {
             port,
             why: fault.to_string(),
         };
-        // An address that is silent leaves time for the others.
+        // A silent address leaves time for the others.
         let each = self.bounds.connect_timeout / u32::try_from(checked.len()).unwrap_or(1).max(1);
         let mut why = String::new();
         for address in checked {
@@ -427,8 +428,8 @@ impl Egress {
                 }
             };
             let local = stream.local_addr().map_err(failed)?.ip();
-            // The kernel gives a connection to one of our own addresses that same address at the other end. What listens
-            // there may trust us, however public the address is.
+            // If the target is one of our own addresses, the kernel uses the same address for our end. A service there may trust
+            // us, even if the address is public.
             if local == *address && !self.reachable.opened(*address) {
                 return Err(
                     ConnectionRefusedError::ThisMachine { host: host.to_owned(), address: *address }.into()

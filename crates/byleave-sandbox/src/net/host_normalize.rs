@@ -1,10 +1,10 @@
-//! Spelling: one host, one name; and text from inside made harmless.
+//! Normalizes host names, and escapes text from inside.
 
 use std::net::IpAddr;
 
 use super::refusal::ConnectionRefusedError;
 
-/// A host in its usual spelling; refuses what could be an address to one reader and a name to another.
+/// Normalizes a host. Refuses text that one parser could read as an address and another as a name.
 pub(crate) fn spelled(host: &str) -> Result<String, ConnectionRefusedError> {
     let no_host = || ConnectionRefusedError::NoHost(shortened(host));
     if host.len() > 255 {
@@ -14,7 +14,7 @@ pub(crate) fn spelled(host: &str) -> Result<String, ConnectionRefusedError> {
     if name.parse::<IpAddr>().is_ok() {
         return Ok(name);
     }
-    // `010.0.0.1`, `1.2.3.4.5`: no top-level domain is a number, and resolvers do not agree on what that is.
+    // `010.0.0.1`, `1.2.3.4.5`: no top-level domain is a number, and resolvers disagree about such names.
     let last = name.rsplit('.').next().unwrap_or_default();
     let numeric = last.bytes().all(|byte| byte.is_ascii_digit())
         || last.strip_prefix("0x").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -25,7 +25,7 @@ pub(crate) fn spelled(host: &str) -> Result<String, ConnectionRefusedError> {
     }
 }
 
-/// Text from inside, short enough for a line and harmless to print.
+/// Shortens and escapes text from inside, so that it is safe to print in a line.
 pub(crate) fn shortened(text: &str) -> String {
     let shown: String = text.chars().take(80).flat_map(char::escape_default).collect();
     if text.chars().count() > 80 { format!("{shown}…") } else { shown }

@@ -1,7 +1,7 @@
-//! Requests in plain HTTP: each one is read, held against what was granted, and written anew.
+//! Serves plain HTTP requests. Each one is parsed, checked against the grant, and serialized again.
 //!
-//! Also the second and the hundredth on a kept connection. A request never goes to a host that it does not name, and what
-//! goes out is what we understood of it, never the bytes that came.
+//! This holds for every request on a kept connection. A request never goes to a host that it does not name. The proxy sends only
+//! what it parsed, never the original bytes.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::host_normalize::{shortened, spelled};
 use super::http_head::{BodyFraming, Header, HttpVersion, RequestHead, ResponseHead};
 use super::refusal::{ConnectionError, ConnectionRefusedError};
 
-/// A host that was granted, and the line to it.
+/// A granted host and the connection to it.
 pub(crate) struct UpstreamConnection {
     pub(crate) host: String,
     pub(crate) port: u16,
@@ -29,12 +29,12 @@ pub(crate) struct UpstreamConnection {
 }
 
 impl UpstreamConnection {
-    /// The credentials that are added on the way to it.
+    /// Returns the credentials that are added to requests to it.
     fn added<'a>(&self, door: &'a Egress) -> Vec<&'a Credential> {
         door.credentials().iter().filter(|one| one.fits(&self.host, self.port, self.over)).collect()
     }
 
-    /// The same, with what was added covered where it is sent back.
+    /// Masks the added credentials in replies.
     fn masked(mut self, door: &Egress) -> Self {
         let added = self.added(door);
         if !added.is_empty() {
@@ -45,7 +45,7 @@ impl UpstreamConnection {
     }
 }
 
-/// An answer of our own.
+/// A response of the proxy itself.
 pub(crate) struct ProxyResponse {
     status: &'static str,
     code: &'static str,
@@ -93,7 +93,7 @@ impl ProxyResponse {
         }
     }
 
-    /// The bytes of it, as the last on a connection.
+    /// Returns its bytes, as the last response on a connection.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let (status, code, text) = (self.status, self.code, &self.text);
         let length = text.len().saturating_add(1);
@@ -110,14 +110,14 @@ impl ProxyResponse {
     }
 }
 
-/// Where a request of the proxy goes.
+/// The target of a proxy request.
 pub(crate) struct RequestTarget {
     pub(crate) host: String,
     pub(crate) port: u16,
     path: String,
 }
 
-/// Serves requests to one host that was granted, until either end closes.
+/// Serves requests to one granted host, until either end closes.
 pub(crate) async fn serve_pinned(
     door: &Egress,
     client: &mut BufferedStream,
@@ -143,7 +143,7 @@ pub(crate) async fn serve_pinned(
     }
 }
 
-/// Serves one request that names its host in full. Keeps the line to a host for the next request to it.
+/// Serves one request with an absolute target. Keeps the connection to a host for the next request to it.
 pub(crate) async fn serve_named(
     door: &Egress,
     client: &mut BufferedStream,
@@ -186,7 +186,7 @@ pub(crate) async fn serve_named(
     Ok(after)
 }
 
-/// Reads the next request; `None` if there is none, or it got its answer already.
+/// Reads the next request. `None` if there is none, or if it was already answered.
 pub(crate) async fn next_request(
     bounds: &NetworkLimits,
     client: &mut BufferedStream,
@@ -212,7 +212,7 @@ async fn reused(
     aim: &RequestTarget,
 ) -> Option<UpstreamConnection> {
     let mut upstream = kept.take().filter(|kept| kept.host == aim.host && kept.port == aim.port)?;
-    // Judged again: what was granted for one request could be revoked before the next.
+    // Checks again, because a grant could be revoked between two requests.
     (door.judge(&aim.host, aim.port).await.is_ok() && upstream.line.reader.is_quiet().await)
         .then_some(upstream)
 }
@@ -259,7 +259,7 @@ fn pinned_path(
     Ok(path)
 }
 
-/// The authority and the path of `http://authority/path`; a name and password before the host are nobody's business.
+/// Returns the authority and the path of `http://authority/path`. User information before the host is dropped.
 fn absolute(target: &str) -> Option<(&str, String)> {
     let scheme = target.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"))?;
     let rest = target.strip_prefix(scheme)?;
@@ -292,18 +292,18 @@ fn same_host(granted: &str, port: u16, said: &str) -> Result<(), ConnectionRefus
     if host == granted && said_port == port { Ok(()) } else { Err(other()) }
 }
 
-/// What becomes of the two lines after an exchange.
+/// The state of the two connections after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionReuse {
-    /// Both go on.
+    /// Both are kept.
     KeepBoth,
-    /// The client's goes on.
+    /// The client's connection is kept.
     KeepClient,
-    /// Neither does.
+    /// Both are closed.
     Close,
 }
 
-/// Sends a request and brings its answer back.
+/// Sends a request and returns its response to the client.
 async fn exchange(
     door: &Egress,
     client: &mut BufferedStream,
@@ -335,7 +335,7 @@ async fn exchange(
     }
 }
 
-/// The head of the request as it goes out.
+/// Serializes the head of the request.
 fn written(
     request: &RequestHead,
     upstream: &UpstreamConnection,
@@ -351,7 +351,7 @@ fn written(
     };
     let host = if upstream.port == usual { host } else { format!("{host}:{}", upstream.port) };
     Header::write("host", host.as_bytes(), &mut out);
-    // What is compressed cannot be looked through for what was added.
+    // Added credentials could not be found in a compressed response.
     let plainly = |header: &Header| header.name == "accept-encoding" && !added.is_empty();
     let replaced = |header: &Header| plainly(header) || added.iter().any(|one| one.header() == header.name);
     let travelling =
@@ -365,7 +365,7 @@ fn written(
     for one in added {
         Header::write(one.header(), one.expose(), &mut out);
     }
-    // `GET` without a body says nothing of its length; whoever said 0 may need it said.
+    // A `GET` without a body needs no length. If the client sent a length of 0, it is kept.
     if request.framing != BodyFraming::Sized(0)
         || request.headers.iter().any(|header| header.name == "content-length")
     {
@@ -397,15 +397,15 @@ async fn both_ways(
     let sending = send_body(&mut client.reader, &mut upstream.writer, request.framing, bounds, entry);
     let receiving = receive(&mut upstream.reader, &mut client.writer, request, bounds, entry, answered);
     tokio::pin!(sending, receiving);
-    // An answer may come before the whole body is sent, and then the rest of the body is nobody's.
+    // A response may come before the whole body is sent. The rest of the body is then discarded.
     let mut sent = BodyProgress::NotYet;
     loop {
         tokio::select! {
-            // In this order: an answer that is there already must not hide that the body is sent.
+            // In this order: a response that is already there must not hide that the body was sent.
             biased;
             done = &mut sending, if sent == BodyProgress::NotYet => match done {
                 Ok(()) => sent = BodyProgress::Whole,
-                // A host that has heard enough closes, and its answer says why.
+                // A host that needs no more of the body closes, and its response gives the reason.
                 Err(fault) if matches!(fault.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
                     sent = BodyProgress::Partly;
                 }
@@ -456,7 +456,7 @@ async fn receive(
         entry.count_received(head.len());
         let response = ResponseHead::read(&head).map_err(malformed)?;
         match response.status {
-            // Nothing was asked for that could be switched to: whoever switches all the same would leave HTTP behind.
+            // No upgrade was requested. A switch would leave HTTP unchecked.
             101 => return Err(malformed("it switched to another protocol unasked")),
             100..=199 if request.version == HttpVersion::Zero => {}
             100..=199 => {
@@ -482,7 +482,7 @@ async fn receive(
     };
     let mut head = passed_on(&response, told, keeps);
     if silent {
-        // What the body would have been is for the client to know.
+        // The client needs the length that the body would have had.
         head.truncate(head.len().saturating_sub(2));
         let lengths = response.headers.iter().filter(|header| header.name == "content-length");
         for length in lengths.filter(|_| response.status != 204).take(1) {

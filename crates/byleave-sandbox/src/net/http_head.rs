@@ -1,7 +1,7 @@
-//! Heads of HTTP/1: read strictly, written anew. Reads bytes, performs nothing.
+//! Parses HTTP/1 heads strictly and serializes them again. It performs no I/O.
 //!
-//! Two readers of one message who do not agree where it ends are how a request hides in another. So nothing is passed on as
-//! it came: lines end in CR LF or not at all, a length is said once and one way, and what goes out is what we understood.
+//! If two parsers disagree where a message ends, a request can be smuggled in another. So nothing is passed on as received. Lines
+//! end in CR LF, a length is given once and in one way, and only parsed content is sent.
 
 /// Where the body of a message ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(crate) enum BodyFraming {
     Sized(u64),
     /// In chunks.
     Chunked,
-    /// Where the connection ends.
+    /// At the end of the connection.
     UntilClosed,
 }
 
@@ -38,20 +38,20 @@ pub(crate) struct ResponseHead {
     pub(crate) reason: String,
     pub(crate) version: HttpVersion,
     pub(crate) headers: Vec<Header>,
-    /// What its headers say; a response to `HEAD` has no body whatever they say.
+    /// The framing that its headers declare. A response to `HEAD` never has a body.
     pub(crate) framing: BodyFraming,
 }
 
 /// A version of HTTP/1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HttpVersion {
-    /// HTTP/1.0, which closes after each answer.
+    /// HTTP/1.0, which closes after each response.
     Zero,
     /// HTTP/1.1.
     One,
 }
 
-/// Headers that are between two neighbours and go no further, and those that we write ourselves.
+/// Hop-by-hop headers, which are not forwarded, and headers that the proxy writes itself.
 const OURS: [&str; 12] = [
     "connection",
     "keep-alive",
@@ -67,7 +67,7 @@ const OURS: [&str; 12] = [
     "alt-svc",
 ];
 
-/// The bytes up to and with the empty line that ends a head.
+/// Returns the length of a head, including the empty line at its end.
 pub(crate) fn end(bytes: &[u8], from: usize) -> Option<usize> {
     let start = from.saturating_sub(3);
     let found = bytes.get(start..)?.windows(4).position(|four| four == b"\r\n\r\n")?;
@@ -75,7 +75,7 @@ pub(crate) fn end(bytes: &[u8], from: usize) -> Option<usize> {
 }
 
 impl RequestHead {
-    /// Reads the head of a request, the empty line included.
+    /// Parses the head of a request, including the empty line.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, &'static str> {
         let (line, headers) = lines(bytes)?;
         let line = str::from_utf8(line).map_err(|_| "its first line is not text")?;
@@ -98,7 +98,7 @@ impl RequestHead {
         Ok(Self { method: method.to_owned(), target: target.to_owned(), version, headers, framing })
     }
 
-    /// The one `Host` that it names; `Err` where there are several, or one that is no text.
+    /// Returns its only `Host`. `Err` if there are several, or if it is not valid text.
     pub(crate) fn host(&self) -> Result<Option<&str>, &'static str> {
         let mut hosts = self.headers.iter().filter(|header| header.name == "host");
         let host = hosts.next();
@@ -108,14 +108,14 @@ impl RequestHead {
         host.map(|host| str::from_utf8(&host.value).map_err(|_| "its `Host` is not text")).transpose()
     }
 
-    /// Whether another request may follow on the connection.
+    /// Returns whether another request may follow on the connection.
     pub(crate) fn keeps_alive(&self) -> bool {
         self.version == HttpVersion::One && !says_close(&self.headers)
     }
 }
 
 impl ResponseHead {
-    /// Reads the head of a response, the empty line included.
+    /// Parses the head of a response, including the empty line.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, &'static str> {
         let (line, headers) = lines(bytes)?;
         let line = String::from_utf8_lossy(line);
@@ -132,7 +132,7 @@ impl ResponseHead {
         Ok(Self { status, reason, version, headers, framing })
     }
 
-    /// Whether another request may follow on the connection, when its body ends like this.
+    /// Returns whether another request may follow on the connection, if the body has this framing.
     pub(crate) fn keeps_alive(&self, framing: BodyFraming) -> bool {
         self.version == HttpVersion::One && !says_close(&self.headers) && framing != BodyFraming::UntilClosed
     }
@@ -149,7 +149,7 @@ impl HttpVersion {
 }
 
 impl Header {
-    /// Whether it is passed on: it is about the message, and no neighbour was told to keep it to itself.
+    /// Returns whether the header is forwarded: it is not hop-by-hop, and `Connection` does not name it.
     pub(crate) fn travels(&self, all: &[Self]) -> bool {
         let named = || {
             all.iter()
@@ -167,7 +167,7 @@ impl Header {
 }
 
 impl BodyFraming {
-    /// Writes the header that says so.
+    /// Writes the header that declares this framing.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         match self {
             Self::Sized(length) => Header::write("content-length", length.to_string().as_bytes(), out),
@@ -177,7 +177,7 @@ impl BodyFraming {
     }
 }
 
-/// Whether the bytes are a token, as names of headers and methods are.
+/// Returns whether the bytes are a token, as in header names and methods.
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
     let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     !bytes.is_empty() && bytes.iter().all(fits)
@@ -192,7 +192,7 @@ fn lines(bytes: &[u8]) -> Result<(&[u8], Vec<Header>), &'static str> {
     let last = lines.len().saturating_sub(1);
     let mut whole = Vec::with_capacity(lines.len());
     for (at, line) in lines.into_iter().enumerate() {
-        // Every line but the last, whose end was taken away above, ends in CR LF.
+        // Every line ends in CR LF, except for the last, whose end was removed above.
         let line = if at == last {
             line
         } else {
@@ -211,7 +211,7 @@ fn lines(bytes: &[u8]) -> Result<(&[u8], Vec<Header>), &'static str> {
 fn header(line: &[u8]) -> Result<Header, &'static str> {
     let colon = line.iter().position(|byte| *byte == b':').ok_or("a header of it has no colon")?;
     let (name, value) = line.split_at(colon);
-    // Also refuses what is folded: such a line begins with a space.
+    // Also refuses a folded line, which begins with a space.
     if !is_token(name) {
         return Err("the name of a header has a character that none may have");
     }

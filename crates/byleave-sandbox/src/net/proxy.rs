@@ -1,7 +1,7 @@
-//! The proxy: one port that answers CONNECT, requests in plain HTTP, and SOCKS5.
+//! The proxy: one port for CONNECT, plain HTTP requests and SOCKS5.
 //!
-//! The port was made inside the sandbox and handed out; what is connected to it can reach nothing but this code. It reads no
-//! settings and no variables of its own environment: every way out is the door's.
+//! The port was created inside the sandbox and passed out. A connection to it can reach only this code. The proxy reads no
+//! settings and no environment variables: every way out goes through the [`Egress`].
 
 use std::io;
 
@@ -23,7 +23,7 @@ pub(crate) async fn serve(doors: &SessionRouter, stream: TcpStream) -> io::Resul
     stream.set_nodelay(true)?;
     let mut client = BufferedStream::tcp(stream);
     let bounds = doors.bounds();
-    // Until it shows whose it is, a connection may not linger.
+    // A connection must identify its call quickly.
     match tokio::time::timeout(bounds.head_timeout, client.reader.more()).await {
         Ok(read) => read?,
         Err(_) => return Ok(()),
@@ -44,7 +44,7 @@ pub(crate) async fn serve(doors: &SessionRouter, stream: TcpStream) -> io::Resul
     }
 }
 
-/// The pass that a request shows.
+/// Returns the token that a request presents.
 fn pass(request: &RequestHead) -> Option<Vec<u8>> {
     let shown = request.headers.iter().find(|header| header.name == "proxy-authorization")?;
     Some(session_router::pass_of(&shown.value))
@@ -69,7 +69,7 @@ async fn by_http(
     let mut kept = None;
     let mut next = Some(first);
     while let Some(request) = next {
-        // One connection, one call: what began for one does not go on for another.
+        // A connection belongs to one call. It cannot continue for another.
         if pass(&request) != shown {
             return client.close_with(&ProxyResponse::no_pass().bytes()).await;
         }
@@ -99,7 +99,7 @@ async fn by_connect(door: &Egress, mut client: BufferedStream, target: &str) -> 
     }
 }
 
-/// Goes through the door, to a host that is then spoken to as the client likes.
+/// Connects to a host through the egress. The client chooses the protocol.
 pub(crate) async fn enter(
     door: &Egress,
     host: &str,
@@ -107,7 +107,7 @@ pub(crate) async fn enter(
     way: HostAccessMethod,
 ) -> Result<UpstreamConnection, super::refusal::ConnectionError> {
     let passage = door.enter(host, port, way).await?;
-    // The door spelled it the same way, or there would be no passage.
+    // The egress normalized it in the same way, or there would be no connection.
     let host = spelled(host)?;
     Ok(UpstreamConnection {
         host,

@@ -1,4 +1,4 @@
-//! Serving: the sockets that were made inside, for the length of one call.
+//! Serves the sockets that were created inside, for the duration of one call.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -15,27 +15,27 @@ use super::proxy;
 use super::session_router::{DefaultEgress, SessionRouter};
 use super::transparent_proxy::{self, NameAddressMap};
 
-/// The sockets that were made inside the sandbox.
+/// The sockets that were created inside the sandbox.
 #[derive(Debug, Default)]
 pub struct ProxySockets {
-    /// Where the proxy listens.
+    /// The listener of the proxy.
     pub proxy: Option<TcpListener>,
-    /// Where names are looked up.
+    /// The socket for lookups.
     pub lookups: Option<UdpSocket>,
-    /// Where connections to the addresses of looked-up names arrive, one listener for each port.
+    /// The listeners for connections to the addresses of looked-up names, one for each port.
     pub transparent: Vec<TcpListener>,
 }
 
-/// The sockets being served. Dropped or closed, every connection is ended.
+/// A running server of the sockets. Dropping or closing it ends every connection.
 #[derive(Debug)]
 pub struct ProxyServer {
     doors: Arc<SessionRouter>,
     tasks: JoinSet<()>,
-    /// The doors look here when one of them is shut.
+    /// The router uses these listeners when an egress is shut.
     _waiting: Arc<Vec<TcpListener>>,
 }
 
-/// Serves the sockets through these doors. Must be called within a tokio runtime.
+/// Serves the sockets through this router. Must be called within a tokio runtime.
 pub fn serve(
     sockets: ProxySockets,
     names: &Arc<NameAddressMap>,
@@ -60,7 +60,7 @@ pub fn serve(
         let each = {
             let (doors, names) = (Arc::clone(&doors), Arc::clone(names));
             move |stream| {
-                // Nobody can show a pass here: whose it is is decided now, and not when it is served.
+                // Such a connection cannot present a token. Its call is determined now, not when it is served.
                 let (unshown, names) = (doors.unshown(), Arc::clone(&names));
                 async move {
                     match unshown {
@@ -89,12 +89,12 @@ pub fn serve(
 }
 
 impl ProxyServer {
-    /// What was wanted so far without a pass, and what was given; the rest is with the passes.
+    /// Returns the requests so far without a token, and the results. The others are with their tokens.
     pub fn decisions(&self) -> Vec<HostAccessRecord> {
         self.doors.otherwise().map(|door| door.decisions()).unwrap_or_default()
     }
 
-    /// Ends every connection, and says what was wanted without a pass and what was given.
+    /// Ends every connection, and returns the requests without a token and the results.
     pub async fn close(mut self) -> Vec<HostAccessRecord> {
         self.tasks.shutdown().await;
         self.decisions()
@@ -106,7 +106,7 @@ fn listening(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
     tokio::net::TcpListener::from_std(listener)
 }
 
-/// Accepts as many connections as may be open at a time; the others wait in the kernel. The connections end with this.
+/// Accepts connections up to the limit. Others wait in the kernel. The connections end with this future.
 async fn accept<F, W>(
     listener: tokio::net::TcpListener,
     permits: Arc<Semaphore>,
@@ -127,12 +127,12 @@ async fn accept<F, W>(
         match taken.await {
             Ok(work) => {
                 open.spawn(async move {
-                    // A line that breaks has nobody left to be told; what was decided stands in the log.
+                    // A broken connection has no receiver for an error. The decision is in the log.
                     work.await.ok();
                     drop(permit);
                 });
             }
-            // Out of descriptors, most likely: they come back as connections end.
+            // Probably no descriptors are left. They become free as connections end.
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }

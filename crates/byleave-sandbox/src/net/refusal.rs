@@ -1,103 +1,103 @@
-//! Why a connection was refused, in words that a model can read and act on.
+//! The reasons why a connection is refused, in words that a model can read and act on.
 
 use std::net::IpAddr;
 
-/// Why a connection was refused.
+/// The reason why a connection was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionRefusedError {
-    /// The rules, or a person, say no.
+    /// The rules or a person refuse it.
     #[error("`{host}:{port}` is not granted: {why}")]
     NotGranted {
-        /// The host that was wanted.
+        /// The requested host.
         host: String,
-        /// The port that was wanted.
+        /// The requested port.
         port: u16,
-        /// The keeper's reason.
+        /// The reason of the policy.
         why: String,
     },
-    /// More different hosts were wanted than one call may want.
+    /// The call requested more different hosts than the limit.
     #[error("this call wanted more than {0} different hosts")]
     TooManyHosts(usize),
-    /// More questions would be asked than one call may ask.
+    /// The call needs more questions than the limit.
     #[error("`{host}:{port}` is not granted, and this call has asked about {max} hosts already")]
     TooManyQuestions {
-        /// The host that was wanted.
+        /// The requested host.
         host: String,
-        /// The port that was wanted.
+        /// The requested port.
         port: u16,
-        /// How many questions one call may ask.
+        /// The limit on questions per call.
         max: usize,
     },
-    /// It is neither a name nor an address in its usual spelling.
+    /// It is neither a name nor an address in normalized form.
     #[error("`{0}` is neither a host name nor an address in its usual spelling")]
     NoHost(String),
-    /// The name leads only to addresses that are not reachable.
+    /// The name resolves only to addresses that are not reachable.
     #[error("`{host}` leads to {address}, which is not an address of the public internet")]
     NotGlobal {
-        /// The host that was wanted.
+        /// The requested host.
         host: String,
-        /// The first address that it leads to.
+        /// The first address that it resolves to.
         address: IpAddr,
     },
-    /// The name leads to this very machine.
+    /// The name resolves to this machine.
     #[error("`{host}` leads to {address}, which is this machine")]
     ThisMachine {
-        /// The host that was wanted.
+        /// The requested host.
         host: String,
-        /// The address that it leads to.
+        /// The address that it resolves to.
         address: IpAddr,
     },
-    /// TLS was begun with another name than the one that was granted.
+    /// The ClientHello has another name than the granted one.
     #[error("the connection was granted for `{granted}`, and the TLS inside it asks for `{said}`")]
     OtherServerName {
-        /// The name that was granted.
+        /// The granted name.
         granted: String,
         /// The name in the ClientHello.
         said: String,
     },
-    /// TLS was begun without a name.
+    /// The ClientHello has no name.
     #[error(
         "the connection was granted for `{0}`, and the TLS inside it names no server: use a client that sends SNI"
     )]
     NoServerName(String),
-    /// TLS was begun with an encrypted ClientHello, which could name anybody.
+    /// The ClientHello is encrypted, and could name any server.
     #[error(
         "the connection was granted for `{0}`, and the TLS inside it hides a second name (encrypted ClientHello): turn ECH off"
     )]
     HiddenServerName(String),
-    /// What should be TLS cannot be read.
+    /// The ClientHello cannot be parsed.
     #[error("the connection was granted for `{host}`, and the TLS inside it cannot be read: {flaw}")]
     UnreadHello {
-        /// The name that was granted.
+        /// The granted name.
         host: String,
-        /// What is wrong with it.
+        /// The problem.
         flaw: &'static str,
     },
-    /// The request is for another host than the one that was granted.
+    /// The request is for another host than the granted one.
     #[error("the connection was granted for `{granted}`, and the request inside it is for `{said}`")]
     OtherHost {
-        /// The name that was granted.
+        /// The granted name.
         granted: String,
         /// The host of the request.
         said: String,
     },
-    /// On a port of the web, neither HTTP nor TLS was spoken.
+    /// A connection to a web port uses neither HTTP nor TLS.
     #[error(
         "the connection to `{host}:{port}` speaks neither HTTP/1 nor TLS, and on that port nothing else is let through"
     )]
     OtherProtocol {
-        /// The name that was granted.
+        /// The granted name.
         host: String,
-        /// The port that was granted.
+        /// The granted port.
         port: u16,
     },
     /// The method would send a credential back into the sandbox.
     #[error("`TRACE` is refused where a credential is added, since the answer would show it")]
     Trace,
-    /// The address was not given out by our responder.
+    /// Our resolver did not give out this address.
     #[error("{0} belongs to no name: connect by name")]
     NoName(IpAddr),
-    /// Several calls run in the session, and nothing says which of them wants it.
+    /// Several calls run in the session, and the connection cannot be attributed to one of them.
     #[error(
         "several commands of this session run at once, and nothing says which of them wants `{0}`: connect through the proxy of the `http_proxy` variable, or when no other runs"
     )]
@@ -105,7 +105,7 @@ pub enum ConnectionRefusedError {
 }
 
 impl ConnectionRefusedError {
-    /// Its stable code.
+    /// Returns the stable code.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::NotGranted { .. } => "host-not-granted",
@@ -127,20 +127,20 @@ impl ConnectionRefusedError {
     }
 }
 
-/// Why there is no connection: it was refused, or it failed.
+/// The reason why there is no connection: it was refused, or it failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionError {
-    /// We said no.
+    /// It was refused.
     #[error("blocked by policy: {0}")]
     Refused(#[from] ConnectionRefusedError),
-    /// It was granted, and the host did not answer.
+    /// It was granted, but the host did not answer.
     #[error("cannot connect to `{host}:{port}`: {why}")]
     Failed {
-        /// The host that was wanted.
+        /// The requested host.
         host: String,
-        /// The port that was wanted.
+        /// The requested port.
         port: u16,
-        /// What the network said.
+        /// The error of the network.
         why: String,
     },
 }

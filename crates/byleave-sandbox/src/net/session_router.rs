@@ -1,16 +1,16 @@
-//! The doors of a session: which call a connection belongs to.
+//! Finds out which call of a session a connection belongs to.
 //!
-//! Calls of one session can share a network namespace, and so the port of the proxy. Each then has a pass, which stands in
-//! its proxy variables and nowhere else; a connection goes through the door of the pass that it shows, and through none
-//! without. When a call is over, so is its pass, and with it every connection that was made by it.
+//! Calls of one session can share a network namespace, and thus the port of the proxy. Each call then has a token, which is only
+//! in its proxy variables. A connection uses the egress of the token that it presents, and none without a token. When a call
+//! ends, its token and every connection made with it end too.
 //!
-//! A lookup, and a connection to the address that it gave, can show no pass. With [`SessionRouter::in_turn`] they belong to the call
-//! that runs, as long as one alone does. While several run nobody can say whose they are: the connection is refused, lookups
-//! are answered if the name might pass for any of them, and a refusal stands in the log of every one of them.
+//! A lookup, and a connection to the address that it gave, cannot present a token. With [`SessionRouter::in_turn`] they belong to
+//! the running call, if exactly one runs. While several run, they cannot be attributed. Then the connection is refused, and
+//! lookups are answered if the name might pass for any of the calls. A refusal is logged for each of them.
 //!
-//! What this cannot tell: a call that gives its pass to another of the same session, or lets it connect through a server of
-//! its own on the loopback, stands for what the other does. Calls of one session share files and a loopback, so that they
-//! always could; what must be kept from each other belongs in two sessions.
+//! This has a limit. A call can give its token to another call of the same session, or let it connect through its own loopback
+//! server. It is then responsible for the other's connections. Calls of one session share files and a loopback, so this cannot be
+//! prevented. Calls that must be isolated from each other belong in two sessions.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,32 +24,32 @@ use base64::engine::general_purpose::STANDARD;
 use super::decision_log::{HostAccessRecord, locked};
 use super::egress::{Egress, NetworkLimits};
 
-/// The name beside a pass, where a protocol wants one.
+/// The user name beside a token, for protocols that require one.
 const USER: &str = "call";
 
-/// Connections of a whole session at the same time: more than of one call, so that no call takes them all, and few enough
-/// for the supervisor's descriptors.
+/// Concurrent connections of a whole session. The limit is higher than that of one call, so that no call takes them all. It is
+/// low enough for the supervisor's descriptors.
 const SESSION_CONNECTIONS_MAX: usize = 320;
 
-/// How long connections are waited for that should end at once.
+/// How long to wait for connections that should end at once.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// More than the kernel lets wait at one socket of ours.
+/// More connections than the kernel queues at one of our sockets.
 const WAITING_MAX: usize = 2048;
 
-/// The doors that are open.
+/// The open egresses of a session.
 #[derive(Debug, Default)]
 pub struct SessionRouter {
     otherwise: DefaultRoute,
     by_pass: Mutex<HashMap<String, Arc<Egress>>>,
     bounds: NetworkLimits,
-    /// Held while a connection is taken and given its door, and while a door is shut.
+    /// Held while a connection is accepted and assigned, and while an egress is shut.
     turn: Mutex<()>,
-    /// Where connections wait that can show no pass.
+    /// The listeners of connections that cannot present a token.
     waiting: Mutex<Weak<Vec<TcpListener>>>,
 }
 
-/// Who is behind a connection that shows no pass.
+/// The call behind a connection without a token.
 #[derive(Debug, Default)]
 enum DefaultRoute {
     #[default]
@@ -58,48 +58,48 @@ enum DefaultRoute {
     WhoRunsAlone,
 }
 
-/// The door of a connection that cannot show a pass.
+/// The egress of a connection that cannot present a token.
 pub(crate) enum DefaultEgress {
-    /// This one.
+    /// This egress.
     Door(Arc<Egress>),
-    /// One of these calls', and nothing says whose.
+    /// One of these, and it is unknown which.
     Several(Vec<Arc<Egress>>),
     /// None.
     Nobody,
 }
 
-/// What a connection shows to be let through the door of its call. Dropped or closed, the door is shut.
+/// The token that a connection presents to use the egress of its call. Dropping or closing it shuts the egress.
 pub struct ProxyToken {
     text: String,
     door: Arc<Egress>,
     doors: Arc<SessionRouter>,
 }
 
-/// Why there is no pass.
+/// The error for a token that could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot make a pass for the call: this machine gives no random bytes: {0}")]
 pub struct ProxyTokenError(getrandom::Error);
 
 impl SessionRouter {
-    /// One door for every connection: nothing else runs in the namespace.
+    /// Creates a router with one egress for every connection, if nothing else runs in the namespace.
     pub fn one(door: Arc<Egress>) -> Arc<Self> {
         let bounds = door.bounds().clone();
         Arc::new(Self { otherwise: DefaultRoute::Always(door), bounds, ..Self::default() })
     }
 
-    /// Doors for those who show a pass, and this one, if any, for lookups and connections that cannot show one.
+    /// Creates a router by token. This egress, if any, is for lookups and connections that cannot present one.
     pub fn by_pass(otherwise: Option<Arc<Egress>>) -> Arc<Self> {
         let otherwise = otherwise.map_or(DefaultRoute::Nobody, DefaultRoute::Always);
         Arc::new(Self { otherwise, bounds: session_bounds(), ..Self::default() })
     }
 
-    /// Doors for those who show a pass; lookups and connections that cannot show one go through the door of the one call
-    /// that is open, and through none while several are.
+    /// Creates a router by token. Lookups and connections that cannot present one use the egress of the only open call, and none
+    /// while several are open.
     pub fn in_turn() -> Arc<Self> {
         Arc::new(Self { otherwise: DefaultRoute::WhoRunsAlone, bounds: session_bounds(), ..Self::default() })
     }
 
-    /// Opens a door for one call.
+    /// Opens an egress for one call.
     pub fn open(self: &Arc<Self>, door: Egress) -> Result<ProxyToken, ProxyTokenError> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(ProxyTokenError)?;
@@ -109,7 +109,7 @@ impl SessionRouter {
         Ok(ProxyToken { text, door, doors: Arc::clone(self) })
     }
 
-    /// The door of whoever shows no pass, where it is the same for all of them.
+    /// Returns the egress for connections without a token, if it is the same for all of them.
     pub(crate) fn otherwise(&self) -> Option<Arc<Egress>> {
         match &self.otherwise {
             DefaultRoute::Always(door) => Some(Arc::clone(door)),
@@ -117,7 +117,7 @@ impl SessionRouter {
         }
     }
 
-    /// The door of whoever cannot show a pass, now.
+    /// Returns the current egress for connections that cannot present a token.
     pub(crate) fn unshown(&self) -> DefaultEgress {
         match &self.otherwise {
             DefaultRoute::Nobody => DefaultEgress::Nobody,
@@ -133,18 +133,18 @@ impl SessionRouter {
         }
     }
 
-    /// Held while a connection is taken and given its door.
+    /// Returns the lock that is held while a connection is accepted and assigned.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         locked(&self.turn)
     }
 
-    /// Says where connections wait that can show no pass.
+    /// Sets the listeners of connections that cannot present a token.
     pub(crate) fn wait_at(&self, listeners: &Arc<Vec<TcpListener>>) {
         *locked(&self.waiting) = Arc::downgrade(listeners);
     }
 
-    /// The door of whoever shows this pass. A wrong one is not none. At the proxy a pass can be shown, and where calls take
-    /// turns it has to be.
+    /// Returns the egress for this token. A wrong token does not fall back to the default. At the proxy a token can be presented,
+    /// and with [`SessionRouter::in_turn`] it must be.
     pub(crate) fn shown(&self, pass: Option<&[u8]>) -> Option<Arc<Egress>> {
         match pass.map(str::from_utf8) {
             None => self.otherwise(),
@@ -153,43 +153,43 @@ impl SessionRouter {
         }
     }
 
-    /// What holds before a door is known.
+    /// Returns the limits that apply before an egress is known.
     pub(crate) fn bounds(&self) -> &NetworkLimits {
         &self.bounds
     }
 }
 
 impl ProxyToken {
-    /// What the proxy variables of the call say, for a proxy at this address.
+    /// Returns the value of the call's proxy variables, for a proxy at this address.
     pub fn proxy_url(&self, at: SocketAddr) -> String {
         format!("http://{USER}:{}@{at}", self.text)
     }
 
-    /// How many decisions found no room among the others.
+    /// Returns how many log entries did not fit.
     pub fn decisions_left_out(&self) -> u64 {
         self.door.decisions_left_out()
     }
 
-    /// What was wanted so far, and what was given.
+    /// Returns the requested hosts so far and the results.
     pub fn decisions(&self) -> Vec<HostAccessRecord> {
         self.door.decisions()
     }
 
-    /// Ends the call's connections, and says what was wanted and what was given. Waits until they have ended, if the runtime
-    /// that serves them goes on meanwhile.
+    /// Ends the call's connections, and returns the requested hosts and the results. Waits until the connections have ended, if
+    /// the runtime that serves them is running.
     pub fn close(self) -> Vec<HostAccessRecord> {
         self.shut();
         self.door.wait_until_empty(PATIENCE);
         self.door.decisions()
     }
 
-    /// By now the processes of the call are gone. A connection of theirs that was not taken yet must not be taken for the
-    /// next call's.
+    /// Shuts the egress. The processes of the call are gone by now. A connection of theirs that still waits must not be assigned
+    /// to the next call.
     fn shut(&self) {
         let turn = self.doors.turn();
         if let Some(listeners) = locked(&self.doors.waiting).upgrade() {
             for listener in listeners.iter() {
-                // As many as can wait: those of the call are the first.
+                // As many as can wait, because those of this call are the first.
                 for _ in 0..WAITING_MAX {
                     if listener.accept().is_err() {
                         break;
@@ -219,7 +219,7 @@ fn session_bounds() -> NetworkLimits {
     NetworkLimits { connections_max: SESSION_CONNECTIONS_MAX, ..NetworkLimits::default() }
 }
 
-/// The pass in the value of a `Proxy-Authorization`; what is none of ours is a pass that opens nothing.
+/// Returns the token in the value of a `Proxy-Authorization`. A value of another form becomes a token that opens nothing.
 pub(crate) fn pass_of(value: &[u8]) -> Vec<u8> {
     let decoded = value
         .split_at_checked(6)

@@ -1,4 +1,4 @@
-//! SOCKS5: the wish for a host, with a pass where its name and password go; only to connect.
+//! Parses SOCKS5 requests. Only connecting is supported. The token is in the password.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -18,15 +18,15 @@ const UNREACHABLE: u8 = 4;
 const NO_SUCH_COMMAND: u8 = 7;
 const NO_SUCH_ADDRESS: u8 = 8;
 
-/// What is wanted by SOCKS.
+/// A SOCKS request.
 pub(crate) struct SocksRequest {
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// The pass that was shown.
+    /// The presented token.
     pub(crate) pass: Option<Vec<u8>>,
 }
 
-/// Reads what is wanted; `None` if it is something else than to connect, and was answered.
+/// Reads the request. `None` if it is not a connect request, which was then answered.
 pub(crate) async fn wanted(client: &mut BufferedStream) -> io::Result<Option<SocksRequest>> {
     let reader = &mut client.reader;
     if reader.read_u8().await? != VERSION {
@@ -34,7 +34,7 @@ pub(crate) async fn wanted(client: &mut BufferedStream) -> io::Result<Option<Soc
     }
     let mut methods = vec![0; usize::from(reader.read_u8().await?)];
     reader.read_exact(&mut methods).await?;
-    // Whoever offers a name and password has one to show.
+    // A client that offers a name and password has a token.
     let pass = if methods.contains(&PASSWORD) {
         client.writer.write_all(&[VERSION, PASSWORD]).await?;
         let pass = password(reader).await?;
@@ -59,7 +59,7 @@ pub(crate) async fn wanted(client: &mut BufferedStream) -> io::Result<Option<Soc
         3 => {
             let mut name = vec![0; usize::from(reader.read_u8().await?)];
             reader.read_exact(&mut name).await?;
-            // What is no text is no host, and is refused as such by its name.
+            // Bytes that are not valid text become an invalid host, which is refused.
             String::from_utf8(name).unwrap_or_else(|_| "\u{0}".to_owned())
         }
         _ => {
@@ -75,7 +75,7 @@ pub(crate) async fn wanted(client: &mut BufferedStream) -> io::Result<Option<Soc
     Ok(Some(SocksRequest { host, port, pass }))
 }
 
-/// The password that is shown; the name beside it says nothing.
+/// Reads the password. The user name is ignored.
 async fn password(reader: &mut StreamReader) -> io::Result<Vec<u8>> {
     if reader.read_u8().await? != 1 {
         return Err(malformed("not a name and password of SOCKS5"));
@@ -87,17 +87,17 @@ async fn password(reader: &mut StreamReader) -> io::Result<Vec<u8>> {
     Ok(password)
 }
 
-/// The answer to who shows no pass of a running call.
+/// Returns the reply to a client without a token of a running call.
 pub(crate) fn no_pass() -> [u8; 10] {
     reply(NOT_ALLOWED)
 }
 
-/// The answer to a wish that was granted.
+/// Returns the reply to a granted request.
 pub(crate) fn given() -> [u8; 10] {
     reply(SUCCEEDED)
 }
 
-/// The answer to a wish that was not.
+/// Returns the reply to a request that was refused or failed.
 pub(crate) fn unconnected(why: &ConnectionError) -> [u8; 10] {
     reply(match why {
         ConnectionError::Refused(_) => NOT_ALLOWED,

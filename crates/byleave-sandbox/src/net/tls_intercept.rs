@@ -1,7 +1,7 @@
-//! Interception: TLS opened on the way to a host that has a credential, and made anew behind.
+//! Intercepts TLS to hosts that have a credential.
 //!
-//! The authority is made for one session, in memory; its key is never written and never inside. Only hosts with a credential
-//! are opened, the rest of TLS passes untouched. Towards the host, certificates are checked as strictly as ever.
+//! The certificate authority is created in memory for one session. Its key is never written and never inside. Only connections to
+//! hosts with a credential are intercepted. Certificates of the hosts are verified as usual.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,7 +20,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use super::buffered_stream::BufferedStream;
 use super::decision_log::locked;
 
-/// What opens TLS for one session: an authority of its own, and how hosts are checked.
+/// The TLS interceptor of one session, with its own certificate authority and the settings to verify hosts.
 pub struct TlsInterceptor {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
@@ -28,19 +28,19 @@ pub struct TlsInterceptor {
     made: Mutex<HashMap<String, Arc<ServerConfig>>>,
 }
 
-/// Why TLS cannot be opened.
+/// The error for an interceptor that cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsInterceptorError {
-    /// No certificate could be made.
+    /// No certificate could be created.
     #[error("cannot make a certificate for the session: {0}")]
     Certificate(#[from] rcgen::Error),
-    /// TLS cannot be set up, or there are no roots to check hosts against.
+    /// TLS cannot be set up, or there are no roots to verify hosts against.
     #[error("cannot set up TLS: {0}")]
     Tls(#[from] rustls::Error),
 }
 
 impl TlsInterceptor {
-    /// For one session, with hosts checked against the roots of this machine.
+    /// Creates the interceptor of a session. Hosts are verified against the roots of this machine.
     pub fn new() -> Result<Self, TlsInterceptorError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let towards = ClientConfig::builder_with_provider(provider)
@@ -50,7 +50,7 @@ impl TlsInterceptor {
         Self::towards(towards)
     }
 
-    /// For one session, with hosts checked as this says.
+    /// Creates the interceptor of a session. Hosts are verified with this configuration.
     pub fn towards(mut towards: ClientConfig) -> Result<Self, TlsInterceptorError> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
@@ -63,12 +63,12 @@ impl TlsInterceptor {
         Ok(Self { issuer, certificate, towards: Arc::new(towards), made: Mutex::default() })
     }
 
-    /// The authority's certificate in PEM, for the programs inside to trust. There is no way to get its key.
+    /// Returns the certificate of the authority in PEM, for the programs inside to trust. The key cannot be read.
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// Opens TLS at both ends; the ClientHello is still held and names the host.
+    /// Opens TLS at both ends. The ClientHello is still buffered and names the host.
     pub(crate) async fn open(
         &self,
         host: &str,
@@ -107,7 +107,7 @@ impl TlsInterceptor {
             )?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let config = Arc::new(config);
-        // Only hosts with a credential come here, so that this stays small.
+        // Only hosts with a credential get here, so this map stays small.
         locked(&self.made).insert(host.to_owned(), Arc::clone(&config));
         Ok(config)
     }

@@ -1,8 +1,8 @@
-//! Transparent mode: for programs that know no proxy. A lookup gives a name an address that leads here, and the address that
-//! a connection was made to gives the name back.
+//! The transparent proxy, for programs that do not use a proxy. A lookup maps a name to an address that leads here. The address
+//! of a connection then gives the name back.
 //!
-//! No lookup ever leaves: what is asked for tells nobody anything. The addresses are of 198.18.0.0/15, which belongs to no
-//! host; that route exists inside the sandbox alone.
+//! No lookup ever leaves the sandbox, so lookups leak nothing. The addresses are in 198.18.0.0/15, which belongs to no host. That
+//! route exists only inside the sandbox.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,12 +20,12 @@ use super::refusal::{ConnectionError, ConnectionRefusedError};
 use super::session_router::{DefaultEgress, SessionRouter};
 use super::{http, proxy, tunnel};
 
-/// The first address that is given out; the ones before it stay free.
+/// The first address that is given out. Earlier ones stay free.
 const FIRST: u32 = Ipv4Addr::new(198, 18, 0, 16).to_bits();
-/// How many names a session can look up.
+/// The maximum number of names that a session can look up.
 const NAMES_MAX: usize = 65_536;
 
-/// Which address stands for which name. For a whole session: a program may keep an address longer than a call.
+/// Maps names to addresses and back. It lives for a whole session, because a program may keep an address longer than a call.
 #[derive(Debug, Default)]
 pub struct NameAddressMap(Mutex<NameAddressTable>);
 
@@ -36,7 +36,7 @@ struct NameAddressTable {
 }
 
 impl NameAddressMap {
-    /// The address that stands for a name, the same each time; `None` when there are no more.
+    /// Returns the address for a name, the same each time. `None` if no address is left.
     pub fn address(&self, name: &str) -> Option<Ipv4Addr> {
         let mut table = locked(&self.0);
         if let Some(address) = table.by_name.get(name) {
@@ -52,13 +52,13 @@ impl NameAddressMap {
         Some(address)
     }
 
-    /// The name that an address stands for.
+    /// Returns the name for an address.
     pub fn name(&self, address: Ipv4Addr) -> Option<String> {
         locked(&self.0).by_address.get(&address).cloned()
     }
 }
 
-/// Serves one connection to an address that stands for a name.
+/// Serves one connection to an address of this map.
 pub(crate) async fn serve(door: &Egress, names: &NameAddressMap, stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let local = stream.local_addr()?;
@@ -82,7 +82,7 @@ pub(crate) async fn serve(door: &Egress, names: &NameAddressMap, stream: TcpStre
     told(client, port, &why).await
 }
 
-/// Refuses a connection that one of several calls made, and nothing says which.
+/// Refuses a connection that cannot be attributed to one of several calls.
 pub(crate) async fn refuse(
     doors: &[Arc<Egress>],
     names: &NameAddressMap,
@@ -101,7 +101,7 @@ pub(crate) async fn refuse(
     told(BufferedStream::tcp(stream), local.port(), &refusal.into()).await
 }
 
-/// Whoever speaks HTTP can read why; others find the connection closed.
+/// Sends the reason to HTTP clients. For others the connection is just closed.
 async fn told(mut client: BufferedStream, port: u16, why: &ConnectionError) -> io::Result<()> {
     if port == 80 { client.close_with(&http::ProxyResponse::unconnected(why).bytes()).await } else { Ok(()) }
 }
@@ -111,14 +111,14 @@ pub(crate) async fn answer(doors: &SessionRouter, names: &NameAddressMap, socket
     let mut query = vec![0; 4096];
     loop {
         let Ok((length, from)) = socket.recv_from(&mut query).await else {
-            // An error of a former answer shows here; the socket itself goes on.
+            // An error of an earlier answer appears here. The socket itself still works.
             tokio::task::yield_now().await;
             continue;
         };
         let answer =
             query.get(..length).and_then(|query| dns::answer(query, |name| found(doors, names, ports, name)));
         if let Some(answer) = answer {
-            // Whoever is gone needs no answer.
+            // A client that is gone needs no answer.
             socket.send_to(&answer, from).await.ok();
         }
     }
@@ -127,7 +127,7 @@ pub(crate) async fn answer(doors: &SessionRouter, names: &NameAddressMap, socket
 fn found(doors: &SessionRouter, names: &NameAddressMap, ports: &[u16], wanted: &str) -> DnsAnswer {
     let open = match doors.unshown() {
         DefaultEgress::Door(door) => vec![door],
-        // An address lets nobody through by itself.
+        // An address alone lets nothing through.
         DefaultEgress::Several(open) => open,
         DefaultEgress::Nobody => return DnsAnswer::Refused,
     };

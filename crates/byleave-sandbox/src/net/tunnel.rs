@@ -1,7 +1,7 @@
-//! Tunnels: a connection that was granted for a host is held to that host.
+//! Tunnels that restrict a granted connection to its host.
 //!
-//! TLS must name it in every ClientHello, plain HTTP in every request. On the ports of the web nothing else is let through;
-//! on others a protocol that is neither goes to the host that was granted, and what it says there is not looked at.
+//! TLS must name the host in every ClientHello, plain HTTP in every request. On web ports no other protocol is let through. On
+//! other ports another protocol is passed to the granted host without inspection.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::http::{self, ProxyResponse, UpstreamConnection};
 use super::http_head::is_token;
 use super::refusal::ConnectionRefusedError;
 
-/// What is spoken in a tunnel.
+/// The protocol in a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TunnelProtocol {
     Tls,
@@ -25,15 +25,15 @@ enum TunnelProtocol {
     Nothing,
 }
 
-/// The longest word that could be a method.
+/// The maximum length of a possible method.
 const METHOD_BYTES_MAX: usize = 64;
-/// How many bytes are waited for until the first line ends.
+/// The maximum number of bytes to wait for the end of the first line.
 const FIRST_LINE_BYTES_MAX: usize = 8 << 10;
 
-/// "Access denied", fatal: what TLS has to say in place of a reason.
+/// The fatal TLS alert "access denied", because TLS cannot carry a reason.
 const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
-/// Runs a tunnel to a host that was granted, until both ends are closed.
+/// Runs a tunnel to a granted host, until both ends are closed.
 pub(crate) async fn run(
     door: &Egress,
     mut client: BufferedStream,
@@ -63,7 +63,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Listens who speaks first, and what. The bytes stay held.
+/// Detects which end sends first, and the protocol. The bytes stay buffered.
 async fn spoken(
     client: &mut StreamReader,
     upstream: &mut StreamReader,
@@ -95,9 +95,10 @@ async fn spoken(
     }
 }
 
-/// What these first bytes of a client are; `None` where more are needed.
+/// Detects the protocol from the first bytes of a client. `None` if more are needed.
 ///
-/// Lenient where servers are: whatever one of them could take for a request is one, and is then read strictly.
+/// This is as lenient as servers are. Bytes that any server could accept as a request are treated as HTTP, and then parsed
+/// strictly.
 fn heard(bytes: &[u8]) -> Option<TunnelProtocol> {
     if *bytes.first()? == HANDSHAKE {
         return Some(TunnelProtocol::Tls);
@@ -116,7 +117,7 @@ fn heard(bytes: &[u8]) -> Option<TunnelProtocol> {
             Some(TunnelProtocol::Http)
         }
         Some(_) => Some(TunnelProtocol::Other),
-        // A first line without an end: whoever reads it strictly says so.
+        // A first line without an end is left to the strict parser, which refuses it.
         None if bytes.len() > FIRST_LINE_BYTES_MAX => Some(TunnelProtocol::Http),
         None => None,
     }
@@ -133,7 +134,7 @@ async fn tls(door: &Egress, mut client: BufferedStream, mut upstream: UpstreamCo
         .iter()
         .any(|one| one.fits(&upstream.host, upstream.port, CredentialTransport::Tls));
     if added {
-        // A door with a credential for TLS has an interception: without one it cannot be made.
+        // An egress with a credential for TLS always has an interceptor, because it cannot be created without one.
         let Some(interception) = door.interception() else { return Ok(()) };
         let UpstreamConnection { host, port, line, entry, .. } = upstream;
         let opened = interception.open(&host, client, line, bounds.head_timeout).await;
@@ -168,7 +169,7 @@ async fn refused(
     client.close_with(&ALERT).await
 }
 
-/// Why copying ended.
+/// The reason why copying ended.
 enum TunnelError {
     Refused(ConnectionRefusedError),
     Broken(io::Error),
@@ -180,7 +181,7 @@ impl From<io::Error> for TunnelError {
     }
 }
 
-/// Copies what a client of TLS sends, and holds every ClientHello in it to the name.
+/// Copies what a TLS client sends, and checks the name in every ClientHello.
 async fn copy_hellos(
     from: &mut StreamReader,
     to: &mut StreamWriter,
@@ -207,7 +208,7 @@ async fn copy_hellos(
     }
 }
 
-/// Reads the ClientHello that comes next, and holds it against the name. The bytes stay held.
+/// Parses the next ClientHello and checks its name. The bytes stay buffered.
 async fn hello(
     from: &mut StreamReader,
     host: &str,

@@ -1,4 +1,4 @@
-//! The plan as bytes, in the words of `wire`.
+//! Encodes a plan in the format of `plan_format`.
 
 use std::ffi::{CStr, CString};
 
@@ -6,7 +6,7 @@ use super::LaunchPlan;
 use crate::plan_format::{CloneDepth, MountAccess, MountOp, OnMissing, SocketKind};
 
 impl LaunchPlan {
-    /// The plan as the first process inside reads it.
+    /// Encodes the plan for the first process inside.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = PlanWriter { bytes: Vec::with_capacity(8192) };
         bytes.number(self.part as u64);

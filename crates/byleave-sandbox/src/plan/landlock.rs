@@ -1,4 +1,4 @@
-//! Landlock: a second lock on what can be written, which holds even where a mount was forgotten.
+//! Landlock rules: a second barrier against writes, which holds even if a mount was forgotten.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -7,23 +7,23 @@ use super::{HostInfo, PathKind, PlanError, path_text};
 use crate::confinement::{FileConfinement, ReadScope};
 use crate::system_paths;
 
-/// What may be done beneath which paths.
+/// The operations that are allowed beneath each path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LandlockRuleset {
-    /// How many bytes of the following three numbers this kernel knows.
+    /// The size in bytes of the following three numbers, as far as this kernel knows them.
     pub size: u64,
-    /// The operations on files that are refused unless a rule allows them.
+    /// The file operations that are refused unless a rule allows them.
     pub files: u64,
-    /// What is kept within: signals, and local sockets without a path.
+    /// The operations that are confined to the sandbox: signals, and abstract local sockets.
     pub scoped: u64,
-    /// What is allowed.
+    /// The allowed operations.
     pub rules: Vec<LandlockRule>,
 }
 
-/// What may be done beneath one path.
+/// The operations that are allowed beneath one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LandlockRule {
-    /// The path, as it is inside.
+    /// The path inside.
     pub path: CString,
     /// The operations.
     pub access: u64,
@@ -40,12 +40,12 @@ const TRUNCATE: u64 = 1 << 14;
 pub(super) const IOCTL_DEV: u64 = 1 << 15;
 const FIRST_VERSION: u64 = (1 << 13) - 1;
 pub(super) const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
-/// What may be done with what is writable.
+/// The operations on writable paths.
 pub(super) const ALL_BUT_DEVICES: u64 = !(MAKE_CHAR | MAKE_BLOCK);
-/// What can be said of a file that is no directory.
+/// The operations that apply to a file that is not a directory.
 const OF_A_FILE: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 
-/// The rules for these files: what is readable can be read, what is writable can be written. `None` without Landlock.
+/// Returns the rules for these files: readable paths can be read, writable paths can be written. `None` without Landlock.
 pub(super) fn rules(
     files: &FileConfinement,
     host: &impl HostInfo,
@@ -63,7 +63,7 @@ pub(super) fn rules(
         ReadScope::Only(paths) => {
             let paths = paths.iter().chain(&files.home_readable).map(PathBuf::as_path);
             for path in system_paths::system().chain(paths) {
-                // What a link leads to is named by its own path.
+                // The target of a link is named by its own path.
                 match host.kind(path) {
                     Some(PathKind::Directory) => rules.push(rule(path, READ)?),
                     Some(PathKind::File) => rules.push(rule(path, READ & OF_A_FILE)?),
@@ -83,12 +83,12 @@ pub(super) fn rules(
     Ok(Some(LandlockRuleset { rules, ..lock }))
 }
 
-/// What can be said of what is at a path.
+/// Returns the operations that apply to the kind of file at a path.
 pub(super) fn of_its_kind(path: &Path, host: &impl HostInfo) -> u64 {
     if host.kind(path) == Some(PathKind::Directory) { u64::MAX } else { OF_A_FILE }
 }
 
-/// The lock of this version without any rules: nothing is allowed. `None` without Landlock.
+/// Returns a ruleset of this version without rules, which allows nothing. `None` without Landlock.
 pub(super) fn empty(version: u32) -> Option<LandlockRuleset> {
     if version == 0 {
         return None;

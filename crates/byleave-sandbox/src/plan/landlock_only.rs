@@ -1,7 +1,8 @@
-//! The plan for a command without namespaces of its own: what mounts would hide is simply not allowed to be read.
+//! The plan for a command without its own namespaces. Paths that mounts would hide are not readable instead.
 //!
-//! Landlock can allow a directory with everything beneath it, and take nothing out again. So what is around the hidden is allowed
-//! piece by piece; and what lies beneath something writable can be neither hidden nor protected, which the guarantees have to say.
+//! Landlock can allow a directory with everything beneath it, but cannot exclude parts of it. So the surroundings of a hidden
+//! path are allowed piece by piece. A path beneath a writable path can be neither hidden nor protected, and the guarantees must
+//! say so.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,8 +18,9 @@ use crate::system_paths;
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 impl LaunchPlan {
-    /// Of this plan, what can be done without namespaces. The command has a temporary directory of its own; the user already runs
-    /// so many processes, which count against the limit as well. `entries` lists what is in a directory.
+    /// Returns the parts of this plan that work without namespaces. The command has its own temporary directory. The kernel
+    /// applies the process limit to all processes of the user, so the limit is raised by the existing ones. `entries` lists a
+    /// directory.
     pub(crate) fn for_alone(
         mut self,
         files: &FileConfinement,
@@ -71,9 +73,9 @@ impl LaunchPlan {
     }
 }
 
-/// What is not read on the way down from the top.
+/// Returns the paths that are not allowed on the way down from the root.
 fn hidden(files: &FileConfinement) -> BTreeSet<PathBuf> {
-    // Devices are allowed one by one, and both temporary directories are everybody's.
+    // Devices are allowed one by one. Both temporary directories are shared with all users.
     let ours = ["/dev", "/tmp", "/var/tmp"].into_iter().chain(HIDDEN_EVERYWHERE).map(PathBuf::from);
     ours.chain(files.home.clone()).chain(files.hidden.iter().cloned()).collect()
 }
@@ -86,10 +88,10 @@ struct ReadablePaths<'a, H, E> {
 }
 
 impl<H: HostInfo, E: Fn(&Path) -> Vec<PathBuf>> ReadablePaths<'_, H, E> {
-    /// Allows to read a path but for what is hidden, the directories above which cannot be listed.
+    /// Allows reading a path except for hidden paths. The directories above a hidden path cannot be listed.
     fn around(&mut self, path: &Path) {
         match self.host.kind(path) {
-            // A link is followed, and what it leads to has a path of its own.
+            // A link is followed, and its target has its own path.
             None | Some(PathKind::Link) => {}
             Some(_) if self.hidden.contains(path) => {}
             Some(_) if self.hidden.iter().any(|hidden| hidden.starts_with(path)) => {

@@ -1,6 +1,7 @@
-//! The plan: a confinement and a command turned into exactly what the first process inside will do, step by step.
+//! Turns a confinement and a command into the exact steps of the first process inside.
 //!
-//! Looks at what is where through [`HostInfo`] and does nothing, so that its order can be tested without privileges.
+//! It reads the machine through [`HostInfo`] and has no side effects, so that the order of steps can be tested without
+//! privileges.
 
 mod encode;
 mod landlock;
@@ -27,27 +28,27 @@ use crate::seccomp::{self, Arch, JumpTooLongError};
 /// A command: a program and its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandSpec {
-    /// The program, then what it is given. Without a slash, the program is looked for in the confinement's `PATH`.
+    /// The program, then its arguments. A program without a slash is searched in the confinement's `PATH`.
     pub argv: Vec<OsString>,
-    /// What it can read from its standard input, which is `/dev/null` if this is nothing. Into a terminal it is typed, and then its
-    /// end.
+    /// The content of its standard input, which is `/dev/null` if this is empty. For a terminal the content is typed, followed by
+    /// the end of input.
     pub stdin: Vec<u8>,
-    /// A terminal of its own in place of pipes: what it prints and what it prints as errors is then one.
+    /// The size of its own terminal, in place of pipes. Output and errors are then one stream.
     pub terminal: Option<TerminalSize>,
-    /// Its standard streams are carried by the caller, who takes them from what is running: nothing is kept of them, and
-    /// `stdin` is not given. Has no meaning for a terminal, which can be taken anyway.
+    /// Whether the caller handles its standard streams, which it takes from the running command. Nothing of them is kept, and
+    /// `stdin` is not used. It has no effect with a terminal, which can be taken anyway.
     pub carried_by_caller: bool,
-    /// What it prints and what it prints as errors goes through one pipe, in the order printed, and is then one. Has no meaning
-    /// where the caller carries them, nor in a container, whose engine has a pipe for each.
+    /// Whether output and errors share one pipe and become one stream, in the order printed. It has no effect if the caller
+    /// handles the streams, nor in a container, whose engine has a pipe for each.
     pub together: bool,
 }
 
-/// A terminal, by its size.
+/// The size of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalSize {
-    /// How many lines.
+    /// The number of lines.
     pub rows: u16,
-    /// How many characters in a line.
+    /// The number of characters in a line.
     pub columns: u16,
 }
 
@@ -60,78 +61,78 @@ pub struct UserIdentity {
     pub gid: u32,
 }
 
-/// What is at a path.
+/// The kind of file at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathKind {
     /// A directory.
     Directory,
     /// A symbolic link.
     Link,
-    /// A file, a socket, or what else there is.
+    /// A file, a socket, or another kind.
     File,
 }
 
-/// The machine as a plan needs to know it.
+/// The properties of the machine that a plan depends on.
 pub trait HostInfo {
-    /// What is at a path, without following a link at its end.
+    /// Returns the kind of file at a path, without following a link at its end.
     fn kind(&self, path: &Path) -> Option<PathKind>;
 
-    /// Where a path leads in the end, if there is something.
+    /// Returns the final target of a path, if it exists.
     fn target(&self, path: &Path) -> Option<PathBuf>;
 
-    /// The version of Landlock; zero without.
+    /// Returns the version of Landlock, or zero without Landlock.
     fn landlock(&self) -> u32;
 }
 
-/// What the first process inside will do, in the order of the fields.
+/// The steps of the first process inside, in the order of the fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchPlan {
-    /// How much of it is done.
+    /// The part of the plan that is carried out.
     pub part: PlanPart,
-    /// In a session: how many first processes of commands wait ready.
+    /// In a session: the number of first processes of commands that wait ready.
     pub parked: u32,
-    /// In a session: what its first process takes of the system call filter, for all of its commands.
+    /// In a session: the part of the system call filter that its first process installs for all commands.
     pub shared_filter: Vec<u8>,
-    /// Who it is.
+    /// The user that it runs as.
     pub identity: UserIdentity,
-    /// Whether it has a network of its own.
+    /// Whether it has its own network.
     pub network_apart: bool,
-    /// What it mounts, in order.
+    /// The mounts, in order.
     pub mounts: Vec<MountOp<CString>>,
-    /// Where the command starts.
+    /// The directory that the command starts in.
     pub cwd: CString,
-    /// The places where the program may be; the first that can be run is.
+    /// The candidate paths of the program. The first that can be run is used.
     pub programs: Vec<CString>,
-    /// What the program is given, its name first.
+    /// The arguments of the program, its name first.
     pub argv: Vec<CString>,
     /// The environment of the program.
     pub environment: Vec<CString>,
-    /// The terminal that it is given.
+    /// The terminal of the program.
     pub terminal: Option<TerminalSize>,
-    /// Limits: resource, value at which it is told, value that it cannot pass.
+    /// Limits: resource, soft limit, hard limit.
     pub limits: Vec<(u32, u64, u64)>,
-    /// What may be done beneath which paths; `None` where the kernel has no Landlock.
+    /// The Landlock rules. `None` if the kernel has no Landlock.
     pub landlock: Option<LandlockRuleset>,
-    /// The system call filter, as the kernel takes it.
+    /// The system call filter, in the format of the kernel.
     pub filter: Vec<u8>,
 }
 
-/// Why there is no plan for a confinement.
+/// The error for a confinement that cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// A path is not absolute, or has `.` or `..` in it.
+    /// A path is not absolute, or contains `.` or `..`.
     #[error("cannot confine to `{}`: the path is not absolute and resolved; resolve it first", .0.display())]
     Unresolved(PathBuf),
     /// A path is a symbolic link.
     #[error("cannot confine to `{}`: it is a symbolic link; name what it leads to", .0.display())]
     Link(PathBuf),
-    /// Something that has to be there is not.
+    /// A required path does not exist.
     #[error("cannot confine to `{}`: there is no such directory or file", .0.display())]
     Missing(PathBuf),
-    /// A writable path would show the home directory, which is to be hidden.
+    /// A writable path would show the home directory, which must be hidden.
     #[error("cannot let the command write `{}`: the home directory lies in it, and is hidden; name a directory beneath the home directory", .0.display())]
     ShowsHome(PathBuf),
-    /// A writable path would show all that is mounted.
+    /// A writable path would show all mounts.
     #[error("cannot let the command write `{}`: it holds what the sandbox itself stands on; name a directory beneath it", .0.display())]
     TooMuch(PathBuf),
     /// Too many writable paths and toolchains.
@@ -139,13 +140,13 @@ pub enum PlanError {
         "cannot confine the command: more than {0} paths are writable or readable beneath the home directory; name those above them"
     )]
     TooMany(usize),
-    /// A copy of something that cannot be written anyway, or for which there is no place.
+    /// A copy of a path that is not writable, or that has no mount point.
     #[error("cannot run on a copy of `{root}`: {why}", root = .0.display(), why = .1)]
     NoCopy(PathBuf, &'static str),
-    /// What a copy is made of could be reached inside.
+    /// The layers or files of a copy could be reached inside.
     #[error("cannot keep a copy in `{}`: the command could reach it there; keep it in a directory that is hidden from it", .0.display())]
     CopyShown(PathBuf),
-    /// A path that cannot be told to a container engine.
+    /// A path that cannot be passed to a container engine.
     #[error("cannot confine to `{}` in a container: a comma, a quotation mark or a line break in its name; rename it", .0.display())]
     Unspeakable(PathBuf),
     /// A zero byte in a path, an argument or the environment.
@@ -160,7 +161,7 @@ pub enum PlanError {
 }
 
 impl LaunchPlan {
-    /// The plan for a command in a confinement on this host.
+    /// Creates the plan for a command in a confinement on this host.
     pub fn new(
         confinement: &Confinement,
         command: &CommandSpec,
@@ -195,14 +196,14 @@ impl LaunchPlan {
 }
 
 impl LaunchPlan {
-    /// This plan for a command in a cgroup, which limits memory and processes better: by what is used, not by what is reserved,
-    /// and of the command alone, not of all that the user has in a session.
+    /// Adapts this plan to a command in a cgroup, which limits memory and processes better. A cgroup limits used memory instead
+    /// of reserved memory, and the command alone instead of all processes of the user in a session.
     pub(crate) fn in_group(mut self) -> Self {
         self.limits.retain(|(resource, ..)| ![DATA, PROCESSES].contains(resource));
         self
     }
 
-    /// Of this plan, what makes the place that a session's commands run in.
+    /// Returns the part of this plan that builds the sandbox of a session.
     pub(crate) fn for_session(mut self, parked: u32) -> Result<Self, PlanError> {
         self.part = PlanPart::Session;
         self.parked = parked;
@@ -210,8 +211,7 @@ impl LaunchPlan {
         Ok(self)
     }
 
-    /// Of this plan, what is left to do for a command where the place stands: the processes and terminals that it sees are its
-    /// own.
+    /// Returns the part of this plan for a command in an existing sandbox. The command sees only its own processes and terminals.
     pub(crate) fn for_command(mut self) -> Self {
         self.part = PlanPart::Command;
         self.shared_filter.clear();
@@ -219,14 +219,14 @@ impl LaunchPlan {
         self
     }
 
-    /// Of this plan, what is left to do where another program has made the place; and what that program has to mount.
+    /// Returns the rest of this plan if another program builds the sandbox, and the mounts for that program.
     pub(crate) fn for_inner(mut self) -> (Self, Vec<MountOp<CString>>) {
         self.part = PlanPart::Inner;
         let mounts = std::mem::take(&mut self.mounts);
         (self, mounts)
     }
 
-    /// This plan with another command.
+    /// Returns this plan with another command.
     pub(crate) fn with_command(
         &self,
         confinement: &Confinement,
@@ -236,7 +236,7 @@ impl LaunchPlan {
         Ok(Self { programs, argv, terminal: command.terminal, ..self.clone() })
     }
 
-    /// This plan with these variables in the environment, whatever stood there by their names.
+    /// Sets these variables in the environment, and replaces existing ones.
     pub(crate) fn with_variables(mut self, variables: &[(&str, String)]) -> Result<Self, PlanError> {
         for (name, value) in variables {
             let begin = format!("{name}=");
@@ -266,18 +266,18 @@ fn programs(confinement: &Confinement, command: &CommandSpec) -> Result<Vec<CStr
     absolute.map(|directory| text(directory.join(program), what)).collect()
 }
 
-/// The system call filter, compiled once.
+/// Returns the system call filter, compiled once.
 fn filter_here() -> Result<Vec<u8>, JumpTooLongError> {
     static COMPILED: OnceLock<Result<Vec<u8>, JumpTooLongError>> = OnceLock::new();
     COMPILED.get_or_init(|| Ok(seccomp::compile(Arch::HERE)?.bytes())).clone()
 }
 
-/// The kernel's number for the limit on what a process can write to.
+/// The kernel's number for the limit on writable memory of a process.
 const DATA: u32 = 2;
-/// The kernel's number for the limit on processes, which it counts for each user.
+/// The kernel's number for the limit on processes per user.
 const PROCESSES: u32 = 6;
 
-/// Limits that the kernel keeps for each process or for each user, by its own numbers.
+/// Returns the limits per process or per user, with the kernel's numbers.
 fn resources(limits: &ResourceLimits) -> Vec<(u32, u64, u64)> {
     const CPU: u32 = 0;
     const FILE: u32 = 1;
@@ -288,12 +288,12 @@ fn resources(limits: &ResourceLimits) -> Vec<(u32, u64, u64)> {
     let cpu = limits.cpu.as_secs().max(1);
     let fixed = |resource, value| (resource, value, value);
     vec![
-        // The launcher counts all processes together, and comes first; this is for when it is late.
+        // The launcher measures all processes together and normally acts first. This applies if it is late.
         (CPU, cpu.saturating_add(2), cpu.saturating_add(3)),
         fixed(FILE, limits.file),
         fixed(DATA, limits.memory),
         fixed(CORE, 0),
-        // The first process inside counts as well.
+        // The limit includes the first process inside.
         fixed(PROCESSES, u64::from(limits.pids) + 1),
         fixed(DESCRIPTORS, 4096),
         fixed(LOCKED, 64 << 10),
@@ -309,7 +309,7 @@ fn path_text(path: &Path) -> Result<CString, PlanError> {
     text(path, "a path")
 }
 
-/// Refuses a path that does not say plainly where it leads.
+/// Refuses a path that is not absolute or contains `.` or `..`.
 pub(crate) fn resolved(path: &Path) -> Result<(), PlanError> {
     let plain = |component| matches!(component, Component::RootDir | Component::Normal(_));
     if path.is_absolute() && path.components().all(plain) {

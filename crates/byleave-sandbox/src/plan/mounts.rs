@@ -1,10 +1,10 @@
-//! The mount program: which file system the command finds.
+//! The mount program, which builds the file system of the command.
 //!
-//! The order is the safety of it. What stays writable is taken in hand *before* everything is sealed; what is empty is put in
-//! place before what lies in it; what is protected comes after the writable that it lies in, and with it every directory on the
-//! way becomes a mount point, because a mount point cannot be renamed away; masks come last but for the processes. A copy is made
-//! before any other covers what it is a copy of, and takes its place when that would be put there: everything that comes later
-//! comes on top of it, since nothing that is mounted beneath a copy is seen through it.
+//! Safety depends on the order. Writable trees are cloned *before* everything is made read-only. Empty directories are mounted
+//! before their contents. Protected paths come after the writable tree that contains them. Every directory in between becomes a
+//! mount point, because a mount point cannot be renamed. Masks come last, except for `/proc`. A copy is created before another
+//! mount covers its original, and is attached at the path of the original. Later mounts go on top of it, because mounts beneath
+//! the original are not visible through a copy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -15,7 +15,7 @@ use crate::confinement::{CopiedPath, CopySource, FileConfinement, ReadScope};
 use crate::plan_format::{CloneDepth, LAYERS, MountAccess, MountOp, OnMissing, SLOTS};
 
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// Where others leave sockets, logs, disks and backups: hidden in every confinement, where they exist.
+/// Places with sockets, logs, disks and backups of others. They are hidden in every confinement, if they exist.
 pub(super) const HIDDEN_EVERYWHERE: [&str; 10] = [
     "/run",
     "/mnt",
@@ -30,7 +30,7 @@ pub(super) const HIDDEN_EVERYWHERE: [&str; 10] = [
 ];
 const INODES: u64 = 100_000;
 
-/// The steps that make these files, in order.
+/// Returns the steps that build this file system, in order.
 pub(super) fn program(
     files: &FileConfinement,
     scratch_bytes: u64,
@@ -54,13 +54,13 @@ pub(super) fn program(
     Ok(program.ops)
 }
 
-/// The steps that show a command of a session its own terminals and processes.
+/// Returns the steps that show a command of a session its own terminals and processes.
 pub(super) fn of_a_command() -> Vec<MountOp<CString>> {
     let place = MountOp::Attach { slot: 0, path: c"/dev/pts".into(), missing: OnMissing::Fault };
     [vec![MountOp::Terminals { slot: 0 }, place], processes()].concat()
 }
 
-/// The steps that show a command its own processes.
+/// Returns the steps that show a command its own processes.
 fn processes() -> Vec<MountOp<CString>> {
     vec![
         MountOp::Processes { slot: 0 },
@@ -99,7 +99,7 @@ fn check(files: &FileConfinement, host: &impl HostInfo) -> Result<(), PlanError>
     Ok(())
 }
 
-/// A tree that is seen inside as it is outside, or a copy of it.
+/// A tree that appears inside as it is outside, or a copy of it.
 struct MountedTree<'a> {
     path: PathBuf,
     access: MountAccess,
@@ -113,9 +113,9 @@ struct MountProgramBuilder<'a, H> {
     ops: Vec<MountOp<CString>>,
     kept: Vec<MountedTree<'a>>,
     copied: &'a [CopiedPath],
-    /// What is emptied: beneath it only what is kept can be seen.
+    /// Directories that are emptied: only kept trees are visible beneath them.
     emptied: BTreeSet<PathBuf>,
-    /// What is covered once everything else is in place.
+    /// Paths that are covered after everything else is in place.
     masked: BTreeMap<PathBuf, PathKind>,
 }
 
@@ -125,12 +125,12 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
         let readable = files.home_readable.iter().filter(|path| host.kind(path).is_some());
         kept.extend(readable.map(|path| (path.clone(), (MountAccess::Read, None))));
         kept.extend(files.writable.iter().map(|path| (path.clone(), (MountAccess::Write, None))));
-        // What lies in a copy is part of it.
+        // Trees inside a copy are part of the copy.
         kept.retain(|path, _| !files.copied.iter().any(|copied| path.starts_with(&copied.root)));
         kept.extend(
             files.copied.iter().map(|one| (one.root.clone(), (MountAccess::Write, Some(&one.source)))),
         );
-        // By path, so that what lies in another comes after it.
+        // Sorted by path, so that an inner tree comes after the outer one.
         let kept: Vec<MountedTree<'_>> = (1u32..)
             .zip(kept)
             .filter_map(|(slot, (path, (access, copy)))| {
@@ -152,7 +152,7 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
             everywhere.filter(|path| host.kind(path) == Some(PathKind::Directory)).chain(files.hidden.clone())
         {
             match host.kind(&path) {
-                // What holds something that is kept is emptied around it.
+                // A directory that contains a kept tree is emptied around it.
                 Some(PathKind::Directory) if kept.iter().any(|kept| kept.path.starts_with(&path)) => {
                     emptied.insert(path);
                 }
@@ -166,7 +166,7 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
         Ok(Self { host, ops: Vec::new(), kept, copied: &files.copied, emptied, masked })
     }
 
-    /// Refuses what a copy is made of where it would be seen inside: it could be changed past the copy.
+    /// Refuses the parts of a copy if they would be visible inside, because they could be changed there directly.
     fn hide_copies(&self, files: &FileConfinement) -> Result<(), PlanError> {
         let shown = |part: &&PathBuf| {
             overlays::is_named(part, files)
@@ -194,7 +194,7 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
         Ok(())
     }
 
-    /// Whether what is at a path outside is there inside as well, before masks.
+    /// Returns whether the file at a path outside is also visible inside, before masks.
     fn shown(&self, path: &Path) -> bool {
         let depth = |path: &Path| path.components().count();
         let above = |candidate: &&Path| path.starts_with(candidate);
@@ -230,7 +230,7 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
         written: [&PathBuf; 2],
     ) -> Result<(), PlanError> {
         let first = layer_slot();
-        // What is not there yet has only what was put on top of it.
+        // A directory that does not exist yet consists only of the layers on top.
         let itself = self.host.kind(root).is_some().then_some(root);
         let lowers: Vec<&Path> = lowers.iter().map(PathBuf::as_path).chain(itself).collect();
         let layers = written.into_iter().map(PathBuf::as_path).chain(lowers.iter().copied());
@@ -242,12 +242,12 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
         Ok(())
     }
 
-    /// Whether what is there outside need not be there inside, since it lies in a copy.
+    /// Returns whether a path may be missing inside because it lies in a copy.
     fn may_be_gone(&self, path: &Path) -> bool {
         self.copied.iter().any(|copied| path.starts_with(&copied.root) && !overlays::is_fresh(&copied.source))
     }
 
-    /// The two steps that follow are about this path.
+    /// Makes the two following steps depend on this path.
     fn if_there(&mut self, path: &Path) -> Result<(), PlanError> {
         if self.may_be_gone(path) {
             self.ops.push(MountOp::IfThere { path: path_text(path)? });
@@ -279,7 +279,7 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
         self.attach(0, Path::new("/dev/pts"), OnMissing::MakeDirectory)
     }
 
-    /// What is emptied, from the outside in. Both temporary directories are one, so that their limit is one.
+    /// Mounts the emptied directories, outer ones first. Both temporary directories are one mount, so that they share one limit.
     fn scratch(&mut self, files: &FileConfinement, bytes: u64) -> Result<(), PlanError> {
         let (tmp, var_tmp) = (Path::new("/tmp"), Path::new("/var/tmp"));
         let emptied: Vec<PathBuf> = self.emptied.iter().cloned().collect();
@@ -293,7 +293,7 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
                 () if files.home.as_ref() == Some(&path) => (bytes, 0o700),
                 () => (64 << 10, 0o755),
             };
-            // Inside something that is emptied itself, a directory that only holds what is kept is made on the way.
+            // Inside an emptied directory, a directory that only contains kept trees is created with them.
             if self.emptied.iter().any(holder) && files.home.as_ref() != Some(&path) {
                 continue;
             }
@@ -306,12 +306,12 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
         Ok(())
     }
 
-    /// Whether something that is kept would be put over a path.
+    /// Returns whether a kept tree would cover a path.
     fn lies_in_kept(&self, path: &Path) -> bool {
         self.kept.iter().any(|kept| path != kept.path && path.starts_with(&kept.path))
     }
 
-    /// What is emptied within something that is kept, and so after it.
+    /// Returns the emptied directories inside a kept tree, which are mounted after it.
     fn emptied_within(&self) -> Vec<PathBuf> {
         let within = |path: &&PathBuf| {
             self.lies_in_kept(path) && path.parent().is_some_and(|parent| self.shown(parent))
@@ -319,7 +319,7 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
         self.emptied.iter().filter(within).cloned().collect()
     }
 
-    /// What is kept and what is emptied within it, from the outside in.
+    /// Attaches the kept trees and the emptied directories inside them, outer ones first.
     fn attach_kept(&mut self) -> Result<(), PlanError> {
         let kept = self.kept.iter().map(|kept| (kept.path.clone(), Some((kept.slot, kept.kind))));
         let within = self.emptied_within().into_iter().map(|path| (path, None));
@@ -342,8 +342,8 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
         Ok(())
     }
 
-    /// Protected paths and, writable as before, every directory between them and the writable path that they lie in. So with what is
-    /// hidden: by another path no rule may know it the next time.
+    /// Mounts protected paths and, still writable, every directory between them and the writable tree. It does the same for
+    /// hidden paths, because after a rename no rule might match them the next time.
     fn protect(&mut self, files: &FileConfinement) -> Result<(), PlanError> {
         let mut points: BTreeMap<PathBuf, MountAccess> = BTreeMap::new();
         let protected = files.protected.iter().chain(overlays::read_only(files)).map(|path| (path, true));
@@ -375,7 +375,7 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
         Ok(())
     }
 
-    /// Covers what is hidden: one empty directory for all directories, `/dev/null` without its device for all files.
+    /// Covers hidden paths: one empty directory for all directories, `/dev/null` without its device for all files.
     fn hide(&mut self) -> Result<(), PlanError> {
         let mut empty: Option<PathBuf> = None;
         let masked: Vec<_> = self.masked.iter().map(|(path, kind)| (path.clone(), *kind)).collect();
@@ -388,7 +388,7 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
             let nothing =
                 MountOp::Scratch { slot: 0, bytes: 4096, inodes: 1, mode: 0, access: MountAccess::Mask };
             match (kind, &empty) {
-                // The others could not be had from where this is not.
+                // If this one is missing, the others could not be cloned from it.
                 (PathKind::Directory, _) if self.may_be_gone(&path) => self.ops.push(nothing),
                 (PathKind::Directory, None) => {
                     self.ops.push(nothing);
@@ -409,7 +409,7 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
 
     fn finish(&mut self, network_apart: bool) -> Result<(), PlanError> {
         self.ops.extend(processes());
-        // No namespaces within these, even if a way past the filter were found.
+        // Forbids further namespaces inside, in case the filter can be bypassed.
         for limit in ["user", "net"] {
             let path = text(format!("/proc/sys/user/max_{limit}_namespaces"), "a path")?;
             self.ops.push(MountOp::Write { path, text: c"0".into() });
@@ -422,13 +422,13 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
     }
 }
 
-/// The hands that hold devices: the last ones.
+/// Returns the slots for devices, which are the last ones.
 fn device_slots() -> impl Iterator<Item = (u32, &'static str)> {
     let last = u32::try_from(SLOTS - 1).unwrap_or_default();
     DEVICES.iter().zip(0u32..).map(move |(device, at)| (last - at, *device))
 }
 
-/// The first of the hands that hold layers: before those that hold devices.
+/// Returns the first of the slots for layers, which come before those for devices.
 fn layer_slot() -> u32 {
     u32::try_from(SLOTS - DEVICES.len() - LAYERS).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! What a plan has in addition where the network is served by us: sockets that are handed out, a resolver, authorities.
+//! The additional steps of a plan with a proxied network: sockets that are passed out, a resolver, certificate authorities.
 //!
-//! Comes after everything else, when the mounts that hold it are in place; and the last step is to wait until it is served.
+//! They come after all other mounts. The last step waits until the network is served.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,20 @@ use crate::plan_format::{CloneDepth, MountAccess, MountOp, OnMissing, SocketKind
 
 /// The port of the proxy inside.
 pub(crate) const PROXY_PORT: u16 = 3128;
-/// Where our files are inside: in a place that is made for every confinement.
+/// The directory of our files inside, which exists in every confinement.
 const OURS: &str = "/dev/byleave";
 const RESOLVER: &str = "/etc/resolv.conf";
 
-/// What a network that is served by us has inside.
+/// The content of a proxied network inside.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NetworkPlan {
-    /// The ports on which connections to the addresses of names are taken.
+    /// The ports for connections to the addresses of names.
     pub(crate) ports: Vec<u16>,
-    /// The authorities that programs are to trust, in PEM: those of the machine and ours.
+    /// The certificate authorities that programs must trust, in PEM: those of the machine and ours.
     pub(crate) authorities: Option<Arc<str>>,
 }
 
-/// By which variables programs find the authorities that they trust.
+/// The variables by which programs find certificate authorities.
 const AUTHORITIES: [&str; 10] = [
     "SSL_CERT_FILE",
     "NODE_EXTRA_CA_CERTS",
@@ -41,10 +41,10 @@ const AUTHORITIES: [&str; 10] = [
 ];
 
 impl NetworkPlan {
-    /// The variables that lead programs to the proxy at this address, and to the authorities.
+    /// Returns the variables that lead programs to the proxy at this address, and to the certificate authorities.
     pub(crate) fn variables(&self, proxy: &str) -> Vec<(&'static str, String)> {
         let mut variables = Vec::new();
-        // Over HTTP in `ALL_PROXY` as well: what speaks SOCKS there needs libraries that many do not have.
+        // `ALL_PROXY` uses HTTP too, because SOCKS there needs libraries that many programs lack.
         for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
             variables.push((name, proxy.to_owned()));
         }
@@ -59,7 +59,7 @@ impl NetworkPlan {
 }
 
 impl LaunchPlan {
-    /// This plan with a network that is served by us.
+    /// Adds a proxied network to this plan.
     pub(crate) fn with_wiring(
         mut self,
         wiring: &NetworkPlan,
@@ -87,10 +87,10 @@ impl LaunchPlan {
         if let Some(authorities) = &wiring.authorities {
             self.mounts.push(file(&format!("{OURS}/authorities.pem"), authorities)?);
         }
-        // The same again, over itself: from here on nobody can write to it.
+        // Mounts the directory over itself, read-only, so that it cannot be written from here on.
         self.mounts.extend([read_only(OURS)?, attach(Path::new(OURS), OnMissing::Fault)?]);
         match place(files, host) {
-            // Programs that find no such file ask 127.0.0.1 by themselves.
+            // Without this file, programs ask 127.0.0.1 by default.
             None => {}
             Some(ResolverFile::Shown(at)) => {
                 self.mounts.extend([read_only(&resolver)?, attach(&at, OnMissing::Fault)?]);
@@ -112,7 +112,7 @@ impl LaunchPlan {
         Ok(self)
     }
 
-    /// The sockets that are handed out, in order.
+    /// Returns the sockets that are passed out, in order.
     pub(crate) fn offers(&self) -> impl Iterator<Item = SocketKind> + '_ {
         self.mounts.iter().filter_map(|op| match op {
             MountOp::Offer { socket, .. } => Some(*socket),
@@ -125,11 +125,11 @@ fn file(path: &str, content: &str) -> Result<MountOp<CString>, PlanError> {
     Ok(MountOp::File { path: text(path, "a path")?, text: text(content, "a file of the sandbox")? })
 }
 
-/// Where programs look for their resolver.
+/// The file in which programs look for their resolver.
 enum ResolverFile {
-    /// A file that is seen inside.
+    /// A file that is visible inside.
     Shown(PathBuf),
-    /// A file in something that is hidden: where it is, and what has to be uncovered for it.
+    /// A file in a hidden directory: its path, and the cover that must be removed for it.
     Hidden { at: PathBuf, cover: Option<&'static Path> },
 }
 
@@ -143,7 +143,7 @@ fn place(files: &FileConfinement, host: &impl HostInfo) -> Option<ResolverFile> 
         None => ResolverFile::Shown(at),
         Some(hidden) => {
             let mut kept = files.writable.iter().chain(&files.home_readable);
-            // What holds something that is kept is not covered but emptied.
+            // A directory that contains a kept tree is not covered but emptied.
             ResolverFile::Hidden { at, cover: (!kept.any(|kept| kept.starts_with(hidden))).then_some(hidden) }
         }
     })

@@ -1,4 +1,4 @@
-//! Copies that a command runs on: which can be had, and that nothing of them is reached but through them.
+//! Checks the copies that a command runs on: they can be mounted, and their parts are reached only through them.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use super::{HostInfo, PathKind, PlanError, resolved};
 use crate::confinement::{CopiedPath, CopySource, FileConfinement, ReadScope};
 use crate::plan_format::LAYERS;
 
-/// Refuses copies that could not be mounted, or would not be what they are said to be.
+/// Refuses copies that could not be mounted, or that would differ from their description.
 pub(super) fn check(files: &FileConfinement, host: &impl HostInfo) -> Result<(), PlanError> {
     for (at, copied) in files.copied.iter().enumerate() {
         let root = &copied.root;
@@ -49,7 +49,7 @@ pub(super) fn check(files: &FileConfinement, host: &impl HostInfo) -> Result<(),
             (CopySource::Overlay { lowers, .. }, None) if lowers.is_empty() => {
                 return Err(PlanError::Missing(root.clone()));
             }
-            // There is no place for it but in another copy.
+            // Only another copy can provide a mount point for it.
             (_, None) if !files.copied.iter().any(|other| holds(other, root)) => {
                 return Err(PlanError::Missing(root.clone()));
             }
@@ -63,7 +63,7 @@ fn holds(copied: &CopiedPath, path: &Path) -> bool {
     path != copied.root && path.starts_with(&copied.root)
 }
 
-/// What is found at the place of a copy.
+/// Returns the kind of file that appears at the path of a copy.
 pub(super) fn kind(source: &CopySource, host: &impl HostInfo) -> Option<PathKind> {
     match source {
         CopySource::Overlay { .. } => Some(PathKind::Directory),
@@ -71,7 +71,7 @@ pub(super) fn kind(source: &CopySource, host: &impl HostInfo) -> Option<PathKind
     }
 }
 
-/// Whether everything that is there outside is in the copy as well, before the command has begun.
+/// Returns whether the copy contains everything that exists outside, before the command has begun.
 pub(super) const fn is_fresh(source: &CopySource) -> bool {
     match source {
         CopySource::Overlay { lowers, .. } => lowers.is_empty(),
@@ -79,7 +79,7 @@ pub(super) const fn is_fresh(source: &CopySource) -> bool {
     }
 }
 
-/// Whether a path is in something that the command was given by name.
+/// Returns whether a path is in a directory that the command was given by name.
 pub(super) fn is_named(path: &Path, files: &FileConfinement) -> bool {
     let readable = match &files.readable {
         ReadScope::Everything => &[][..],
@@ -88,7 +88,7 @@ pub(super) fn is_named(path: &Path, files: &FileConfinement) -> bool {
     files.writable.iter().chain(&files.home_readable).chain(readable).any(|named| path.starts_with(named))
 }
 
-/// What was to be read and not written, and lies in a copy that is written.
+/// Returns the paths that must stay read-only inside a writable copy.
 pub(super) fn read_only(files: &FileConfinement) -> impl Iterator<Item = &PathBuf> {
     let in_copy = |path: &&PathBuf| files.copied.iter().any(|copied| holds(copied, path));
     files.home_readable.iter().filter(move |path| in_copy(path) && !files.writable.contains(path))

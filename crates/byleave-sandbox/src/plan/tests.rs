@@ -1,4 +1,4 @@
-//! The plan's order, on a host that is only told of.
+//! Tests the order of a plan on a fake host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
@@ -23,7 +23,7 @@ impl HostInfo for FakeHost {
     }
 }
 
-/// A directory ends with a slash, a link with an at sign; those above are there as well.
+/// A directory ends with a slash, a link with an at sign. Their parent directories exist as well.
 fn host(paths: &[&str]) -> FakeHost {
     let mut told = BTreeMap::new();
     for path in ["/dev/", "/tmp/", "/var/tmp/", "/run/", "/mnt/", "/proc/", "/var/log/"].iter().chain(paths) {
@@ -109,20 +109,20 @@ fn the_order_of_mounts_is_the_safety_of_it() {
     let plan = plan(files(), &usual()).unwrap();
     let seal = at(&plan, |op| *op == MountOp::Seal);
     assert_eq!(at(&plan, |op| *op == MountOp::Seclude), 0);
-    // What stays writable is in hand before everything is sealed.
+    // Writable trees are cloned before everything is made read-only.
     assert!(at(&plan, held(c"/home/me/ws", MountAccess::Write)) < seal);
     assert!(at(&plan, held(c"/home/me/.cargo", MountAccess::Read)) < seal);
     assert!(at(&plan, held(c"/dev/null", MountAccess::Device)) < seal);
-    // What is emptied comes before what lies in it.
+    // Emptied directories come before their contents.
     let (home, ws) = (at(&plan, attached(c"/home/me")), at(&plan, attached(c"/home/me/ws")));
     assert!(seal < home && home < ws);
-    // What is protected comes after the writable that it lies in, and what is on the way before it.
+    // Protected paths come after the writable tree that contains them, and after the directories in between.
     let git = at(&plan, attached(c"/home/me/ws/.git"));
     assert!(ws < git && git < at(&plan, attached(c"/home/me/ws/.git/config")));
     assert!(git < at(&plan, attached(c"/home/me/ws/.git/hooks")));
     assert!(at(&plan, held(c"/home/me/ws/.git", MountAccess::Write)) < git);
     assert!(at(&plan, held(c"/home/me/ws/.git/config", MountAccess::Read)) > git);
-    // Masks come after all of them, and the processes after the masks.
+    // Masks come after all of them, and `/proc` after the masks.
     let mask = at(&plan, attached(c"/home/me/ws/.env"));
     assert!(mask > last(&plan, attached(c"/home/me/ws/.git/hooks")));
     let proc = at(&plan, attached(c"/proc"));
@@ -158,7 +158,7 @@ fn every_directory_between_the_writable_and_the_protected_is_a_mount_point() {
 fn what_is_not_there_is_not_mounted_and_what_has_to_be_there_is_an_error() {
     let plan_of_usual = plan(files(), &usual()).unwrap();
     let names = |plan: &LaunchPlan, path: &CStr| plan.mounts.iter().any(|op| attached_any(op, path));
-    // No `.rustup`, no `.vscode`; `.ssh` went with the home directory.
+    // No `.rustup`, no `.vscode`; `.ssh` is hidden with the home directory.
     for path in [c"/home/me/.rustup", c"/home/me/ws/.vscode", c"/home/me/.ssh"] {
         assert!(!names(&plan_of_usual, path), "{path:?}");
     }
@@ -245,7 +245,7 @@ fn what_is_written_is_what_is_read() {
         assert_eq!(format!("{read:?}"), format!("{written:?}"));
     }
     assert_eq!(reader.text(), Some(plan.cwd.as_c_str()));
-    // Cut anywhere, it makes no sense, and nothing is read past the end.
+    // A truncated plan is invalid, and nothing is read past the end.
     for length in 0..64 {
         let mut cut = PlanReader::new(&bytes[..length]);
         while cut.number().is_some() {}
@@ -270,7 +270,7 @@ fn a_served_network_is_waited_for_last_and_its_files_cannot_be_written() {
     assert_eq!(last(&plan, attached(c"/dev/byleave")), sealed + 1);
     let resolver = at(&plan, attached(c"/etc/resolv.conf"));
     assert_eq!(at(&plan, held(c"/dev/byleave/resolv.conf", MountAccess::Mask)) + 1, resolver);
-    // Where it leads into something hidden, that is uncovered for it, unless it holds something that is kept.
+    // If it leads into a hidden directory, that is uncovered for it, unless it contains a kept tree.
     let linked = ["/home/me/ws/", "/run/ws/", "/etc/resolv.conf@"];
     let stub = c"/run/systemd/resolve/stub-resolv.conf";
     let plan = with(&host(&linked), files());
@@ -284,7 +284,7 @@ fn a_served_network_is_waited_for_last_and_its_files_cannot_be_written() {
     let plan = with(&host(&linked), kept);
     assert!(at(&plan, attached(c"/run")) < at(&plan, attached(c"/run/ws")));
     assert_eq!(last(&plan, attached(c"/run")), at(&plan, attached(c"/run")), "nothing covers the workspace");
-    // What stood in the environment by the same names is gone.
+    // Existing variables of the same names are replaced.
     let variables = wiring.variables("http://127.0.0.1:3128");
     let plan = plan.with_variables(&[("PATH", "/x".into())]).unwrap().with_variables(&variables).unwrap();
     assert_eq!(plan.environment.iter().filter(|one| one.to_bytes().starts_with(b"PATH=")).count(), 1);
@@ -340,7 +340,7 @@ fn a_copy_is_in_hand_before_anything_covers_what_it_is_of_and_masks_come_on_top(
     assert!(seal < ws && ws < target);
     let itself = held(c"/home/me/ws", MountAccess::Write);
     assert!(!made_for.mounts.iter().any(itself), "the directory itself is not there");
-    // What is hidden comes on top; where earlier commands may have removed it, if it is there.
+    // Hidden paths come on top. If earlier commands may have removed one, it is mounted only if it exists.
     let env = at(&made_for, attached(c"/home/me/ws/.env"));
     let keys = at(&made_for, attached(c"/home/me/ws/target/keys"));
     assert!(target < env && target < keys);
@@ -358,7 +358,7 @@ fn a_copy_is_in_hand_before_anything_covers_what_it_is_of_and_masks_come_on_top(
     for op in &made_for.mounts {
         assert_eq!(format!("{:?}", read.op().unwrap()), format!("{op:?}"));
     }
-    // Where it is kept must not be seen.
+    // The location of the copy must not be visible.
     files.home_readable.push("/home/me/state".into());
     assert!(matches!(plan(files, &told), Err(PlanError::CopyShown(_))));
 }

@@ -1,6 +1,6 @@
-//! What this program runs in, as far as it explains why a rung does not stand, and what would help.
+//! The environment of this program, as far as it explains why a backend does not work, and what would help.
 //!
-//! Settings are read here for advice only; nothing is allowed or refused by them.
+//! Settings are read here for advice only. They never decide whether something is allowed or refused.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use byleave_files::own;
 use crate::backend::Backend;
 use crate::clone3;
 
-/// What this program runs in.
+/// The environment of this program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostEnvironment {
     /// AppArmor refuses user namespaces to programs without a profile, as on Ubuntu from 24.04.
@@ -18,20 +18,20 @@ pub struct HostEnvironment {
     pub no_user_namespaces: bool,
     /// `kernel.unprivileged_userns_clone` is zero.
     pub clone_forbidden: bool,
-    /// A system call filter is on us already.
+    /// A system call filter already applies to this process.
     pub filtered: bool,
-    /// The kernel has Landlock, and was booted without it.
+    /// The kernel has Landlock, but was booted without it.
     pub landlock_off: bool,
-    /// The container that we are in.
+    /// The container around this process.
     pub container: Option<ContainerKind>,
-    /// The Windows Subsystem for Linux that we are in.
+    /// The Windows Subsystem for Linux around this process.
     pub wsl: Option<WslVersion>,
 }
 
-/// A container.
+/// A kind of container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerKind {
-    /// Docker, or something that leaves its mark.
+    /// Docker, or a program that leaves the same marker file.
     Docker,
     /// Podman.
     Podman,
@@ -42,7 +42,7 @@ pub enum ContainerKind {
 }
 
 impl ContainerKind {
-    /// What it is called.
+    /// Returns the display name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Docker => "Docker",
@@ -53,17 +53,17 @@ impl ContainerKind {
     }
 }
 
-/// A Windows Subsystem for Linux.
+/// A version of the Windows Subsystem for Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WslVersion {
-    /// Version 1, which is no Linux kernel.
+    /// Version 1, which is not a Linux kernel.
     One,
     /// Version 2.
     Two,
 }
 
 impl WslVersion {
-    /// What it is called.
+    /// Returns the display name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::One => "WSL 1",
@@ -73,7 +73,7 @@ impl WslVersion {
 }
 
 impl HostEnvironment {
-    /// Those of this process.
+    /// Reads the environment of this process.
     pub fn here() -> Self {
         const EOPNOTSUPP: i32 = 95;
         let read = |path: &str| own::read_text(path).ok();
@@ -116,28 +116,28 @@ impl HostEnvironment {
     }
 }
 
-/// What a rung failed at.
+/// The step at which a backend failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendFailure {
-    /// We are root.
+    /// We run as root.
     Root,
-    /// Making namespaces.
+    /// Creating namespaces.
     Namespaces,
-    /// Mounting the processes of a new namespace.
+    /// Mounting `/proc` of a new namespace.
     Processes,
-    /// Mounting something else.
+    /// Another mount.
     Mounts,
-    /// The kernel lacks a call.
+    /// The kernel lacks a system call.
     OldKernel,
-    /// There is no bwrap.
+    /// bwrap is missing.
     NoBwrap,
-    /// There is no Landlock.
+    /// Landlock is missing.
     Landlock,
-    /// Something that we have no advice for.
+    /// A failure without advice.
     Otherwise,
 }
 
-/// What would help, most likely first.
+/// Returns remedies, most likely first.
 pub fn remedies(rung: Backend, failed: BackendFailure, surroundings: &HostEnvironment) -> Vec<String> {
     let told = match failed {
         BackendFailure::Root => vec![
@@ -202,7 +202,7 @@ fn namespaces(rung: Backend, surroundings: &HostEnvironment) -> Vec<&'static str
     told
 }
 
-/// How to get out from behind a container's own filter.
+/// Returns how to turn off the container's own filter.
 const fn unfiltered(container: ContainerKind) -> &'static str {
     match container {
         ContainerKind::Docker => {
@@ -218,7 +218,7 @@ const fn unfiltered(container: ContainerKind) -> &'static str {
     }
 }
 
-/// How to get a `/proc` without masks, over which the kernel shows no new one.
+/// Returns how to get a `/proc` without masks. The kernel mounts no new one over a masked one.
 const fn unmasked(container: ContainerKind) -> &'static str {
     match container {
         ContainerKind::Docker => "start the container with `--security-opt systempaths=unconfined`",

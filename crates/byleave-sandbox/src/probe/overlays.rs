@@ -1,4 +1,4 @@
-//! Whether commands can run on copies that are kept in a directory, tried with a real one, and what helps where they cannot.
+//! Checks whether commands can run on copies in a directory, by trying a real one, and says what helps if they cannot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,11 +18,11 @@ use crate::plan::CommandSpec;
 const REPLACED: &str = "replaced";
 const OVERLAY: i64 = 0x794c_7630;
 const MEMORY: i64 = 0x0102_1994;
-/// File systems that no layer can be written to: FUSE, NFS, 9p, CIFS, what Windows lends to WSL among them.
+/// File systems that cannot hold a writable layer: FUSE, NFS, 9p and CIFS, including the Windows drives of WSL.
 const FOREIGN: [i64; 4] = [0x6573_5546, 0x6969, 0x0102_1997, 0xff53_4d42];
 
-/// Whether a command can run on an overlay whose changes go to this directory, or to where it would be made: found by running one.
-/// Otherwise why not, and what helps; then a whole copy may still do.
+/// Checks, by running a command, whether it can run on an overlay whose changes go to this directory. The directory need not
+/// exist yet. Otherwise returns why not and what helps. A complete copy may still work then.
 pub fn probe_overlays(store: &Path, run_as: RunAs) -> Result<(), String> {
     let there = store.ancestors().find(|above| above.is_dir()).unwrap_or(Path::new("/"));
     let told = |error: &LaunchError| why(there, error);
@@ -36,7 +36,7 @@ pub fn probe_overlays(store: &Path, run_as: RunAs) -> Result<(), String> {
     }
 }
 
-/// Runs a command that changes something in a copy, and sees that it changed nothing else.
+/// Runs a command that changes something in a copy, and checks that nothing else changed.
 fn attempt(store: &Path, run_as: RunAs) -> Result<CommandOutcome, LaunchError> {
     let identity = identity(run_as)?;
     let (lower, kept) = (CommandTempDir::new(identity)?, CommandTempDir::within(store, identity)?);
@@ -67,7 +67,7 @@ fn attempt(store: &Path, run_as: RunAs) -> Result<CommandOutcome, LaunchError> {
         waived: BTreeSet::from(Guarantee::ALL),
         required: BTreeSet::new(),
     };
-    // Something is replaced, which takes attributes in the layer: not every file system has them.
+    // The script replaces a directory, which needs extended attributes in the layer. Not every file system has them.
     let script = format!("rm -r {REPLACED} && mkdir {REPLACED} && mkdir {REPLACED}/made");
     let command =
         CommandSpec { argv: ["sh", "-c", &script].map(Into::into).into(), ..CommandSpec::default() };

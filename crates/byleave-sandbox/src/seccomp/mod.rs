@@ -1,7 +1,7 @@
-//! The system call filter: compiled once from a table of refusals, installed as bytes by the first process inside.
+//! The system call filter. It is compiled once from a table of refusals and installed as bytes by the first process inside.
 //!
-//! A foreign architecture is killed, because its numbers mean other calls. It must never look at what an argument points to: the
-//! command could change that after the look.
+//! A call of a foreign architecture kills the process, because its numbers mean other calls. The filter must never inspect memory
+//! that an argument points to, because the command could change it after the check.
 
 mod rules;
 
@@ -19,10 +19,10 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// The one that this program was compiled for.
+    /// The architecture that this program was compiled for.
     #[cfg(target_arch = "x86_64")]
     pub const HERE: Self = Self::X86_64;
-    /// The one that this program was compiled for.
+    /// The architecture that this program was compiled for.
     #[cfg(target_arch = "aarch64")]
     pub const HERE: Self = Self::Aarch64;
 
@@ -41,7 +41,7 @@ pub struct SyscallFilter {
 }
 
 impl SyscallFilter {
-    /// The filter as the kernel takes it.
+    /// Returns the filter in the format of the kernel.
     pub fn bytes(&self) -> Vec<u8> {
         let instruction = |instruction: &Instruction| {
             let [code, code_high] = instruction.code.to_le_bytes();
@@ -52,7 +52,7 @@ impl SyscallFilter {
     }
 }
 
-/// A jump in a filter is too long, so that the table of refusals has to be divided more finely.
+/// The error for a jump in a filter that is too long. The table of refusals must then be split into smaller parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot compile the system call filter: a jump over {0} instructions is too long")]
 pub struct JumpTooLongError(usize);
@@ -62,26 +62,26 @@ pub fn compile(arch: Arch) -> Result<SyscallFilter, JumpTooLongError> {
     compile_groups(arch, GROUPS.iter())
 }
 
-/// Compiles the filter for a command without namespaces of its own: what they would keep apart does not exist.
+/// Compiles the filter for a command without its own namespaces. Calls that namespaces would isolate are not available.
 pub fn compile_alone(arch: Arch) -> Result<SyscallFilter, JumpTooLongError> {
     compile_groups(arch, GROUPS.iter().chain(ALONE))
 }
 
-/// Compiles the filter in two parts, of which the stricter counts for every call: one for the first process of a session, which
-/// its commands inherit, and the small rest for each command, which refuses what its first process needs until then. Installing
-/// a filter takes longer than most of what is done for a command.
+/// Compiles the filter in two parts, of which the stricter one applies to every call. The first is for the first process of a
+/// session, and its commands inherit it. The small second part is for each command, and refuses calls that its first process
+/// needs until then. Installing a filter takes longer than most other steps of starting a command.
 pub fn compile_shared(arch: Arch) -> Result<[SyscallFilter; 2], JumpTooLongError> {
     let all = answers(arch, GROUPS.iter()).into_iter();
     let (rest, shared): (Vec<_>, Vec<_>) = all.partition(|(number, _)| is_needed(*number));
     Ok([compile_answers(arch, &shared)?, compile_answers(arch, &rest)?])
 }
 
-/// Whether a command's first process needs a call in order to come into being: the numbers are the same everywhere.
+/// Returns whether the first process of a command needs a call in order to start. The numbers are the same on every architecture.
 fn is_needed(call: u32) -> bool {
     NEEDED_TO_BEGIN.iter().any(|needed| needed.x86_64 == Some(call))
 }
 
-/// A call that is in several groups is answered as the last one says.
+/// Compiles groups. If a call is in several of them, the last one applies.
 fn compile_groups<'a>(
     arch: Arch,
     groups: impl Iterator<Item = &'a SyscallGroup>,
@@ -103,12 +103,12 @@ fn compile_answers(arch: Arch, refusals: &[(u32, SyscallAction)]) -> Result<Sysc
         jump(JEQ, 1, 0, arch.audit())?,
         ret(KILL_PROCESS),
         load(OFFSET_NUMBER),
-        // Also every call of x32, whose numbers have a high bit set.
+        // This includes every x32 call, whose number has a high bit set.
         jump(JGT, 0, 1, NEWEST)?,
         ret(refusal(ENOSYS)),
     ];
     if let Some((lowest, _)) = refusals.first().filter(|_| refusals.len() <= BUCKET) {
-        // Few calls, and most numbers are below them: no need to compare with each.
+        // There are few calls, and most numbers are below them. One comparison avoids the others.
         program.extend([jump(JGE, 1, 0, *lowest)?, ret(ALLOW)]);
     }
     program.extend(tree(refusals)?);
@@ -133,7 +133,7 @@ impl Syscall {
     }
 }
 
-/// What is answered to a call.
+/// The action for a call.
 #[derive(Clone, Copy, Debug)]
 enum SyscallAction {
     Refuse(u16),
@@ -159,11 +159,11 @@ enum SyscallAction {
         values: &'static [u32],
         errno: u16,
     },
-    /// Local and internet sockets, and of netlink the routes alone.
+    /// Allows local and internet sockets, and of netlink only the routing family.
     Families {
         errno: u16,
     },
-    /// Pairs of local sockets that are bound to each other for good.
+    /// Allows pairs of local sockets that stay connected to each other.
     BoundPairs {
         errno: u16,
     },
@@ -189,7 +189,7 @@ const KILL_PROCESS: u32 = 0x8000_0000;
 const ENOSYS: u16 = 38;
 const OFFSET_NUMBER: u32 = 0;
 const OFFSET_ARCH: u32 = 4;
-/// How many calls are compared one after the other before it is worth dividing them.
+/// The number of calls that are compared in sequence before a split is worthwhile.
 const BUCKET: usize = 8;
 
 const fn refusal(errno: u16) -> u32 {
@@ -209,12 +209,12 @@ fn jump(code: u16, then: usize, otherwise: usize, k: u32) -> Result<Instruction,
     Ok(Instruction { code, then: short(then)?, otherwise: short(otherwise)?, k })
 }
 
-/// The low half of an argument. The kernel takes 32 bits or fewer of every argument that is looked at.
+/// Loads the low half of an argument. The kernel uses at most 32 bits of every argument that is checked.
 const fn argument(index: u32) -> Instruction {
     load(16 + 8 * index)
 }
 
-/// Divides the calls until few enough are left. Installing a filter costs by how far the kernel has to walk for each number.
+/// Splits the calls until few enough are left. The cost of installing a filter depends on the path length for each number.
 fn tree(refusals: &[(u32, SyscallAction)]) -> Result<Vec<Instruction>, JumpTooLongError> {
     let (low, high) = refusals.split_at(refusals.len() / 2);
     let Some((first_high, _)) = high.first().filter(|_| refusals.len() > BUCKET) else {
@@ -234,12 +234,12 @@ fn tree(refusals: &[(u32, SyscallAction)]) -> Result<Vec<Instruction>, JumpTooLo
     Ok(program)
 }
 
-/// Comparisons one after the other, then the plain answers, each once, then those that look at arguments.
+/// Emits comparisons in sequence, then each plain action once, then the actions that check arguments.
 fn bucket(refusals: &[(u32, SyscallAction)]) -> Result<Vec<Instruction>, JumpTooLongError> {
     let mut tail = vec![ret(ALLOW)];
     let mut comparisons = Vec::new();
     for (at, (number, answer)) in refusals.iter().enumerate() {
-        // A plain answer is shared; whichever instruction gives it will do.
+        // A plain action is shared by all calls that have it.
         let place = match answer {
             SyscallAction::Refuse(errno) => tail.iter().position(|given| *given == ret(refusal(*errno))),
             _ => None,
@@ -280,7 +280,8 @@ impl SyscallAction {
             }
             Self::BoundPairs { errno } => {
                 const AF_UNIX: u32 = 1;
-                // Datagrams are 2, and raw is 3, which is the same here; streams are 1, and packets in sequence 5.
+                // Datagram sockets are 2 and raw ones 3, which are treated alike here. Stream sockets are 1, and sequenced
+                // packets 5.
                 const DATAGRAM_BIT: u32 = 2;
                 vec![
                     argument(0),
@@ -315,7 +316,7 @@ impl SyscallAction {
 
 fn one_of(index: u32, values: &[u32], then: u32, otherwise: u32) -> Vec<Instruction> {
     let mut program = vec![argument(index)];
-    // The values are compared from the last on, so that each knows how many are still to come.
+    // The values are compared from the last on, so that each knows how many follow.
     for (left, value) in values.iter().enumerate().rev() {
         let over = u8::try_from(left + 1).unwrap_or(u8::MAX);
         program.push(Instruction { code: JEQ, then: over, otherwise: 0, k: *value });

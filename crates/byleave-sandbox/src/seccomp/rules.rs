@@ -1,5 +1,5 @@
-//! Which system calls are refused, as data: one line, one reason. What is not named here is allowed, up to the newest call that
-//! was known when this was written; what is newer does not exist.
+//! The refused system calls as data: one line, one reason. Other calls are allowed, up to the newest call that was known when
+//! this was written. Newer calls fail as if they did not exist.
 
 use super::{Syscall, SyscallAction};
 
@@ -12,17 +12,17 @@ const AF_UNIX: u32 = 1;
 const NEW_NAMESPACES: u32 = 0x7e02_0000;
 /// `TIOCSTI`, `TIOCLINUX`, `TIOCCONS`, `TIOCSETD`.
 const TERMINAL_TRICKS: &[u32] = &[0x5412, 0x541c, 0x541d, 0x5423];
-/// Linux, 32-bit Linux, each with and without `UNAME26`; without randomisation, for debuggers and benchmarks; asking.
+/// Linux, 32-bit Linux, each with and without `UNAME26`; without randomisation, for debuggers and benchmarks; queries.
 const PERSONALITIES: &[u32] = &[0, 0x8, 0x2_0000, 0x2_0008, 0x4_0000, 0xffff_ffff];
 /// `S_ISUID`, `S_ISGID`.
 const SET_ID_MODES: u32 = 0o6000;
 /// `O_CREAT`, `__O_TMPFILE`.
 const MAKES_A_FILE: u32 = 0o20_000_100;
 
-/// The newest system call that is known here; the numbers are the same on every architecture from 424 on.
+/// The newest known system call. The numbers are the same on every architecture from 424 on.
 pub(super) const NEWEST: u32 = 469;
 
-/// Calls that share an answer, and why.
+/// Calls with the same action, and the reason.
 pub(super) struct SyscallGroup {
     #[expect(dead_code, reason = "for people who read this table")]
     pub(super) why: &'static str,
@@ -34,7 +34,7 @@ const fn call(name: &'static str, x86_64: u32, aarch64: u32) -> Syscall {
     Syscall { name, x86_64: Some(x86_64), aarch64: Some(aarch64) }
 }
 
-/// A call that only x86_64 has.
+/// Describes a call that only x86_64 has.
 const fn x86(name: &'static str, number: u32) -> Syscall {
     Syscall { name, x86_64: Some(number), aarch64: None }
 }
@@ -241,8 +241,8 @@ pub(super) const GROUPS: &[SyscallGroup] = &[
     },
 ];
 
-/// What the first process of a command in a session needs until the command begins: another namespace of processes, and what
-/// shows them.
+/// Calls that the first process of a command in a session needs until the command begins: a new process namespace, and mounting
+/// its `/proc`.
 pub(super) const NEEDED_TO_BEGIN: &[Syscall] = &[
     call("move_mount", 429, 429),
     call("fsopen", 430, 430),
@@ -252,7 +252,7 @@ pub(super) const NEEDED_TO_BEGIN: &[Syscall] = &[
     call("openat2", 437, 437),
 ];
 
-/// Beside these, without namespaces: what would reach the network, the sockets and the shared memory of everybody else.
+/// Further refusals without namespaces: calls that would reach the network, sockets and shared memory of other processes.
 pub(super) const ALONE: &[SyscallGroup] = &[
     SyscallGroup {
         why: "any socket is a way to somebody: there is no network of its own, and a local one is opened by its path",

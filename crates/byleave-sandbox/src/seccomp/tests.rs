@@ -1,4 +1,4 @@
-//! The filter by what it answers: its instructions are interpreted as the kernel would.
+//! Tests the filter by its decisions: the instructions are interpreted as the kernel would.
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn arguments_decide_where_they_matter() {
         ("ioctl", [0, 0x5412, 0, 0], &eperm),
         ("ioctl", [0, 0x541c, 0, 0], &eperm),
         ("ioctl", [0, 0x5423, 0, 0], &eperm),
-        // The kernel takes 32 bits of it: more of them is no disguise.
+        // The kernel uses 32 bits of it, so further bits do not hide a value.
         ("ioctl", [0, 0xdead_0000_5412, 0, 0], &eperm),
         ("ioctl", [0, 0x5401, 0, 0], &ALLOWED),
         ("socket", [1, 1, 0, 0], &ALLOWED),
@@ -98,7 +98,7 @@ fn arguments_decide_where_they_matter() {
         ("mkdirat", [0, 0, 0o2755, 0], &eperm),
         ("openat", [0, 0, 0o101, 0o4755], &eperm),
         ("openat", [0, 0, 0o101, 0o755], &ALLOWED),
-        // Without making a file there is no mode, and what stands in its place means nothing.
+        // Without creating a file there is no mode, and the argument has no meaning.
         ("openat", [0, 0, 0, 0o4755], &ALLOWED),
         ("openat", [0, 0, 0o20_200_002, 0o4755], &eperm),
     ];

@@ -4,10 +4,10 @@ use core::arch::asm;
 
 pub(crate) const O_NOFOLLOW: usize = 0o400_000;
 
-/// One system call.
+/// Makes one system call.
 ///
 /// # Safety
-/// The arguments are what this call takes: every address is valid for what the kernel does with it.
+/// The arguments are valid for this call: every address is valid for what the kernel does with it.
 pub(crate) unsafe fn syscall(nr: usize, args: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = args;
     let returned: isize;
@@ -19,11 +19,11 @@ pub(crate) unsafe fn syscall(nr: usize, args: [usize; 6]) -> isize {
     returned
 }
 
-/// `clone3`, or `clone` with no flags that take further arguments, after which the child runs `child(arg)` on its own stack;
-/// returns in the parent alone.
+/// Calls `clone3`, or `clone` with no flags that take further arguments. The child runs `child(arg)` on its own stack. Only the
+/// parent returns.
 ///
 /// # Safety
-/// The two arguments are what this call takes, and name a stack that nothing else uses until the child has execed or ended;
+/// The two arguments are valid for this call, and name a stack that nothing else uses until the child has execed or ended.
 /// `child` is sound with `arg` in a child that may share the parent's memory.
 pub(crate) unsafe fn clone_and_run(
     nr: usize,
@@ -41,7 +41,7 @@ pub(crate) unsafe fn clone_and_run(
     returned
 }
 
-/// Numbers from before they became the same everywhere.
+/// System call numbers below 424, which differ between architectures.
 pub(crate) mod number {
     pub(crate) const READ: usize = 0;
     pub(crate) const WRITE: usize = 1;

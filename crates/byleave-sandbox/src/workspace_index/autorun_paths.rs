@@ -1,9 +1,9 @@
-//! The places where editors, shells and git look for something to run.
+//! The places where editors, shells and Git look for files to run.
 
 use crate::repository::{GitPathKind, part};
 
-/// Names that make something run when a person or a program comes by, wherever they are; with them what the rules that come
-/// with us let nobody write, as far as one name says it.
+/// Names that make a file run when a person or a program enters its directory. They include paths that the built-in rules protect
+/// from writes, as far as a single name identifies them.
 const NAMES: [&str; 40] = [
     ".git",
     ".hg",
@@ -25,7 +25,7 @@ const NAMES: [&str; 40] = [
     ".gitconfig",
     ".gitmodules",
     ".byleave",
-    // Of agents.
+    // Names of agents.
     ".agent",
     ".agents",
     ".claude",
@@ -47,26 +47,26 @@ const NAMES: [&str; 40] = [
     ".aider",
     ".aider.conf.yml",
 ];
-/// How the names of files end that open an editor with what is to be run in it.
+/// The extension of files that open an editor with something to run.
 const ENDING: &str = ".code-workspace";
-/// What a directory is part of, as far as it matters to what is run from it.
+/// The tree that a directory belongs to, as far as it matters for files that are run from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EnclosingTree {
-    /// Nothing in particular.
+    /// No special tree.
     Anything,
-    /// A repository's own directory, or one this far beneath it.
+    /// A repository's own directory, or a directory at this path beneath it.
     Git(String),
-    /// Something that is new or not as a whole.
+    /// A tree that is new or not as a whole.
     Whole,
 }
 
 impl EnclosingTree {
-    /// Whether it is part of nothing in particular.
+    /// Returns whether the directory belongs to no special tree.
     pub(super) fn is_open(&self) -> bool {
         matches!(self, Self::Anything)
     }
 
-    /// Whether there can be such a place in it.
+    /// Returns whether it can contain such a place.
     pub(super) fn leads_on(&self) -> bool {
         match self {
             Self::Anything => true,
@@ -75,10 +75,10 @@ impl EnclosingTree {
         }
     }
 
-    /// What something of this name in it is, and what a directory of this name is part of.
+    /// Classifies an entry with this name, and returns the tree that a directory of this name belongs to.
     pub(super) fn look_at(&self, name: &str, is_directory: bool) -> (GitPathKind, Self) {
         match self {
-            // A link to hooks that lie elsewhere.
+            // A link to hooks elsewhere.
             Self::Git(beneath) if beneath.is_empty() && name == "hooks" && !is_directory => {
                 (GitPathKind::Run, Self::Whole)
             }
@@ -101,7 +101,7 @@ impl EnclosingTree {
 mod tests {
     use super::*;
 
-    /// The rules that come with us, which this crate does not know.
+    /// The built-in rules, which this crate does not depend on.
     const RULES: &str = include_str!("../../../byleave-core/src/policy/builtin.toml");
 
     #[test]

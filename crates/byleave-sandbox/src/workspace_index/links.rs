@@ -1,7 +1,7 @@
-//! Other names of what is marked: what a symbolic link leads to, and hard links.
+//! Finds other names of marked paths: targets of symbolic links, and hard links.
 //!
-//! A command may have made them before there was anything to hide: an empty file of two names, one of which a person fills in. Only
-//! names in the directories that were looked through are found; the others are out of a command's sight.
+//! A command may have created them before there was anything to hide. An example is an empty file with two names that a person
+//! fills in later. Only names in the scanned directories are found. Other names are not visible to a command.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use super::IndexedDirectory;
 
-/// The other names of these, in these directories beneath these roots.
+/// Returns the other names of these paths, in these directories beneath these roots.
 pub(super) fn of(
     paths: &[PathBuf],
     roots: &[PathBuf],
@@ -20,7 +20,7 @@ pub(super) fn of(
     for path in paths {
         let Ok(mut kind) = fs::symlink_metadata(path) else { continue };
         if kind.is_symlink() {
-            // One that leads to a root, or out of all, is none that could be covered.
+            // A link to a root, or out of all roots, cannot be covered.
             let beneath =
                 |target: &PathBuf| roots.iter().any(|root| target.starts_with(root) && target != root);
             let Some(target) = path.canonicalize().ok().filter(beneath) else { continue };

@@ -1,9 +1,9 @@
-//! The index: what lies in the directories that commands write, kept warm between them, and the two questions that are asked of
-//! it: what must be hidden or held before a command (`marked`), and where something could wait to be run after it (`tripwire`).
+//! An index of the directories that commands write, kept between commands. It answers which paths to hide or protect before a
+//! command, and where files could be run later (`tripwire`).
 //!
-//! It is believed only as far as the kernel vouches for it. Every directory is watched before it is read, so whatever changes
-//! later is known to have changed; where a file system does not tell of changes, or the kernel loses count, everything is looked
-//! at anew. There is no way to ask without that. It follows no link and changes nothing.
+//! The index is trusted only as far as the kernel reports changes. Every directory is watched before it is read, so that later
+//! changes are noticed. If a file system does not report changes, or the kernel loses events, everything is scanned again. A
+//! query cannot skip this. The index follows no symbolic link and changes nothing.
 
 mod autorun_paths;
 mod links;
@@ -30,30 +30,30 @@ use self::autorun_paths::EnclosingTree;
 pub use self::path_policy::{ENTRIES_MAX, IndexError, PathPolicy, ProtectedPaths};
 use crate::repository::{GitPathKind, RepositoryDetector, SETTINGS, is_list};
 
-/// File systems that tell of every change on this machine: ext, xfs, btrfs, tmpfs, f2fs, overlay, zfs, bcachefs. Those that others
-/// write as well do not.
+/// File systems that report every change on this machine: ext, xfs, btrfs, tmpfs, f2fs, overlay, zfs, bcachefs. File systems that
+/// other machines also write do not.
 const TELLING: [i64; 8] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0x794c_7630, 0x2fc1_2fc1, 0xca45_1a4e];
 /// How often changes are followed up while others make more.
 const ROUNDS: usize = 8;
 
-/// What lies in some directories. Every answer is of the moment of asking.
+/// The contents of some directories. Every answer is current at the time of the query.
 pub struct DirectoryIndex<M> {
     roots: Vec<PathBuf>,
     marker: Option<M>,
     eyes: Option<ChangeWatcher>,
     directories: HashMap<PathBuf, IndexedDirectory>,
-    /// Directories that could not be read: looked at again whenever something is asked.
+    /// Directories that could not be read. They are tried again at every query.
     unreadable: BTreeMap<PathBuf, (DirectoryContext, io::ErrorKind)>,
     not_text: Option<PathBuf>,
     entries: usize,
     answer: Option<IndexAnswer>,
 }
 
-/// Where something could be run from, and where a symbolic link there leads.
+/// Paths of files that could be run, with the target if the path is a symbolic link.
 pub type RunnablePaths = BTreeMap<PathBuf, Option<PathBuf>>;
 
-/// Both answers, as long as nothing has changed.
+/// Both answers, cached until something changes.
 #[derive(Debug)]
 struct IndexAnswer {
     marked: Arc<ProtectedPaths>,
@@ -61,7 +61,7 @@ struct IndexAnswer {
     lists: Arc<[PathBuf]>,
 }
 
-/// One directory, as it was when it was last read.
+/// One directory, as of the last read.
 #[derive(Debug)]
 struct IndexedDirectory {
     identity: (u64, u64),
@@ -72,13 +72,13 @@ struct IndexedDirectory {
     hidden: Vec<PathBuf>,
     protected: Vec<PathBuf>,
     places: Vec<(PathBuf, Option<PathBuf>)>,
-    /// What git runs the commands of.
+    /// Todo lists whose commands Git runs.
     lists: Vec<PathBuf>,
-    /// Of what is no directory, the numbers by which the file system knows it.
+    /// The inode numbers of entries that are not directories.
     inodes: Vec<u64>,
 }
 
-/// What a directory is part of.
+/// The tree that a directory belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DirectoryContext {
     is_hidden: bool,
@@ -86,16 +86,16 @@ struct DirectoryContext {
     within: EnclosingTree,
 }
 
-/// What tells of changes.
+/// A watcher for changes.
 #[derive(Debug)]
 struct ChangeWatcher {
     changes: OwnedFd,
     mounts: fs::File,
-    /// Directories by what the kernel calls them; one may be at two places.
+    /// Directories by watch descriptor. A directory may be at two places.
     watched: HashMap<i32, Vec<PathBuf>>,
 }
 
-/// An index with whatever marks.
+/// An index with any path policy.
 pub type DynDirectoryIndex = DirectoryIndex<Arc<dyn PathPolicy + Send + Sync>>;
 
 impl<M> fmt::Debug for DirectoryIndex<M> {
@@ -105,12 +105,12 @@ impl<M> fmt::Debug for DirectoryIndex<M> {
 }
 
 impl<M: PathPolicy> DirectoryIndex<M> {
-    /// An index that is kept warm, of these directories and with this to mark by. Nothing is looked at yet.
+    /// Creates an index that watches these directories, with this policy. It scans nothing yet.
     pub fn new(roots: Vec<PathBuf>, marker: Option<M>) -> Self {
         Self { eyes: ChangeWatcher::open(&roots), ..Self::cold(roots, marker) }
     }
 
-    /// An index for one look or two, which watches nothing.
+    /// Creates an index for one or two scans, which watches nothing.
     pub fn cold(roots: Vec<PathBuf>, marker: Option<M>) -> Self {
         Self {
             roots,
@@ -124,18 +124,18 @@ impl<M: PathPolicy> DirectoryIndex<M> {
         }
     }
 
-    /// Whether the kernel tells of changes, so that looking again costs only what has changed.
+    /// Returns whether the kernel reports changes, so that another scan reads only what has changed.
     pub const fn is_warm(&self) -> bool {
         self.eyes.is_some()
     }
 
-    /// What must be hidden or held now. What could not be seen is an error.
+    /// Returns the paths to hide or protect now. A path that could not be read is an error.
     pub fn marked(&mut self) -> Result<Arc<ProtectedPaths>, IndexError> {
         self.look()?;
         if self.marker.is_none() {
             return Ok(Arc::clone(&self.answered().marked));
         }
-        // What is hidden as a whole need not be looked into to be hidden.
+        // A directory that is hidden as a whole need not be readable.
         if let Some((path, (_, kind))) = self.unreadable.iter().find(|(_, (context, _))| !context.is_hidden) {
             return Err(IndexError::Unreadable { path: path.clone(), error: (*kind).into() });
         }
@@ -148,29 +148,30 @@ impl<M: PathPolicy> DirectoryIndex<M> {
         Ok(Arc::clone(&self.answered().marked))
     }
 
-    /// Where something lies now that could be run later, as far as could be seen: see [`DirectoryIndex::unseen`].
+    /// Returns the places of files that could be run later, as far as they are readable. See [`DirectoryIndex::unseen`].
     pub fn places(&mut self) -> Result<Arc<RunnablePaths>, IndexError> {
         self.look()?;
         Ok(Arc::clone(&self.answered().places))
     }
 
-    /// The lists that git works off, as far as could be seen. Whether they have changed is not known: they have to be read.
+    /// Returns the todo lists of Git, as far as they are readable. The index does not know whether their content changed, so they
+    /// must be read.
     pub fn lists(&mut self) -> Result<Arc<[PathBuf]>, IndexError> {
         self.look()?;
         Ok(Arc::clone(&self.answered().lists))
     }
 
-    /// The directories that could not be looked into when it was last asked.
+    /// Returns the directories that could not be read at the last query.
     pub fn unseen(&self) -> BTreeSet<PathBuf> {
         self.unreadable.keys().cloned().collect()
     }
 
-    /// The directories that it is of.
+    /// Returns the indexed directories.
     pub fn roots(&self) -> &[PathBuf] {
         &self.roots
     }
 
-    /// Brings everything up to date. After an error nothing is believed.
+    /// Brings everything up to date. After an error nothing is trusted.
     fn look(&mut self) -> Result<(), IndexError> {
         let looked = self.follow_up();
         if looked.is_err() {
@@ -184,7 +185,7 @@ impl<M: PathPolicy> DirectoryIndex<M> {
             let changed = match self.eyes.as_mut().map(ChangeWatcher::changed) {
                 Some(ChangeSet::Nothing) if !self.directories.is_empty() => break,
                 Some(ChangeSet::These { changed, gone }) if !self.directories.is_empty() => {
-                    // First: what has come in its place may have got its number.
+                    // First, because a replacement may have got the same number.
                     gone.iter().for_each(|path| self.drop_beneath(path));
                     changed
                 }
@@ -213,7 +214,7 @@ impl<M: PathPolicy> DirectoryIndex<M> {
         self.directories.clear();
         self.unreadable.clear();
         (self.not_text, self.entries, self.answer) = (None, 0, None);
-        // What was watched goes with the descriptor; where it cannot be had again, nothing is believed from here on.
+        // The watches end with the descriptor. If no new one can be opened, nothing is trusted from here on.
         if self.eyes.is_some() {
             self.eyes = ChangeWatcher::open(&self.roots);
         }
@@ -236,7 +237,7 @@ impl<M: PathPolicy> DirectoryIndex<M> {
         Ok(())
     }
 
-    /// Reads a directory whose entries have changed. What lies in it and is the same as before stays.
+    /// Reads a directory whose entries have changed. Unchanged entries are kept.
     fn read_again(&mut self, path: &Path) -> Result<(), IndexError> {
         let Some(known) = self.directories.get(path) else { return Ok(()) };
         let (context, before) = (known.context.clone(), known.below.clone());
@@ -253,7 +254,7 @@ impl<M: PathPolicy> DirectoryIndex<M> {
         Ok(())
     }
 
-    /// Reads a directory and, as far as they are not known, those beneath it.
+    /// Reads a directory and the unknown directories beneath it.
     fn read_beneath(&mut self, path: PathBuf, context: DirectoryContext) -> Result<(), IndexError> {
         let mut left = vec![(path, context)];
         while let Some((path, context)) = left.pop() {
@@ -269,7 +270,7 @@ impl<M: PathPolicy> DirectoryIndex<M> {
                     self.directories.insert(path, directory);
                     left.extend(below);
                 }
-                // Gone since its name was read; if it comes back, that is a change.
+                // It was removed after its name was read. If it returns, that is a change.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(errno) => {
                     self.unreadable.insert(path, (context, io::Error::from(errno).kind()));
@@ -290,7 +291,7 @@ impl<M: PathPolicy> DirectoryIndex<M> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
         let opened = open(path, flags, Mode::empty())?;
         let found = fstat(&opened)?;
-        // Before it is read, so that nothing can change between the two.
+        // Before the read, so that no change in between is missed.
         let watch = match &mut self.eyes {
             Some(eyes) => match eyes.watch(&opened, path) {
                 Ok(watch) => Some(watch),
@@ -347,10 +348,10 @@ impl<M: PathPolicy> DirectoryIndex<M> {
             FileType::Unknown => fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir()),
             kind => kind == FileType::Directory,
         };
-        // First: what must not be read may be run all the same.
+        // First, because a file that must not be read may still be run.
         let (part, mut within) = within.look_at(&name.to_string_lossy(), is_directory);
         let mut is_place = part == GitPathKind::Run;
-        // In a repository that is one by what is in it, as well.
+        // Also in a directory that is a repository by its contents.
         if part == GitPathKind::List || within.is_open() && is_list(&path.to_string_lossy()) {
             directory.lists.push(path.clone());
         }
@@ -369,7 +370,7 @@ impl<M: PathPolicy> DirectoryIndex<M> {
                     is_hidden = true;
                     directory.hidden.push(path.clone());
                 }
-                // Nothing in a directory that is held need be held by itself, but it may have to be hidden.
+                // In a protected directory nothing needs its own protection, but a path may have to be hidden.
                 Some(text) if !is_protected && marker.protects(text) => {
                     is_protected = true;
                     directory.protected.push(path.clone());
@@ -377,14 +378,15 @@ impl<M: PathPolicy> DirectoryIndex<M> {
                 Some(_) => {}
             }
         }
-        // With nothing to mark by, nobody asks about the thousands of directories that git keeps its objects in.
+        // Without a policy, the thousands of object directories of Git are skipped.
         let is_marked = self.marker.is_some() && !is_hidden;
         if is_directory && (is_marked || within.leads_on()) {
             below.push((path, DirectoryContext { is_hidden, is_protected, within }));
         }
     }
 
-    /// A directory that is a repository by what is in it. That it is one is new when its `HEAD` is. What git obeys in it is held, or new.
+    /// Adds a directory that is a repository by its contents. It is a new repository if its `HEAD` is new. The files that Git
+    /// obeys in it are protected, or new.
     fn take_repository(path: &Path, directory: &mut IndexedDirectory) {
         directory.places.push((path.join("HEAD"), None));
         for own in SETTINGS.map(|name| path.join(name)) {
@@ -445,16 +447,16 @@ fn identity_of(path: &Path) -> Option<(u64, u64)> {
     Some((found.st_dev, found.st_ino))
 }
 
-/// What has changed since it was last asked.
+/// The changes since the last query.
 enum ChangeSet {
     Nothing,
     These {
-        /// Directories in which something came or went.
+        /// Directories in which entries were added or removed.
         changed: BTreeSet<PathBuf>,
-        /// Directories that are no more.
+        /// Directories that no longer exist.
         gone: BTreeSet<PathBuf>,
     },
-    /// The kernel has lost count, or something was mounted.
+    /// The kernel has lost events, or something was mounted.
     Anything,
 }
 
@@ -486,7 +488,7 @@ impl ChangeWatcher {
         places.retain(|place| place != path);
         if places.is_empty() {
             self.watched.remove(&watch);
-            // That the directory has gone, and the watch with it, is no error.
+            // It is not an error if the directory has gone, and the watch with it.
             inotify::remove_watch(&self.changes, watch).unwrap_or_default();
         }
     }
@@ -521,7 +523,7 @@ impl ChangeWatcher {
     }
 }
 
-/// Whether the file system that this is on tells of every change.
+/// Returns `Some` if this file system reports every change.
 fn tells(opened: &OwnedFd) -> Option<()> {
     let kind = fstatfs(opened).ok()?.f_type;
     TELLING.contains(&kind).then_some(())

@@ -1,67 +1,67 @@
-//! What a policy says of paths, and what came of asking it.
+//! The interface of a path policy, and the result of a scan with it.
 
 use std::any::Any;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Entries that are looked at, at most. Beyond that a walk before every command would take longer than the command.
+/// The maximum number of scanned entries. With more, a scan before every command would take longer than the command.
 pub const ENTRIES_MAX: usize = 1_000_000;
 
-/// What a policy says of a path.
+/// A policy for paths.
 pub trait PathPolicy {
-    /// It must not be read.
+    /// Returns whether the path must not be read.
     fn hides(&self, path: &str) -> bool;
 
-    /// It must not be changed.
+    /// Returns whether the path must not be changed.
     fn protects(&self, path: &str) -> bool;
 
-    /// Something that comes into being there would be obeyed or run later, by somebody else.
+    /// Returns whether a new file at this path would later be obeyed or run by somebody else.
     fn plants(&self, _path: &str) -> bool {
         false
     }
 
-    /// Whether another says the same of every path, now and as long as both live. Not knowing is no.
+    /// Returns whether another policy gives the same answer for every path, as long as both live. If unknown, returns `false`.
     fn agrees_with(&self, _other: &dyn PathPolicy) -> bool {
         false
     }
 
-    /// Itself, for another of its kind to compare itself with.
+    /// Returns itself, for comparison with another policy of the same type.
     fn as_any(&self) -> Option<&dyn Any> {
         None
     }
 }
 
-/// What was found.
+/// The result of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProtectedPaths {
-    /// Not to be read; of a directory and what is in it, the directory alone.
+    /// Paths that must not be read. A directory stands for its contents.
     pub hidden: Vec<PathBuf>,
-    /// Not to be changed; of a directory and what is in it, the directory alone.
+    /// Paths that must not be changed. A directory stands for its contents.
     pub protected: Vec<PathBuf>,
 }
 
-/// Why a directory could not be looked through.
+/// The error for a directory that could not be scanned.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    /// Something in it cannot be looked at.
+    /// An entry cannot be read.
     #[error("cannot look for secrets in `{path}`: {error}; make it readable, or work in another directory", path = path.display())]
     Unreadable {
-        /// Where.
+        /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         error: io::Error,
     },
-    /// A name in it is not text.
+    /// A name is not valid text.
     #[error("cannot look for secrets in `{path}`: its name is not readable as text; rename it", path = path.display())]
     NotText {
-        /// Where.
+        /// Its path.
         path: PathBuf,
     },
-    /// There is too much in it.
+    /// There are too many entries.
     #[error("cannot look for secrets in `{path}`: it has more than {ENTRIES_MAX} files; work in a smaller directory", path = path.display())]
     TooMany {
-        /// Where.
+        /// The directory.
         path: PathBuf,
     },
 }

@@ -1,4 +1,4 @@
-//! The book: calls in a line each, records, leaves, and what came of checking.
+//! Types of the audit log: calls in lists, records, standing approvals, and the result of verification.
 
 use byleave::audit_log::export::ExportedRecord;
 use byleave::audit_log::{Anchor, CallItem, IntegrityError, StandingApprovalItem, Verification};

@@ -1,4 +1,4 @@
-//! Calls: what is sent, and how far they have come.
+//! Types of calls: requests and their status.
 
 use byleave::core::call::Mode;
 use byleave::core::question::{Question, QuestionKind};
@@ -13,7 +13,7 @@ use super::client_tools::InputReview;
 use crate::problem::page;
 use crate::tenant::ClientCallStatus;
 
-/// The longest that a request waits, in seconds.
+/// The maximum waiting time of a request, in seconds.
 pub(crate) const WAIT_S_MAX: u32 = 60;
 
 /// One use of one tool
@@ -246,7 +246,7 @@ impl CallStatusBody {
         Self { call, state, question: None, held_up_by: None, arguments: None, result: None }
     }
 
-    /// A call that its maker runs, with these arguments.
+    /// Creates the status of a call that its client runs, with these arguments.
     pub(crate) fn taken(call: Uuid, arguments: Value) -> Self {
         Self { arguments: Some(arguments), ..Self::plain(call, CallStateName::Taken) }
     }

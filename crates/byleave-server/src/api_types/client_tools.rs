@@ -1,4 +1,4 @@
-//! Own tools: what is said of them, taken, and reported.
+//! Types of client tools: their definitions, claims and reports.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ pub(crate) struct ClientToolBody {
 }
 
 impl ClientToolBody {
-    /// What the tool says of itself. Never repeatable: nothing that was taken is handed out again.
+    /// Creates the manifest of the tool. It is never repeatable, because a claimed call is not handed out again.
     pub(crate) fn manifest(self, name: String) -> Manifest {
         Manifest {
             permission_class: self.class.unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Whole numbers, however they are written: JSON knows one kind, and `3.0` is 3.
+//! Integers in any JSON notation. JSON has only one number type, and `3.0` is 3.
 
 use serde::de::Error as _;
 use serde::{Deserialize as _, Deserializer};

@@ -1,4 +1,4 @@
-//! Tools, rulings, and other rules tried on past calls.
+//! Types of tools, decisions, and replays of past calls under other rules.
 
 use byleave::core::decision::{DecisionReason, Verdict};
 use byleave::gate::Explanation;
@@ -129,9 +129,9 @@ impl From<&Explanation> for ExplanationBody {
     }
 }
 
-/// The longest policy that is tried.
+/// The maximum length of a policy for a replay.
 pub(crate) const POLICY_CHARS_MAX: usize = 100_000;
-/// The most calls that rules are tried on at once.
+/// The maximum number of calls in a replay.
 pub(crate) const REPLAY_MAX: u32 = 1_000;
 
 /// Rules to be tried; nothing is put in force

@@ -1,4 +1,4 @@
-//! Questions and answers.
+//! Types of questions and answers.
 
 use byleave::approver::RiskLevel;
 use byleave::audit_log::QuestionItem;

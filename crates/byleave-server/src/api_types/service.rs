@@ -1,4 +1,4 @@
-//! The server itself: halted or not, well or not.
+//! Types of the server itself: halts and health.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

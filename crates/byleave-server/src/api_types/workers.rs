@@ -1,4 +1,4 @@
-//! Workers, as a list shows them.
+//! Types of workers in lists.
 
 use byleave_worker::WorkerInfo;
 use serde::Serialize;

@@ -1,7 +1,7 @@
-//! The spans of a call, out of its record: the same record, the same spans, in whatever process.
+//! The spans of a call, derived from its record. The same record gives the same spans in every process.
 //!
-//! The trace has the id of the call, so it is found by it, unless a client brought a trace of its own. The call itself is the span `execute_tool NAME`, as the conventions for
-//! GenAI have it; beneath it are the ruling, every rehearsal, every question and every run.
+//! The trace id is the id of the call, unless a client brought a trace of its own. The call itself is the span `execute_tool
+//! NAME`, as in the conventions for GenAI. Below it are the decision, every rehearsal, every question and every run.
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
@@ -20,7 +20,7 @@ use crate::trace_parents::TraceParent;
 
 pub(super) const CALL: &str = "execute_tool";
 pub(super) const QUESTION: &str = "question";
-/// The attributes that are few enough to measure by.
+/// The attributes with few enough values for metrics.
 pub(super) const MEASURED: [&str; 6] = [
     "gen_ai.operation.name",
     "gen_ai.tool.name",
@@ -30,7 +30,7 @@ pub(super) const MEASURED: [&str; 6] = [
     "byleave.answer",
 ];
 
-/// The spans of a settled call; none of one that is not.
+/// Returns the spans of a settled call; empty if the call is not settled.
 pub(super) fn of(record: &Record, parent: Option<TraceParent>) -> Vec<SpanData> {
     let (Some(heading), Some(outcome)) = (record.heading(), record.settled()) else { return Vec::new() };
     let entries = record.entries();
@@ -47,13 +47,13 @@ pub(super) fn of(record: &Record, parent: Option<TraceParent>) -> Vec<SpanData> 
 
 struct CallSpanBuilder<'a> {
     record: &'a Record,
-    /// The span of the client's that the call is beneath.
+    /// The client's span that contains the call.
     parent: Option<TraceParent>,
 }
 
 impl CallSpanBuilder<'_> {
     fn call(&self, heading: &CallHeader, outcome: &Outcome, from: Millis, to: Millis) -> SpanData {
-        // The name of a tool that there is not is whatever a model wrote.
+        // The name of an unknown tool is arbitrary text of a model, and is left out.
         let tool = self.record.resolved().and_then(|step| step.as_ref().ok()).map(|terms| terms.tool.clone());
         let mut attributes = vec![
             KeyValue::new("gen_ai.operation.name", CALL),
@@ -76,9 +76,9 @@ impl CallSpanBuilder<'_> {
         SpanData { status: error.map_or(Status::Unset, Status::error), ..span }
     }
 
-    /// The part of a call that begins with this entry, or that is this entry.
+    /// Returns the span that begins with this entry, or that is this entry.
     fn part(&self, place: usize, entry: &Entry, before: &[Entry], after: &[Entry]) -> Option<SpanData> {
-        // What has no end on the record ended with the call.
+        // A part without an end on the record ended with the call.
         let until = |ends: &dyn Fn(&RecordEvent) -> bool| {
             let end = after.iter().find(|entry| ends(&entry.fact)).or(after.last());
             end.map_or(entry.at, |end| end.at)
@@ -90,7 +90,7 @@ impl CallSpanBuilder<'_> {
                     Ok(ruling) => ruling.verdict.word(),
                     Err(refusal) => refusal.code.as_str(),
                 };
-                // What is ruled on is the draft that came in, or the one that came of a word on it.
+                // A decision is about the incoming draft, or about a draft that a review or an answer created.
                 let drafts = |fact: &RecordEvent| {
                     matches!(
                         fact,
@@ -169,7 +169,7 @@ impl CallSpanBuilder<'_> {
             span_kind: SpanKind::Internal,
             name,
             start_time: at(from),
-            // By the clocks of who wrote them, which may differ.
+            // The clocks of the writers may differ.
             end_time: at(to.max(from)),
             attributes,
             dropped_attributes_count: 0,
@@ -181,7 +181,7 @@ impl CallSpanBuilder<'_> {
     }
 }
 
-/// How a question was closed, in a word.
+/// Returns how a question was closed, in one word.
 const fn answer(fact: &RecordEvent) -> &'static str {
     match fact {
         RecordEvent::Answered(answered) => match &answered.answer {

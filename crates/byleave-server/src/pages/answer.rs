@@ -1,4 +1,4 @@
-//! An answer that was given on a page: good for what was shown in this visit, for long enough to be read, and for nothing else.
+//! Answers from a page. An answer is valid only for a question that was shown in this session, for long enough to be read.
 
 use std::time::Duration;
 
@@ -28,10 +28,10 @@ use crate::state::App;
 use crate::submit_answer;
 use crate::tenant::ClientCallStatus;
 
-/// How long we wait for what comes of edited arguments, to show the next question at once.
+/// How long to wait for the decision on edited arguments, to show the next question immediately.
 const JUDGED: Duration = Duration::from_secs(4);
 
-/// Takes an answer.
+/// Accepts an answer.
 pub(super) async fn give(State(app): State<App>, request: Request) -> Result<Redirect, ErrorPage> {
     let (mut parts, body) = request.into_parts();
     let PathId(question) = PathId::<QuestionId>::from_request_parts(&mut parts, &app).await?;
@@ -51,7 +51,7 @@ pub(super) async fn give(State(app): State<App>, request: Request) -> Result<Red
     let answered = submit_answer::give(&visitor.caller, question, digest, answer).await?;
     visitor.visit.say(PageNotice { text: told(say).to_owned(), call: Some(answered.call) });
     if say == "edit" && answered.driven_here {
-        // What was edited is judged again: who edited it sees what comes of that.
+        // Edited arguments are decided on again. The person who edited them sees the outcome.
         let until = Instant::now() + JUDGED;
         let stood = visitor.caller.tenancy.until_asked_or_settled(answered.call, until).await;
         if let Some(ClientCallStatus::At(standing)) = stood
@@ -63,13 +63,13 @@ pub(super) async fn give(State(app): State<App>, request: Request) -> Result<Red
     Ok(Redirect::to("/"))
 }
 
-/// The digest of a question as a form has it.
+/// Parses the digest of a question from a form.
 pub(super) fn digest(text: &str) -> Result<Digest, Problem> {
     let wrong = |_| Problem::new(ProblemKind::Unusable, "the form does not say which question it is about");
     serde_json::from_value(text.into()).map_err(wrong)
 }
 
-/// Refuses an answer to what this visit was not shown, or not for long enough to be read.
+/// Rejects an answer to a question that this session was not shown, or not for long enough to be read.
 pub(super) fn was_read(visitor: &SignedInUser, sheet: &QuestionView, digest: Digest) -> Result<(), Problem> {
     match visitor.visit.seen(sheet.question.id, digest) {
         None => Err(Problem::new(
@@ -84,7 +84,7 @@ pub(super) fn was_read(visitor: &SignedInUser, sheet: &QuestionView, digest: Dig
     }
 }
 
-/// Refuses a yes without the words that it needs.
+/// Rejects a yes without the required words.
 pub(super) fn were_typed(sheet: &QuestionView, fields: &FormFields) -> Result<(), Problem> {
     let wanted = RiskLevel::of(sheet).words(sheet.question.kind);
     if wanted.is_none() || fields.one("confirm") == wanted {
@@ -100,7 +100,7 @@ fn answer(sheet: &QuestionView, say: &str, fields: &FormFields) -> Result<Answer
     };
     let some = |number: u32| (number > 0).then_some(number);
     Ok(match say {
-        // The words for a checkpoint were looked at above, and are looked at again where every answer passes.
+        // The words for a checkpoint were checked above, and are checked again in the common path of all answers.
         "yes" => AnswerChoice::Yes { note: None, confirm: fields.text("confirm") },
         "no" => AnswerChoice::No { feedback: fields.text("feedback") },
         "edit" => AnswerChoice::Edit { value: edit::read(sheet, fields)?, note: None },
@@ -119,7 +119,7 @@ fn answer(sheet: &QuestionView, say: &str, fields: &FormFields) -> Result<Answer
     })
 }
 
-/// The paths of the changes that are kept; the form has their places in the list.
+/// Returns the paths of the changes to keep. The form has their indexes in the list.
 fn kept(sheet: &QuestionView, fields: &FormFields) -> Result<Vec<String>, Problem> {
     let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.seen else {
         return Err(Problem::new(ProblemKind::Unusable, "there is nothing to keep a part of"));
@@ -132,7 +132,7 @@ fn kept(sheet: &QuestionView, fields: &FormFields) -> Result<Vec<String>, Proble
     fields.all("keep").map(place).collect()
 }
 
-/// The held result with secrets and these words masked.
+/// Returns the held result with secrets and these words masked.
 fn masked(sheet: &QuestionView, words: &str) -> Result<serde_json::Map<String, Value>, Problem> {
     let unusable = |what: &str| Problem::new(ProblemKind::Unusable, what);
     let output = sheet.output.as_ref().ok_or_else(|| unusable("there is no result to mask"))?;

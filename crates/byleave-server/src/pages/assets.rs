@@ -1,4 +1,4 @@
-//! Style, script and icon: in the program, so that nothing is fetched from elsewhere.
+//! Style, script and icon. They are embedded in the program, so that nothing is fetched from elsewhere.
 
 use axum::extract::Path;
 use axum::http::header;

@@ -1,4 +1,4 @@
-//! The book: searched, read, checked.
+//! The pages of the audit log: search, records and verification.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::state::App;
 
 const LISTED: usize = 50;
 
-/// What is looked for.
+/// A search.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct AuditLogSearch {
@@ -38,7 +38,7 @@ pub(super) struct AuditLogSearch {
     after: Option<i64>,
 }
 
-/// Calls that fit.
+/// Shows the matching calls.
 pub(super) async fn list(
     State(_app): State<App>,
     visitor: SignedInUser,
@@ -129,7 +129,7 @@ fn older(search: &AuditLogSearch, last: Cursor) -> String {
     format!("/book?{}", query.append_pair("after", &last.0.to_string()).finish())
 }
 
-/// What came of the last check, and a way to make another.
+/// Renders the result of the last verification, and a button for another.
 fn standing(visitor: &SignedInUser) -> Markup {
     let checked = visitor.caller.tenancy.checked();
     html! {
@@ -149,14 +149,14 @@ fn standing(visitor: &SignedInUser) -> Markup {
     }
 }
 
-/// Checks the book, and shows what came of it.
+/// Verifies the audit log and shows the result.
 pub(super) async fn verify(form: CsrfForm) -> Result<axum::response::Redirect, ErrorPage> {
     form.visitor.may(&[AccessScope::Read])?;
     Arc::clone(&form.visitor.caller.tenancy).check().await?;
     Ok(axum::response::Redirect::to("/book"))
 }
 
-/// The record of a call.
+/// Shows the record of a call.
 pub(super) async fn record(
     State(_app): State<App>,
     visitor: SignedInUser,

@@ -1,7 +1,7 @@
-//! The door of the pages: which host a request names, which page it comes from, and who is signed in.
+//! Authentication of the pages: checks the host, the origin and the session of every request.
 //!
-//! A link may lead here from anywhere, and shows something; whatever changes something comes from a page of ours, says so, and
-//! carries the mark of its visit.
+//! A link may come from any page, because it only shows something. A request that changes something must come from a page of
+//! this server, name its origin, and have the CSRF token of its session.
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
@@ -19,7 +19,7 @@ use crate::principal::PrincipalKind;
 use crate::problem::{Problem, ProblemKind};
 use crate::state::App;
 
-/// What every page says to browsers.
+/// The headers of every page, for browsers.
 const HEADERS: [(HeaderName, &str); 8] = [
     (header::CACHE_CONTROL, "no-store"),
     (
@@ -29,7 +29,7 @@ const HEADERS: [(HeaderName, &str); 8] = [
     ),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
-    // Not `no-referrer`: under that, forms of ours would not say where they come from.
+    // Not `no-referrer`, because then our own forms would not send their origin.
     (header::REFERRER_POLICY, "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
@@ -39,7 +39,7 @@ const HEADERS: [(HeaderName, &str); 8] = [
     ),
 ];
 
-/// Lets a request in, or not.
+/// Admits or rejects a request.
 pub(super) async fn door(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let mut response = match admit(&app, &request) {
         Ok(visitor) => {
@@ -57,7 +57,7 @@ pub(super) async fn door(State(app): State<App>, mut request: Request, next: Nex
     response
 }
 
-/// Who is there; nobody where that is no matter.
+/// Returns the signed-in user; `None` for requests that need no sign-in.
 fn admit(app: &App, request: &Request) -> Result<Option<SignedInUser>, Box<Response>> {
     let refused = |problem: Problem| Box::new(ErrorPage(problem).into_response());
     let path = request.uri().path();
@@ -92,7 +92,7 @@ fn admit(app: &App, request: &Request) -> Result<Option<SignedInUser>, Box<Respo
     Err(Box::new(Redirect::to(&format!("/sign-in?next={wanted}")).into_response()))
 }
 
-/// Whether somebody followed a link: such a request may come from anywhere, because it changes nothing.
+/// Checks whether a person followed a link. Such a request may come from anywhere, because it changes nothing.
 fn is_link(request: &Request) -> bool {
     let says =
         |name: &str, value: &[u8]| request.headers().get(name).is_some_and(|given| given.as_bytes() == value);
@@ -101,7 +101,7 @@ fn is_link(request: &Request) -> bool {
         && says("sec-fetch-dest", b"document")
 }
 
-/// Who is signed in: a person whose visit goes on, and whose token still counts.
+/// Returns the signed-in user: a person with an unexpired session and a valid token.
 fn signed_in(app: &App, headers: &HeaderMap) -> Option<SignedInUser> {
     if !is_at_pages_host(app, headers) {
         return None;
@@ -113,27 +113,27 @@ fn signed_in(app: &App, headers: &HeaderMap) -> Option<SignedInUser> {
     (caller.principal.kind == PrincipalKind::Person).then_some(SignedInUser { caller, visit, secret })
 }
 
-/// Whether a request is made under the host that people are signed in under.
+/// Checks whether a request uses the host for signed-in people.
 pub(super) fn is_at_pages_host(app: &App, headers: &HeaderMap) -> bool {
     let Some(own) = app.pages_host() else { return true };
     let host = only(headers, &header::HOST).and_then(|host| host.parse::<Authority>().ok());
     host.is_some_and(|host| host.host().eq_ignore_ascii_case(own))
 }
 
-/// The same server under another name: with the port that the browser used, which may be forwarded.
+/// Returns the address of this server under another name. It keeps the browser's port, which may be forwarded.
 pub(super) fn under(app: &App, name: &str, headers: &HeaderMap) -> String {
     let host = only(headers, &header::HOST).and_then(|host| host.parse::<Authority>().ok());
     let port = host.and_then(|host| host.port_u16()).unwrap_or(app.port);
     format!("{}://{name}:{port}", app.scheme)
 }
 
-/// What the cookie is called. With TLS the name itself says that no other host and no unprotected page can have set it; without,
-/// it has the port, because cookies do not.
+/// Returns the name of the cookie. With TLS, the name guarantees that no other host and no unprotected page has set it.
+/// Without TLS, the name contains the port, because cookies are not separated by port.
 pub(super) fn cookie_name(app: &App) -> String {
     if app.is_protected() { "__Host-byleave".to_owned() } else { format!("byleave-{}", app.port) }
 }
 
-/// A cookie that is there once.
+/// Returns a cookie that occurs once.
 pub(super) fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));

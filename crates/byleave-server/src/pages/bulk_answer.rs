@@ -1,4 +1,4 @@
-//! Several questions with one answer, after all of them were shown.
+//! One answer to several questions, after all of them were shown.
 
 use axum::extract::{RawQuery, State};
 use axum::response::Html;
@@ -23,10 +23,10 @@ use crate::problem::{Problem, ProblemKind};
 use crate::state::App;
 use crate::submit_answer;
 
-/// So many get one answer at most: who is shown more reads none of them.
+/// The maximum number of questions with one answer. Nobody would read more.
 const TOGETHER_MAX: usize = 20;
 
-/// All of them, whole, one after the other.
+/// Shows all of them completely, one after the other.
 pub(super) async fn show(
     State(_app): State<App>,
     visitor: SignedInUser,
@@ -90,7 +90,7 @@ fn hidden(visitor: &SignedInUser, sheets: &[QuestionView], say: &str) -> Markup 
     }
 }
 
-/// One answer to all of them; what cannot be answered any more is told.
+/// Gives one answer to all of them, and lists those that can no longer be answered.
 pub(super) async fn answer(form: CsrfForm) -> Result<Html<String>, ErrorPage> {
     let CsrfForm { visitor, fields } = form;
     visitor.may(&[AccessScope::Answer])?;
@@ -105,7 +105,7 @@ pub(super) async fn answer(form: CsrfForm) -> Result<Html<String>, ErrorPage> {
         "no" => Ok(AnswerChoice::No { feedback: fields.text("feedback") }),
         _ => Err(Problem::new(ProblemKind::Unusable, "that is no answer for several")),
     };
-    // First for all: one that was not read stops all of them.
+    // Checked first for all of them: a question that was not read stops all answers.
     for (sheet, digest) in sheets.iter().zip(&digests).filter(|_| say == "yes") {
         was_read(&visitor, sheet, *digest)?;
         if RiskLevel::of(sheet).words(sheet.question.kind).is_some() {

@@ -1,4 +1,4 @@
-//! Arguments, or a held result, as fields that a person changes: a text is a text, everything else is JSON.
+//! Arguments, or a held result, as fields that a person edits. A text is a text field; everything else is JSON.
 
 use byleave::core::escape::{EscapeLevel, is_printable, spelled, visible};
 use byleave::core::question::QuestionKind;
@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 use super::form::FormFields;
 use crate::problem::{Problem, ProblemKind};
 
-/// Beyond so many it is edited as one text.
+/// The maximum number of fields. A larger value is edited as one text.
 const FIELDS_MAX: usize = 24;
 const WHOLE: &str = "whole";
 const MORE: &str = "more";
 
-/// What is edited.
+/// Returns the value to edit.
 fn value(sheet: &QuestionView) -> Map<String, Value> {
     let value = match (sheet.question.kind, &sheet.output) {
         (QuestionKind::Release, Some(output)) => serde_json::to_value(output).unwrap_or_default(),
@@ -26,7 +26,7 @@ fn value(sheet: &QuestionView) -> Map<String, Value> {
     }
 }
 
-/// A text that comes back from a browser as it went there: nobody edits around something invisible.
+/// Checks whether a browser returns a text unchanged, and whether it has no invisible characters.
 fn is_plain(text: &str) -> bool {
     text.chars().all(|c| matches!(c, '\n' | '\t') || is_printable(c))
 }
@@ -39,7 +39,7 @@ fn as_json(value: &Value) -> String {
     spelled(&format!("{value:#}"))
 }
 
-/// The fields.
+/// Renders the fields.
 pub(super) fn fields(sheet: &QuestionView) -> Markup {
     let value = value(sheet);
     if !in_fields(&value) {
@@ -61,12 +61,12 @@ fn area(name: &str, label: &str, text: &str) -> Markup {
     let rows = text.lines().count().clamp(1, 20) + 1;
     html! {
         label for={ "edit-" (name) } { (label) }
-        // A line feed right after the tag is not part of the text; without ours, one of the text's would be lost.
+        // HTML drops a line feed right after the tag. Without this one, the first line feed of the text would be lost.
         textarea id={ "edit-" (name) } name=(name) rows=(rows) spellcheck="false" autocomplete="off" { "\n" (text) }
     }
 }
 
-/// What the fields say.
+/// Reads the edited value from the fields.
 pub(super) fn read(sheet: &QuestionView, fields: &FormFields) -> Result<Map<String, Value>, Problem> {
     let original = value(sheet);
     let text = |name: &str| fields.need(name).map(|text| text.replace("\r\n", "\n"));

@@ -1,4 +1,4 @@
-//! What went wrong, as a page.
+//! The page for errors.
 
 use axum::response::{Html, IntoResponse, Response};
 use maud::html;
@@ -6,7 +6,7 @@ use maud::html;
 use super::html_document::bare;
 use crate::problem::Problem;
 
-/// A problem, told to a person.
+/// A problem, rendered as a page.
 pub(super) struct ErrorPage(pub(super) Problem);
 
 impl<P: Into<Problem>> From<P> for ErrorPage {

@@ -1,4 +1,4 @@
-//! Forms: read whole, within limits, and only with the mark of the visit that they belong to.
+//! Forms: read completely, within limits, and only with the CSRF token of their session.
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::header;
@@ -10,11 +10,11 @@ use crate::extract::read;
 use crate::problem::{Problem, ProblemKind};
 use crate::state::App;
 
-/// The fields of a form, in their order.
+/// The fields of a form, in order.
 pub(super) struct FormFields(Vec<(String, String)>);
 
 impl FormFields {
-    /// A field that is there once.
+    /// Returns a field that occurs once.
     pub(super) fn one(&self, name: &str) -> Option<&str> {
         let mut found = self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
         match (found.next(), found.next()) {
@@ -23,19 +23,19 @@ impl FormFields {
         }
     }
 
-    /// A field that must be there once.
+    /// Returns a field that must occur once.
     pub(super) fn need(&self, name: &str) -> Result<&str, Problem> {
         self.one(name)
             .ok_or_else(|| Problem::new(ProblemKind::Malformed, format!("the form has no `{name}`")))
     }
 
-    /// A text that may be left empty; lines end as they do elsewhere, not as browsers send them.
+    /// Returns a text that may be empty, with the line endings of browsers normalized.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         let text = self.one(name)?.replace("\r\n", "\n");
         (!text.trim().is_empty()).then_some(text)
     }
 
-    /// All fields of a name.
+    /// Returns all fields with a name.
     pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -58,7 +58,7 @@ impl FromRequest<App> for FormFields {
     }
 }
 
-/// A form of somebody who is signed in, with the mark of their visit.
+/// A form of a signed-in user, with a valid CSRF token.
 pub(super) struct CsrfForm {
     pub(super) visitor: SignedInUser,
     pub(super) fields: FormFields,

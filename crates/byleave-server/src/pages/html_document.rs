@@ -1,13 +1,13 @@
-//! What every page is written on.
+//! The HTML document around every page.
 
 use maud::{DOCTYPE, Markup, html};
 
-/// A page for whoever is there.
+/// Renders a page without a signed-in user.
 pub(super) fn bare(title: &str, body: &Markup) -> Markup {
     document(title, &html! { main #main { (body) } })
 }
 
-/// A document of ours.
+/// Renders a document.
 pub(super) fn document(title: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)

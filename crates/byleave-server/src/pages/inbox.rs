@@ -1,4 +1,4 @@
-//! The inbox: what waits for an answer, live.
+//! The inbox: open questions, updated live.
 
 use axum::extract::State;
 use axum::response::{Html, Redirect};
@@ -19,10 +19,10 @@ use crate::api_types::bounded;
 use crate::principal::AccessScope;
 use crate::state::App;
 
-/// So many questions are listed; who has more answers these first.
+/// The maximum number of listed questions. Answer these first to see more.
 pub(super) const LISTED_MAX: usize = 200;
 
-/// What waits.
+/// Shows the open questions.
 pub(super) async fn show(State(_app): State<App>, visitor: SignedInUser) -> Result<Html<String>, ErrorPage> {
     visitor.may(&[AccessScope::Answer, AccessScope::Read])?;
     let tenancy = &visitor.caller.tenancy;
@@ -107,7 +107,7 @@ fn halting(visitor: &SignedInUser, why: Option<&str>) -> Markup {
     }
 }
 
-/// Halts everything.
+/// Halts all calls.
 pub(super) async fn halt(form: CsrfForm) -> Result<Redirect, ErrorPage> {
     let CsrfForm { visitor, fields } = form;
     visitor.may(&[AccessScope::Administer])?;

@@ -1,4 +1,4 @@
-//! The frame that every page stands in.
+//! The layout of every page.
 
 use axum::response::Html;
 use maud::{Markup, html};
@@ -6,11 +6,11 @@ use maud::{Markup, html};
 use super::html_document::document;
 use super::signed_in_user::SignedInUser;
 
-/// The parts of the pages that one can go to.
+/// The entries of the navigation.
 const PLACES: [(&str, &str); 4] =
     [("/", "Inbox"), ("/book", "Book"), ("/leaves", "Leaves"), ("/stats", "Numbers")];
 
-/// A page for somebody who is signed in.
+/// Renders a page for a signed-in user.
 pub(super) fn page(visitor: &SignedInUser, title: &str, here: &str, body: &Markup) -> Html<String> {
     let notice = visitor.visit.said();
     let whole = document(
@@ -46,7 +46,7 @@ pub(super) fn page(visitor: &SignedInUser, title: &str, here: &str, body: &Marku
     Html(whole.into_string())
 }
 
-/// What a form of this visit carries.
+/// Renders the CSRF token of this session for a form.
 pub(super) fn mark(visitor: &SignedInUser) -> Markup {
     html! { input type="hidden" name="mark" value=(visitor.visit.mark); }
 }

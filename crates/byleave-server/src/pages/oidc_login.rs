@@ -1,6 +1,7 @@
-//! Signing in elsewhere, and coming back.
+//! Sign-in at an OpenID Connect provider: the redirect there and the way back.
 //!
-//! The state is in the address and in a cookie: who comes back is the one who went. Who they are here, our list says.
+//! The state is in the address and in a cookie, which proves that the same browser comes back. The token list maps the
+//! identity to a principal.
 
 use axum::extract::State;
 use axum::http::header::HOST;
@@ -21,20 +22,20 @@ use crate::state::App;
 
 const AWAY_S: u64 = 600;
 
-/// Sends somebody to the provider.
+/// Redirects a browser to the provider.
 pub(super) async fn begin(
     State(app): State<App>,
     headers: HeaderMap,
     StrictQuery(wanted): StrictQuery<SignInQuery>,
 ) -> Result<Response, ErrorPage> {
     let provider = provider(&app)?;
-    // The provider knows where to send people back to, and that name is not one of them.
+    // The provider knows the allowed redirect addresses, and the pages host is not one of them.
     if app.pages_host().is_some() && is_at_pages_host(&app, &headers) {
         let next: String = byte_serialize(inside(wanted.next.as_deref()).as_bytes()).collect();
         let to = format!("{}/sign-in/elsewhere?next={next}", under(&app, "127.0.0.1", &headers));
         return Ok(Redirect::to(&to).into_response());
     }
-    // The door has looked at it: it is one of our names.
+    // The authentication layer has checked that this is one of our names.
     let host = only(&headers, &HOST).ok_or_else(|| Problem::not_found("host"))?;
     let back = format!("{}/sign-in/done", app.origin(host));
     let begun = provider.begin(back, inside(wanted.next.as_deref())).await.map_err(unusable)?;
@@ -42,7 +43,7 @@ pub(super) async fn begin(
     Ok((kept, Redirect::to(&begun.to)).into_response())
 }
 
-/// What the provider sends back.
+/// The parameters that the provider sends back.
 #[derive(Deserialize)]
 pub(super) struct OidcCallbackQuery {
     state: Option<String>,
@@ -50,7 +51,7 @@ pub(super) struct OidcCallbackQuery {
     error: Option<String>,
 }
 
-/// Takes somebody back who was away.
+/// Completes the sign-in of a browser that comes back.
 pub(super) async fn end(
     State(app): State<App>,
     headers: HeaderMap,
@@ -81,7 +82,7 @@ pub(super) async fn end(
     Ok((StatusCode::FORBIDDEN, Html(page.into_string())).into_response())
 }
 
-/// The cookie of who is away.
+/// Returns the name of the cookie during a sign-in.
 fn away(app: &App) -> String {
     format!("{}-away", cookie_name(app))
 }

@@ -1,4 +1,4 @@
-//! One question: all of it, and the ways to answer.
+//! The page of one question, with all ways to answer it.
 
 use axum::extract::State;
 use axum::response::Html;
@@ -26,7 +26,7 @@ use crate::principal::AccessScope;
 use crate::state::App;
 use crate::submit_answer;
 
-/// How long a leave may last, in seconds; 0 is until it is revoked.
+/// The durations of a standing approval, in seconds. 0 means until it is revoked.
 const TIMES: [(u32, &str); 5] = [
     (900, "15 minutes"),
     (3_600, "an hour"),
@@ -34,13 +34,13 @@ const TIMES: [(u32, &str); 5] = [
     (604_800, "7 days"),
     (0, "until it is revoked"),
 ];
-/// How often a leave may be used; 0 is any number of times.
+/// The maximum uses of a standing approval. 0 means any number.
 const COUNTS: [(u32, &str); 5] =
     [(1, "once"), (5, "5 times"), (20, "20 times"), (100, "100 times"), (0, "any number of times")];
-/// So many past calls are listed.
+/// The maximum number of listed past calls.
 const PAST_MAX: usize = 20;
 
-/// A question, whole.
+/// Shows a question completely.
 pub(super) async fn show(
     State(_app): State<App>,
     visitor: SignedInUser,
@@ -61,7 +61,7 @@ pub(super) async fn show(
     Ok(page(&visitor, &heading(&sheet), "/", &body))
 }
 
-/// What is asked, in a line.
+/// Returns the heading of a question.
 fn heading(sheet: &QuestionView) -> String {
     let tool = visible(&sheet.terms.tool, EscapeLevel::Name);
     match sheet.question.kind {
@@ -138,7 +138,7 @@ fn to(sheet: &QuestionView) -> String {
     format!("/questions/{}/answer", sheet.question.id)
 }
 
-/// What every answer carries: the visit, the question as it was shown, and what is said.
+/// Renders the hidden fields of every answer: the CSRF token, the question's digest, and the answer.
 fn hidden(visitor: &SignedInUser, sheet: &QuestionView, say: &str) -> Markup {
     html! {
         (mark(visitor))
@@ -147,7 +147,7 @@ fn hidden(visitor: &SignedInUser, sheet: &QuestionView, say: &str) -> Markup {
     }
 }
 
-/// The words that must be typed, where a button is not enough.
+/// Renders the field for required words, if a button is not enough.
 fn words(sheet: &QuestionView) -> Markup {
     let Some(words) = RiskLevel::of(sheet).words(sheet.question.kind) else { return html! {} };
     html! {
@@ -240,7 +240,7 @@ fn choice(name: &str, label: &str, options: &[(u32, &str)], usual: u32) -> Marku
     }
 }
 
-/// A leave that somebody considers.
+/// The parameters of a standing approval before it is given.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ApprovalDraft {
@@ -251,7 +251,7 @@ pub(super) struct ApprovalDraft {
     place: String,
 }
 
-/// The leave as a rule, and what it would have covered.
+/// Shows the standing approval as a rule, and the past calls that it would have covered.
 pub(super) async fn consider(
     State(_app): State<App>,
     visitor: SignedInUser,

@@ -1,6 +1,6 @@
-//! A question on a page: every line of the one renderer, and the rehearsal's changes side by side.
+//! A question on a page: every line of the one renderer, and the changes of the rehearsal side by side.
 //!
-//! A line is two cells, its gutter and its text: what is broken stays beside the gutter, so it cannot look like a line of ours.
+//! A line has two cells, its gutter and its text. Wrapped text stays beside the gutter, so it cannot imitate a line of ours.
 
 use byleave::core::escape::{EscapeLevel, visible};
 use byleave::core::question_view::{QuestionView, RehearsalView};
@@ -8,10 +8,10 @@ use byleave::core::render::{LineRole, RenderLine, Rendering};
 use byleave::core::time_format::{span, utc};
 use maud::{Markup, html};
 
-/// So many rows are set side by side; beyond that the lines have to do.
+/// The maximum number of rows side by side. Larger changes are shown only as lines.
 const ROWS_MAX: usize = 20_000;
 
-/// All lines of a question. What it asks is the heading of the page, or of its part of the page.
+/// Renders all lines of a question. The question itself is the heading of the page, or of a part of it.
 pub(super) fn lines(rendering: &Rendering, heads: HeadingLevel) -> Markup {
     html! {
         div.sheet {
@@ -20,12 +20,12 @@ pub(super) fn lines(rendering: &Rendering, heads: HeadingLevel) -> Markup {
     }
 }
 
-/// What a question is the heading of.
+/// The level of a question's heading.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum HeadingLevel {
-    /// The page.
+    /// The heading of the page.
     Page,
-    /// A part of it.
+    /// The heading of a part of the page.
     Part,
 }
 
@@ -61,7 +61,7 @@ const fn class(role: LineRole) -> &'static str {
     }
 }
 
-/// Until when it can be answered; a script counts down.
+/// Renders the time until which it can be answered. A script updates it.
 pub(super) fn time_left(expires_at: u64, now: u64) -> Markup {
     html! {
         p.left {
@@ -72,7 +72,7 @@ pub(super) fn time_left(expires_at: u64, now: u64) -> Markup {
     }
 }
 
-/// The texts that the rehearsal changed, before and after.
+/// Renders the texts that the rehearsal changed, before and after.
 pub(super) fn beside(sheet: &QuestionView) -> Markup {
     let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.seen else { return html! {} };
     let mut files = Vec::new();
@@ -111,7 +111,7 @@ pub(super) fn beside(sheet: &QuestionView) -> Markup {
     }
 }
 
-/// One row: what stands on the left and on the right, each with the number of its line.
+/// One row: the left and the right line, each with its line number.
 #[derive(Debug, PartialEq, Eq)]
 enum DiffRow<'a> {
     Gap(&'a str),
@@ -146,7 +146,7 @@ fn side(side: Option<(usize, &str)>, class: &str) -> Markup {
     }
 }
 
-/// A unified diff as rows: what goes and what comes in its place stand beside each other.
+/// Converts a unified diff to rows. Removed lines and their replacements are side by side.
 fn rows(diff: &str) -> Vec<DiffRow<'_>> {
     let mut rows = Vec::new();
     let (mut old, mut new) = (1, 1);
@@ -197,7 +197,7 @@ fn settle<'a>(
     into.clear();
 }
 
-/// Where a hunk begins, before and after.
+/// Returns the first line numbers of a hunk, before and after.
 fn places(line: &str) -> Option<(usize, usize)> {
     let mut words = line.split(' ');
     let mut place = |sign: char| {

@@ -1,4 +1,4 @@
-//! Signing in and out.
+//! Sign-in and sign-out.
 
 use axum::Extension;
 use axum::extract::State;
@@ -29,7 +29,7 @@ pub(super) struct SignInQuery {
     pub(super) next: Option<String>,
 }
 
-/// The page for signing in.
+/// Shows the sign-in page.
 pub(super) async fn ask(
     State(app): State<App>,
     visitor: Option<Extension<SignedInUser>>,
@@ -42,7 +42,7 @@ pub(super) async fn ask(
     }
 }
 
-/// Somebody shows a token.
+/// Signs in with a token.
 pub(super) async fn enter(
     State(app): State<App>,
     headers: HeaderMap,
@@ -63,7 +63,7 @@ pub(super) async fn enter(
     Ok(begin(&app, &headers, Digest::of(shown.as_bytes()), &next)?)
 }
 
-/// Begins a visit, and leads on. Under another name than the one for it, it is begun there.
+/// Begins a session and redirects to the requested page. Under another host than the pages host, the session begins there.
 pub(super) fn begin(app: &App, headers: &HeaderMap, holds: Digest, next: &str) -> Result<Response, Problem> {
     if let Some(own) = app.pages_host().filter(|_| !is_at_pages_host(app, headers)) {
         let ticket = app.visits().ticket(holds, next.to_owned());
@@ -74,9 +74,10 @@ pub(super) fn begin(app: &App, headers: &HeaderMap, holds: Digest, next: &str) -
     visit(app, holds, next)
 }
 
-/// A page that leads on by itself: a redirect would be part of sending the form, which must not leave this origin.
+/// Returns a page that navigates by itself. A redirect would be part of the form submission, which must not leave this
+/// origin.
 fn lead(to: &str) -> Result<Response, Problem> {
-    // The script is quicker.
+    // The script is faster.
     let header = HeaderValue::try_from(format!("1; url={to}"));
     let header = header.map_err(|why| Problem::fault("there is no way on", &why))?;
     let page = bare("Signed in", &html! { p { a href=(to) data-leads { "You are signed in. Go on" } } });
@@ -89,7 +90,7 @@ pub(super) struct TicketQuery {
     ticket: String,
 }
 
-/// Somebody comes who has signed in under another name.
+/// Completes the sign-in of a person who signed in under another host.
 pub(super) async fn arrive(
     State(app): State<App>,
     headers: HeaderMap,
@@ -109,13 +110,13 @@ fn visit(app: &App, holds: Digest, next: &str) -> Result<Response, Problem> {
     Ok((cookie, Redirect::to(next)).into_response())
 }
 
-/// Somebody signs out.
+/// Signs out.
 pub(super) async fn leave(State(app): State<App>, form: CsrfForm) -> Result<Response, ErrorPage> {
     app.visits().end(&form.visitor.secret);
     Ok((cookie(&app, &cookie_name(&app), "", 0)?, Redirect::to("/sign-in")).into_response())
 }
 
-/// A cookie for this server alone, for no script, and not with requests that other pages make.
+/// Creates a cookie for this server only, without access by scripts or by requests of other pages.
 pub(super) fn cookie(
     app: &App,
     name: &str,
@@ -128,7 +129,7 @@ pub(super) fn cookie(
     Ok([(SET_COOKIE, value)])
 }
 
-/// A place of ours: what could lead elsewhere is not followed.
+/// Returns a path on this server. A path that could lead elsewhere is ignored.
 pub(super) fn inside(next: Option<&str>) -> String {
     let plain = |c: char| c.is_ascii_graphic() && c != '\\';
     let good =

@@ -1,4 +1,4 @@
-//! The visitor: somebody who is signed in, as the pages see them.
+//! The signed-in user, as the pages see them.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::principal::AccessScope;
 use crate::problem::{Problem, ProblemKind};
 use crate::state::App;
 
-/// Who looks at a page. Only the door makes one.
+/// The user of a page. Only the authentication creates one.
 #[derive(Clone)]
 pub(super) struct SignedInUser {
     pub(super) caller: Caller,
     pub(super) visit: Arc<BrowserSession>,
-    /// What the cookie says.
+    /// The value of the cookie.
     pub(super) secret: String,
 }
 
@@ -35,7 +35,7 @@ impl FromRequestParts<App> for SignedInUser {
     type Rejection = ErrorPage;
 
     async fn from_request_parts(parts: &mut Parts, _app: &App) -> Result<Self, ErrorPage> {
-        // Without the door there is nobody.
+        // Without the authentication layer there is no user.
         let unknown = || ErrorPage(Problem::new(ProblemKind::Unauthenticated, "you are not signed in"));
         parts.extensions.get::<Self>().cloned().ok_or_else(unknown)
     }

@@ -1,4 +1,4 @@
-//! What is open, told to pages as it changes (SSE). Only ids: a page that wants to show more asks for it.
+//! Sends changes of the open questions to pages (SSE). Only ids are sent; a page requests further data itself.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ use crate::stream_limit::StreamPermit;
 use crate::tenant::Tenant;
 
 const BEAT: Duration = Duration::from_secs(15);
-/// How long we let things settle before we look.
+/// How long to wait after a change, to combine several.
 const SETTLE: Duration = Duration::from_millis(100);
-/// How often we look although nothing was said: questions also expire.
+/// How often to check without a change, because questions also expire.
 const LOOK: Duration = Duration::from_secs(5);
 const OPEN_MAX: usize = 1_000;
 
-/// Follows what is open.
+/// Follows the open questions.
 pub(super) async fn follow(State(app): State<App>, visitor: SignedInUser) -> Result<Response, ErrorPage> {
     visitor.may(&[AccessScope::Answer, AccessScope::Read])?;
     let tenancy = Arc::clone(&visitor.caller.tenancy);
@@ -51,7 +51,7 @@ pub(super) async fn follow(State(app): State<App>, visitor: SignedInUser) -> Res
 struct QuestionStream {
     tenancy: Arc<Tenant>,
     news: watch::Receiver<()>,
-    /// What was told last.
+    /// The ids that were sent last.
     told: Option<Vec<QuestionId>>,
     until: Instant,
     end: CancellationToken,
@@ -81,7 +81,7 @@ impl QuestionStream {
         Ok(items.into_iter().map(|item| item.question).collect())
     }
 
-    /// Waits until something may have changed; not where the time is up.
+    /// Waits until something may have changed. Returns `false` if the stream must end.
     async fn wait(&mut self) -> bool {
         let heard = tokio::select! {
             biased;

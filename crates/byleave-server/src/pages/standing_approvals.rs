@@ -1,4 +1,4 @@
-//! The leaves that were given.
+//! The page of standing approvals.
 
 use axum::extract::{FromRequest as _, FromRequestParts as _, Request, State};
 use axum::response::{Html, Redirect};
@@ -18,7 +18,7 @@ use crate::principal::AccessScope;
 use crate::record_access;
 use crate::state::App;
 
-/// All of them, the newest first.
+/// Shows all of them, newest first.
 pub(super) async fn list(State(_app): State<App>, visitor: SignedInUser) -> Result<Html<String>, ErrorPage> {
     visitor.may(&[AccessScope::Read])?;
     let tenancy = &visitor.caller.tenancy;
@@ -60,7 +60,7 @@ fn one(visitor: &SignedInUser, item: &StandingApprovalItem, now: u64) -> Markup 
     }
 }
 
-/// Revokes a leave.
+/// Revokes a standing approval.
 pub(super) async fn revoke(State(app): State<App>, request: Request) -> Result<Redirect, ErrorPage> {
     let (mut parts, body) = request.into_parts();
     let PathId(leave) = PathId::<StandingApprovalId>::from_request_parts(&mut parts, &app).await?;

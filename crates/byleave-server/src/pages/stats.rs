@@ -1,4 +1,4 @@
-//! Numbers: what was called and asked, as bars.
+//! Statistics of calls and questions, as bars.
 
 use axum::extract::State;
 use axum::response::Html;
@@ -28,7 +28,7 @@ pub(super) struct StatsPageQuery {
     days: Option<u64>,
 }
 
-/// The numbers of some days.
+/// Shows the statistics of some days.
 pub(super) async fn show(
     State(_app): State<App>,
     visitor: SignedInUser,
@@ -46,7 +46,7 @@ pub(super) async fn show(
         since: Some(now.saturating_sub(days * DAY)),
         until: None,
     };
-    // Counting reads every record: one at a time.
+    // The statistics read every record, so only one runs at a time.
     let busy = |_| Problem::too_many("the book is being counted or checked already", 5);
     let turn = tenancy.reading_all.try_acquire().map_err(busy)?;
     let stats = stats::of(&*tenancy.book, wanted, |_| {}).await?;
@@ -80,10 +80,10 @@ fn sums(stats: &Stats) -> Markup {
     }
 }
 
-/// Columns for days: calls, and among them those that were asked about.
+/// Renders columns for days: all calls, and those with questions.
 fn by_day(stats: &Stats, today: u64, days: u64) -> Markup {
     let first = today.saturating_sub(days.saturating_sub(1));
-    // A call can be asked about more than once.
+    // A call can have more than one question.
     let most = stats.days.iter().map(|day| day.calls.max(day.asked)).max().unwrap_or(0).max(1);
     let columns: Vec<(u64, u64, u64)> = (first..=today)
         .map(|day| {

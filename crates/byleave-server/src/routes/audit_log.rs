@@ -1,4 +1,5 @@
-//! The book: listed, read, exported, checked. Without true contents: those are for who makes a call and who answers.
+//! The audit log: lists, records, export and verification. Contents are left out; they are only for the client of a call and
+//! for approvers.
 
 use std::sync::Arc;
 
@@ -25,9 +26,9 @@ use crate::tenant::Tenant;
 
 const LIMIT: u32 = 100;
 const LIMIT_MAX: u32 = 1_000;
-/// The largest number that every reader of JSON has exactly.
+/// The largest integer that every JSON parser represents exactly.
 const EXACT_MAX: u64 = 9_007_199_254_740_991;
-/// How many calls are looked up at once for an export.
+/// The number of calls that are looked up at once for an export.
 const AT_ONCE: usize = 64;
 
 /// List calls
@@ -130,7 +131,7 @@ fn json(found: &ExportedRecord) -> String {
     format!("{}\n", found.json())
 }
 
-/// Every record that fits, looked up as it is read.
+/// Streams every matching record, looked up on demand.
 fn records(
     tenancy: Arc<Tenant>,
     filter: CallFilter,
@@ -176,7 +177,7 @@ pub(super) async fn verify(
     Ok(JsonResponse(VerificationReport::from(&found)))
 }
 
-/// The part of a list that was asked for.
+/// Returns the requested page of a list.
 pub(super) fn page(limit: Option<u32>, after: Option<i64>) -> Result<PageRequest, Problem> {
     let limit = limit.unwrap_or(LIMIT);
     let after = after.map(|after| u64::try_from(after).map_err(|_| after));

@@ -1,4 +1,4 @@
-//! Calls: made, looked at, called off.
+//! Calls: submission, status and cancellation.
 
 use std::time::Duration;
 
@@ -67,11 +67,11 @@ pub(super) async fn submit(
     if app.parts.collector.is_some() {
         caller.tenancy.parents.keep(call.id, &headers);
     }
-    // Before anything is written: what nobody can take up soon is for its client to keep.
+    // Checked before anything is written: if no worker can start the call soon, its client must keep it.
     if !caller.tenancy.has_room(&call).await? {
         return Err(unstarted(StartError::Busy));
     }
-    // Who does not wait is told only that the call was taken in. That comes first, so that nothing has to be walked again.
+    // A client that does not wait learns only that the call was accepted. This comes first, so that no step is repeated.
     if wait.wait == 0 {
         take_in(&caller, &call).await?;
     }
@@ -83,7 +83,7 @@ pub(super) async fn submit(
     said(call.id, &stood)
 }
 
-/// Has a call in the book before its client hears that it was accepted: whatever becomes of this process, it is found there.
+/// Records a call before its client learns that it was accepted. If this process dies, the call is found there.
 async fn take_in(caller: &Caller, call: &Call) -> Result<(), Problem> {
     caller.tenancy.gate.take_in(call).await.map_err(|result| {
         let never = || Problem::fault("the call was not taken in", &result.ending.word());
@@ -147,17 +147,17 @@ pub(super) async fn cancel(
     said(call, &caller.tenancy.stands(call, until).await.map_err(unstarted)?)
 }
 
-/// Whose a call is that came in here.
+/// The ownership of a call that was accepted here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CallOwnership {
     Own,
     Others,
 }
 
-/// Whose a call is. One that did not come in here is not there.
+/// Returns the ownership of a call. A call that was not accepted here is "not found".
 async fn whose(caller: &Caller, call: CallId) -> Result<CallOwnership, Problem> {
     let whose = |own: bool| if own { CallOwnership::Own } else { CallOwnership::Others };
-    // First, because it is in the book by the time that nobody drives it any more.
+    // Checked first, because the call is in the audit log by the time that it is no longer driven.
     if let Some(agent) = caller.tenancy.made_by(call) {
         return Ok(whose(agent.as_str() == caller.name()));
     }
@@ -167,12 +167,12 @@ async fn whose(caller: &Caller, call: CallId) -> Result<CallOwnership, Problem> 
     heading.map(|heading| whose(caller.owns(heading))).ok_or_else(|| Problem::not_found("call"))
 }
 
-/// Refuses a call that is not the caller's own, as if it were not there.
+/// Rejects a call of another client, as if it did not exist.
 pub(super) async fn owned(caller: &Caller, call: CallId) -> Result<(), Problem> {
     if whose(caller, call).await? == CallOwnership::Own { Ok(()) } else { Err(Problem::not_found("call")) }
 }
 
-/// Refuses a call that the caller may not see, in the very words in which one that there is not is refused.
+/// Rejects a call that the caller may not see, with the same response as for an unknown call.
 pub(super) async fn seen(caller: &Caller, call: CallId) -> Result<(), Problem> {
     let is_own = whose(caller, call).await? == CallOwnership::Own;
     if is_own || caller.has(AccessScope::Read) { Ok(()) } else { Err(Problem::not_found("call")) }
@@ -198,7 +198,7 @@ fn key(headers: &HeaderMap) -> Result<String, Problem> {
     if good { Ok(key.to_owned()) } else { Err(wrong()) }
 }
 
-/// The call that a key of this principal stands for, whenever it is made.
+/// Returns the call id for an idempotency key of this principal, which is the same at any time.
 fn id_of(caller: &Caller, key: &str) -> CallId {
     let parts: [&[u8]; 3] =
         [caller.tenancy.id().as_str().as_bytes(), caller.name().as_bytes(), key.as_bytes()];
@@ -232,7 +232,7 @@ fn call(caller: &Caller, key: &str, body: CallBody) -> Result<Call, Problem> {
     })
 }
 
-/// What the maker's reviewer said, where the tool is the maker's own. Another's own is not there.
+/// Returns the opinion of the client's reviewer, if the tool is the client's own. Another client's tool is "not found".
 fn reviewed(caller: &Caller, body: &mut CallBody) -> Result<Option<Opinion<Value>>, Problem> {
     usable(caller, &body.tool)?;
     let Some(review) = body.review.take() else { return Ok(None) };
@@ -242,12 +242,12 @@ fn reviewed(caller: &Caller, body: &mut CallBody) -> Result<Option<Opinion<Value
     Ok(Some(review.into()))
 }
 
-/// Refuses what is another principal's own.
+/// Rejects client tools of other principals.
 pub(super) fn usable(caller: &Caller, tool: &str) -> Result<(), Problem> {
     if may_use(caller.name(), tool) { Ok(()) } else { Err(Problem::not_found("tool")) }
 }
 
-/// The mode that was asked for, if it asks no less than the server's.
+/// Returns the requested mode, if it is not looser than the server's.
 pub(super) fn mode(caller: &Caller, wanted: Option<ModeName>) -> Result<Mode, Problem> {
     let most = caller.tenancy.mode;
     let Some(wanted) = wanted.map(Mode::from) else { return Ok(most) };
@@ -271,7 +271,7 @@ pub(super) fn unstarted(unstarted: StartError) -> Problem {
     }
 }
 
-/// The problem with what never became a call.
+/// Returns the problem for a request that never became a call.
 fn never_a_call(result: &CallResult) -> Option<Problem> {
     let refusal = result.ending.refusal().filter(|_| result.receipt.is_none())?;
     let status = match refusal.code {
@@ -282,7 +282,7 @@ fn never_a_call(result: &CallResult) -> Option<Problem> {
     Some(Problem::refused(status, refusal))
 }
 
-/// How a call stands, as a response. What never became a call is a problem.
+/// Converts the status of a call to a response. A request that never became a call is a problem.
 pub(super) fn said(call: CallId, stood: &ClientCallStatus) -> Result<Response, Problem> {
     if let ClientCallStatus::At(standing) = stood
         && let CallStatus::Settled(result) = &**standing
@@ -293,7 +293,7 @@ pub(super) fn said(call: CallId, stood: &ClientCallStatus) -> Result<Response, P
     Ok(placed(call, CallStatusBody::of(call.uuid(), stood)))
 }
 
-/// A standing as a response, with where the call is.
+/// Creates a response with a status and the location of the call.
 pub(super) fn placed(call: CallId, standing: CallStatusBody) -> Response {
     let status = if standing.state == Far::Settled { StatusCode::OK } else { StatusCode::ACCEPTED };
     let mut response = (status, JsonResponse(standing)).into_response();

@@ -1,4 +1,4 @@
-//! Own tools: registered, and their calls taken and reported by who made them.
+//! Client tools: registration, claims and reports by the clients that made the calls.
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -17,7 +17,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::state::App;
 use crate::tenant::ClaimResult;
 
-/// The longest that a call may be in its maker's hands.
+/// The maximum time that a client may hold a call.
 const TIMEOUT_MS_MAX: u32 = 600_000;
 
 /// Register a tool of one's own

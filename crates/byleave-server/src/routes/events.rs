@@ -1,4 +1,4 @@
-//! Events of a call, as they are written on its record (SSE). The id of an event is the number of its entry.
+//! The events of a call as they are recorded (SSE). The id of an event is the number of its entry.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -31,7 +31,7 @@ use crate::state::App;
 use crate::stream_limit::StreamPermit;
 use crate::tenant::Tenant;
 
-/// How often a stream shows that it is alive.
+/// The interval of keep-alive messages.
 const BEAT: Duration = Duration::from_secs(15);
 
 /// Follow a call
@@ -97,17 +97,17 @@ fn last_seen(headers: &HeaderMap) -> Result<Option<u32>, Problem> {
     }
 }
 
-/// A stream being followed.
+/// A stream that a client follows.
 struct CallEventStream {
     tenancy: Arc<Tenant>,
     call: CallId,
-    /// The entry that comes next.
+    /// The next entry.
     next: u32,
     ready: VecDeque<Event>,
-    /// Nothing comes any more.
+    /// Whether there will be no more events.
     over: bool,
     grown: watch::Receiver<()>,
-    /// The same for all who follow this call.
+    /// Shared by all followers of this call.
     shared: Arc<CallWatcher>,
     until: Instant,
     end: CancellationToken,
@@ -124,7 +124,7 @@ fn follow(following: CallEventStream) -> impl Stream<Item = Result<Event, Infall
                 return None;
             }
             if following.look().await.is_err() {
-                // The client comes back, and is told then.
+                // The client reconnects and receives the error then.
                 return None;
             }
         }
@@ -132,7 +132,7 @@ fn follow(following: CallEventStream) -> impl Stream<Item = Result<Event, Infall
 }
 
 impl CallEventStream {
-    /// Waits until the record may have grown; not where the time is up.
+    /// Waits until the record may have grown. Returns `false` if the stream must end.
     async fn wait(&mut self) -> bool {
         tokio::select! {
             biased;
@@ -142,7 +142,7 @@ impl CallEventStream {
         }
     }
 
-    /// Takes in what was written since.
+    /// Adds the events since the last read.
     async fn look(&mut self) -> Result<(), Problem> {
         let told = self.shared.told(|| told(&self.tenancy, self.call)).await?;
         let from = usize::try_from(self.next).unwrap_or(usize::MAX);
@@ -159,10 +159,10 @@ impl CallEventStream {
     }
 }
 
-/// What there is to say of every entry on the record.
+/// Returns the events of every entry on the record.
 async fn told(tenancy: &Tenant, call: CallId) -> Result<CallEventLog, Problem> {
     let Some(kept) = tenancy.book.record(call).await? else {
-        // It may not be in the book yet.
+        // The call may not be in the audit log yet.
         return Ok(CallEventLog { entries: Vec::new(), over: !tenancy.is_driven(call) });
     };
     let mut entries = Vec::with_capacity(kept.lines.len());
@@ -175,7 +175,7 @@ async fn told(tenancy: &Tenant, call: CallId) -> Result<CallEventLog, Problem> {
     Ok(CallEventLog { entries, over: kept.record.settled().is_some() })
 }
 
-/// The approval that an entry is, given or refused (R6).
+/// Returns the approval event of an entry, given or refused (R6).
 async fn approval(tenancy: &Tenant, kept: &StoredCall, seq: u32) -> Option<SerializedEvent> {
     let record = &kept.record;
     let place = usize::try_from(seq).ok()?;
@@ -196,7 +196,7 @@ async fn approval(tenancy: &Tenant, kept: &StoredCall, seq: u32) -> Option<Seria
     Some(SerializedEvent { id: None, event: "tool_approval", data: data.to_string() })
 }
 
-/// The arguments that were asked about; null once they are forgotten.
+/// Returns the arguments of the question; null if they were erased.
 async fn parameters(tenancy: &Tenant, record: &Record, place: usize) -> Value {
     let mut drafts = record.entries().iter().take(place).filter_map(|entry| match &entry.fact {
         RecordEvent::Received(heading) => Some(heading.arguments),

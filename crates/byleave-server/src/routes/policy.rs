@@ -1,4 +1,4 @@
-//! Tools, and what the policy says.
+//! Tools and policy decisions.
 
 use std::sync::Arc;
 

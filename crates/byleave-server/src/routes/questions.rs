@@ -1,5 +1,5 @@
-//! Questions: listed, shown in full, answered. An answer repeats the digest of what was shown, and stands under the name of
-//! who gave it.
+//! Questions: lists, details and answers. An answer repeats the digest of the question that was shown, and is recorded under
+//! its author's name.
 
 use axum::extract::State;
 use axum::response::Response;

@@ -1,4 +1,4 @@
-//! The server itself: halted or not, well or not, counted, described.
+//! The server itself: halts, health, metrics and the OpenAPI document.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};

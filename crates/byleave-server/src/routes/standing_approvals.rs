@@ -1,4 +1,4 @@
-//! Leaves: listed and revoked.
+//! Standing approvals: lists and revocation.
 
 use axum::extract::State;
 use axum::http::StatusCode;

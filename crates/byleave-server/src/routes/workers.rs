@@ -1,4 +1,4 @@
-//! Workers: who they are, and where they come in, by a request that becomes a wire to the office of their tenant.
+//! Workers: their list, and the upgrade request that connects a worker to its tenant.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::principal::AccessScope;
 use crate::problem::{Problem, ProblemKind};
 use crate::state::App;
 
-/// How often it is looked whether a token still counts.
+/// How often to check whether a token is still valid.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// See who drives calls
@@ -35,7 +35,7 @@ pub(super) async fn list(
     Ok(JsonResponse(WorkerList { drives_itself: crew.is_none(), workers: workers.unwrap_or_default() }))
 }
 
-/// Opens the wire of a worker.
+/// Opens the connection of a worker.
 pub(crate) async fn come_in(
     State(app): State<App>,
     caller: Caller,
@@ -71,7 +71,7 @@ pub(crate) async fn come_in(
                 }
             }
         };
-        // Whichever ends, the wire is let go of.
+        // Whichever ends first, the connection is dropped.
         tokio::select! {
             () = server::attend(&crew, rights, wire) => {}
             () = until_unknown => tracing::warn!(worker = caller.name(), "the token of a worker counts no more"),

@@ -1,4 +1,4 @@
-//! Calls of own tools: driven to where they may begin, and begun only when their maker takes them.
+//! Calls of client tools. They are driven until they may begin, and begin only when their client claims them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use tokio::time::Instant;
 use super::{ClientCallStatus, StartError, Tenant};
 use crate::client_tools::{ClaimState, ClientTools, is_own};
 
-/// How long a call that was claimed may take to begin.
+/// How long a claimed call may take to begin.
 const BEGINNING: Duration = Duration::from_secs(10);
-/// Until it is looked again whether a call has begun.
+/// The interval of checks whether a call has begun.
 const AGAIN: Duration = Duration::from_millis(2);
 
-/// What came of taking a call.
+/// The outcome of a claim.
 pub(crate) enum ClaimResult {
-    /// It is for its maker to run, with these arguments.
+    /// The client may run the call, with these arguments.
     Handed(Arc<Value>),
-    /// Somebody else has taken it.
+    /// There is another claim.
     Taken,
-    /// It cannot be taken now.
+    /// The call cannot be claimed now.
     Not(ClientCallStatus),
 }
 
@@ -49,7 +49,7 @@ impl Tenant {
                 .as_ref()
                 .and_then(|record| record.heading())
                 .is_some_and(|heading| is_own(&heading.tool)),
-            // What cannot be seen is not begun.
+            // A call whose record cannot be read is not begun.
             Err(_) => true,
         };
         match (own_call, own.is_claimed(id)) {
@@ -66,7 +66,7 @@ impl Tenant {
         }
     }
 
-    /// Begins a call of an own tool for who shows this claim: the first claim counts, and again whenever it is shown.
+    /// Begins a call of a client tool under this claim. The first claim is valid, and may be repeated.
     pub(crate) async fn take(
         self: &Arc<Self>,
         own: &ClientTools,
@@ -95,7 +95,7 @@ impl Tenant {
             if !is_ready(&stood) || Instant::now() >= until {
                 return Ok(ClaimResult::Not(stood));
             }
-            // Who prepared it is about to let go of it.
+            // The task that prepared the call is about to release it.
             tokio::time::sleep(AGAIN).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Driving calls on: in tasks of our own, each call in one at a time.
+//! Drives calls in tasks of this server, each call in one task at a time.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -20,33 +20,33 @@ use super::worker_dispatch::job_of;
 use super::{DrivenCall, Tenant};
 use crate::client_tools::is_own;
 
-/// How long a call that stands behind others is left alone.
+/// How long a blocked call is left alone.
 const BEHIND: Duration = Duration::from_secs(1);
 
-/// How long the end of a call is waited for that needs only to be written or read, though its client waits for nothing.
+/// How long to wait for the end of a call that only needs a read or write, even if its client does not wait.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// How far a call has come, as a client sees it.
+/// The status of a call as a client sees it.
 #[derive(Clone, Debug)]
 pub(crate) enum ClientCallStatus {
-    /// As the gate says.
+    /// The status from the gate.
     At(Box<CallStatus>),
-    /// It is being driven here.
+    /// The call is being driven here.
     Running,
 }
 
-/// Why a call was not taken up.
+/// The reason why a call was not started.
 #[derive(Debug)]
 pub(crate) enum StartError {
-    /// Too many are driven.
+    /// Too many calls are driven.
     Busy,
     /// The same id is in use for another call.
     Other,
-    /// The ledger broke.
+    /// The ledger failed.
     Fault(LedgerError),
     /// There is no such call.
     Missing,
-    /// The task that drove it broke.
+    /// The task that drove it failed.
     Broke,
 }
 
@@ -56,14 +56,14 @@ impl From<LedgerError> for StartError {
     }
 }
 
-/// What a call carries, in a digest.
+/// Returns the digest of a call's body.
 fn body_of(call: &Call) -> Digest {
     let parts = serde_json::to_vec(call).unwrap_or_default();
     Digest::of_parts("byleave.server.body", &[&parts])
 }
 
 impl Tenant {
-    /// Takes a call in and drives it, with what its maker's own reviewer said of the arguments.
+    /// Accepts a call and drives it, with the opinion of its client's own reviewer about the arguments.
     pub(crate) fn submit(
         self: &Arc<Self>,
         call: Call,
@@ -73,12 +73,12 @@ impl Tenant {
         self.start(id, Some(came), move |tenancy| async move { tenancy.taken_in(call, said).await })
     }
 
-    /// Drives a call on that is in the book.
+    /// Continues a call that is in the audit log.
     pub(crate) fn go_on(self: &Arc<Self>, id: CallId) -> Result<(), StartError> {
         self.start(id, None, move |tenancy| async move { tenancy.resumed(id).await })
     }
 
-    /// Whether a call would be taken up soon. One that is known is not new, and is not turned away.
+    /// Checks whether a call would start soon. A known call is not new, and is not rejected.
     pub(crate) async fn has_room(&self, call: &Call) -> Result<bool, LedgerError> {
         let is_full = self.room.available_permits() == 0
             || self.crew.as_ref().is_some_and(|crew| !is_own(&call.tool) && crew.is_crowded(&job_of(call)));
@@ -90,7 +90,7 @@ impl Tenant {
         driven.get(&id).map(|driven| driven.stood.clone())
     }
 
-    /// Who made a call that is driven here; it may not be in the book yet.
+    /// Returns the agent of a call that is driven here. The call may not be in the audit log yet.
     pub(crate) fn made_by(&self, id: CallId) -> Option<AgentId> {
         let driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner);
         driven.get(&id).and_then(|driven| driven.came.as_ref()).map(|(_, agent)| agent.clone())
@@ -110,7 +110,8 @@ impl Tenant {
         F: Future<Output = CallStatus> + Send,
     {
         let mut driven = self.driven.lock().unwrap_or_else(PoisonError::into_inner);
-        // What is driven on from the book was looked up by nobody here: the gate then says whether this is the same call.
+        // For a call that is continued from the audit log, its body is unknown here. The gate then decides whether this is
+        // the same call.
         if let Some(known) = driven.get(&id).filter(|known| known.came.is_some() || came.is_none()) {
             return match (&known.came, &came) {
                 (Some(theirs), Some(ours)) if theirs != ours => Err(StartError::Other),
@@ -127,7 +128,7 @@ impl Tenant {
         self.tasks.spawn(async move {
             let standing = work(tenancy).await;
             working.moved = matches!(standing, CallStatus::Settled(_) | CallStatus::Waiting { .. });
-            // First of all: who hears of it may make the next call at once, and must find room.
+            // Released first: a client that learns the outcome may make the next call immediately, and must find room.
             drop(place);
             tell.send_replace(Some(standing));
             drop(working);
@@ -135,7 +136,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// How a call stands, which is waited for until then at most. What can be driven on is.
+    /// Returns the status of a call, and waits for it at most until this time. Continues the call if possible.
     pub(crate) async fn stands(
         self: &Arc<Self>,
         id: CallId,
@@ -153,7 +154,7 @@ impl Tenant {
             if is_final || Instant::now() >= until {
                 return Ok(stood);
             }
-            // Most calls are settled at the first look. Whoever begins to follow one looks once more before they wait.
+            // Most calls are settled at the first check. A new follower checks once more before it waits.
             let Some((_, grown)) = &mut followed else {
                 let look = self.looks.of(id);
                 let grown = look.grown();
@@ -167,7 +168,7 @@ impl Tenant {
         }
     }
 
-    /// How a call stands once it waits for a person or is settled; nothing where that takes longer, or cannot be seen.
+    /// Returns the status of a call once it waits for a person or is settled; `None` if that takes longer or cannot be read.
     pub(crate) async fn until_asked_or_settled(
         self: &Arc<Self>,
         id: CallId,
@@ -207,7 +208,7 @@ impl Tenant {
         }
     }
 
-    /// How a call stands that is driven here, when that is known, and at the latest then; nothing where nobody drives it.
+    /// Waits for the status of a call that is driven here, at most until this time; `None` if it is not driven.
     async fn driven_until(&self, id: CallId, until: Instant) -> Option<Result<ClientCallStatus, StartError>> {
         let mut stood = self.driven_now(id)?;
         Some(match tokio::time::timeout_at(until, stood.wait_for(Option::is_some)).await {
@@ -221,12 +222,12 @@ impl Tenant {
     }
 }
 
-/// A call being driven; forgotten when it no longer is, however that ends.
+/// Marks a call as driven, until it is dropped on any path.
 struct DriveGuard {
     tenancy: Arc<Tenant>,
     id: CallId,
     task: Uuid,
-    /// It did not merely stand back, so others may go on.
+    /// Whether the call did more than wait behind others, so that other calls may continue.
     moved: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Attending: hears what is written, here and by others, and drives on what can be.
+//! Listens to new entries, of this process and of others, and continues calls that are ready.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::{StartError, Tenant};
 
-/// How often the book is looked at for what others have written.
+/// How often to check the audit log for entries of other processes.
 const POLL: Duration = Duration::from_millis(500);
-/// How often it is looked for calls that can be driven on.
+/// How often to look for calls to continue.
 const LOOK: Duration = Duration::from_secs(2);
-/// How many times as long as a look took nobody looks.
+/// The pause after a search, as a multiple of its duration.
 const REST: u32 = 4;
 const AT_ONCE: usize = 1_000;
-/// How many calls are remembered as not ours.
+/// The number of calls of other processes that are remembered.
 const OTHERS_MAX: usize = 10_000;
 
 impl Tenant {
-    /// Hears and drives until it is told to end.
+    /// Listens and drives until `end` is cancelled.
     pub(crate) async fn attend(self: Arc<Self>, end: CancellationToken) {
         let all =
             async { tokio::join!(self.hear_own(), self.hear_others(), self.hear_crew(), self.drive_on()) };
@@ -43,7 +43,7 @@ impl Tenant {
             match events.recv().await {
                 Ok(GateEvent::Entry { call, .. }) => self.looks.stir(call),
                 Ok(_) => {}
-                // Too much was written to be heard.
+                // The receiver missed some entries.
                 Err(RecvError::Lagged(_)) => self.looks.stir_all(),
                 Err(RecvError::Closed) => return,
             }
@@ -55,7 +55,7 @@ impl Tenant {
         loop {
             tokio::time::sleep(POLL).await;
             if self.looks.is_idle() {
-                // Who begins to listen looks at the record first, so nothing that was missed matters.
+                // A new follower reads the record first, so missed entries do not matter.
                 after = None;
                 continue;
             }
@@ -78,7 +78,7 @@ impl Tenant {
             if let Err(fault) = self.drive_all(&mut others).await {
                 tracing::warn!(%fault, "it cannot be seen what there is to do");
             }
-            // Every call that is settled is a reason to look, and the busier the book, the dearer each look.
+            // Every settled call causes a search, and the busier the audit log, the more expensive each search.
             tokio::time::sleep((began.elapsed() * REST).min(LOOK)).await;
             drop(tokio::time::timeout(LOOK, self.wake.notified()).await);
         }

@@ -1,4 +1,4 @@
-//! Checking the book: one check at a time, and what came of the last.
+//! Verifies the audit log, one run at a time, and keeps the last result.
 
 use std::sync::{Arc, PoisonError};
 
@@ -9,31 +9,31 @@ use byleave::ledger::LedgerError;
 
 use super::Tenant;
 
-/// What came of a check.
+/// The result of a verification.
 #[derive(Clone, Debug)]
 pub(crate) struct VerificationResult {
     pub(crate) at: Millis,
     pub(crate) records: u64,
-    /// The first place that is not as it was written.
+    /// The first position with an error.
     pub(crate) flaw: Option<String>,
 }
 
-/// Why there was no check.
+/// The reason why there was no verification.
 #[derive(Debug)]
 pub(crate) enum VerificationError {
-    /// Another is under way.
+    /// Another one is running.
     Busy,
-    /// The book cannot be read.
+    /// The audit log cannot be read.
     Fault(LedgerError),
-    /// The task that checked it broke.
+    /// The task that verified it failed.
     Broke(String),
 }
 
 impl Tenant {
-    /// Checks everything that is written.
+    /// Verifies the whole audit log.
     pub(crate) async fn check(self: Arc<Self>) -> Result<Verification, VerificationError> {
         let turn = Arc::clone(&self.reading_all).try_acquire_owned().map_err(|_| VerificationError::Busy)?;
-        // On its own: a client that goes away and comes back does not have it checked twice at once.
+        // In a task of its own, so that a client that disconnects and retries does not start a second one.
         let checked = tokio::spawn(async move {
             let found = self.book.verify().await;
             if let Ok(found) = &found {
@@ -50,7 +50,7 @@ impl Tenant {
             .map_err(VerificationError::Fault)
     }
 
-    /// What came of the last check, since the server began.
+    /// Returns the result of the last verification since the server started.
     pub(crate) fn checked(&self) -> Option<VerificationResult> {
         self.checked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

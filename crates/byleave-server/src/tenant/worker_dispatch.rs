@@ -1,4 +1,4 @@
-//! Calls that workers drive. Here they come in, are answered and are looked at; nothing of them ever runs here.
+//! Calls that workers execute. This server accepts, answers and shows them, and must never run any part of them.
 
 use byleave::clock::{Clock as _, SystemClock};
 use byleave::core::call::Call;
@@ -11,7 +11,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::Tenant;
 
-/// A call as workers are chosen for it.
+/// Returns the properties by which a worker is chosen for a call.
 pub(super) fn job_of(call: &Call) -> CallAssignment<'_> {
     CallAssignment {
         call: call.id,
@@ -23,7 +23,7 @@ pub(super) fn job_of(call: &Call) -> CallAssignment<'_> {
 }
 
 impl Tenant {
-    /// Takes a call in, for whoever of the crew drives it.
+    /// Accepts a call for one of the workers.
     pub(super) async fn taken_in_for(&self, crew: &WorkerRegistry, call: &Call) -> CallStatus {
         match self.gate.take_in(call).await {
             Ok(()) => self.driven_by(crew, call.id).await,
@@ -31,11 +31,11 @@ impl Tenant {
         }
     }
 
-    /// Has a call driven to where it stands.
+    /// Has a worker drive a call as far as possible.
     pub(super) async fn driven_by(&self, crew: &WorkerRegistry, id: CallId) -> CallStatus {
         let mut seen_len = None;
         loop {
-            // What cannot be seen, or is over, the gate says in its own words. It drives nothing that is for workers.
+            // The gate reports unreadable and settled calls. It drives no call that is for workers.
             let Ok(Some(record)) = self.record(id).await else { return self.gate.prepare_again(id).await };
             let Some(heading) = record.heading().filter(|_| record.settled().is_none()) else {
                 return self.gate.prepare_again(id).await;
@@ -62,9 +62,9 @@ impl Tenant {
                     return CallStatus::HeldUp { call: id, by };
                 }
                 (DispatchOutcome::Stood { held_up_by: None }, _) => {}
-                // Nothing is left to be done but to say so: that it is over, or that nobody answered in time.
+                // Only the end remains to be recorded: the call is settled, or its question was not answered in time.
                 (_, NextStep::Settle(_) | NextStep::Wait(_)) => return self.gate.prepare_again(id).await,
-                // Who ran it may be gone for good. If so it is written down, which runs nothing.
+                // The worker that ran it may be gone for good. The gate then records that, and runs nothing.
                 (_, NextStep::Do(Task::Execute { attempt, .. })) => {
                     let now = SystemClock.now();
                     if !matches!(self.ledger.interrupt(id, attempt, now).await, Ok(Interruption::Written)) {
@@ -79,7 +79,7 @@ impl Tenant {
         }
     }
 
-    /// Hears what workers write, and who comes.
+    /// Listens to entries of workers, and to new workers.
     pub(super) async fn hear_crew(&self) {
         let Some(crew) = &self.crew else { return std::future::pending().await };
         let mut written = crew.subscribe();

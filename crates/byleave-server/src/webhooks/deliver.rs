@@ -1,4 +1,4 @@
-//! One attempt to say something to a webhook.
+//! One delivery attempt to a webhook.
 
 use std::time::Duration;
 
@@ -10,29 +10,29 @@ use super::{StoredWebhook, WebhookError, WebhookStore, sign};
 use crate::limits::ServerLimits;
 use crate::secure_random;
 
-/// Why something was not taken.
+/// The reason why a delivery failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DeliveryError {
-    /// The webhook cannot be used: its address or its secret is none.
+    /// The webhook cannot be used: its address or its secret is invalid.
     #[error("the webhook cannot be used; remove it and add it again")]
     Unusable,
     /// It could not be reached, or not in time.
     #[error("it cannot be reached: {0}")]
     Unreached(String),
-    /// It says that it did not take it.
+    /// It rejected the message, with this status.
     #[error("it answered with status {0}")]
     Refused(u16),
 }
 
 impl WebhookStore {
-    /// Sends a webhook a message that says that nothing happened.
+    /// Sends a test message to a webhook.
     pub async fn test(&self, webhook: &StoredWebhook) -> Result<(), DeliveryError> {
         let id = secure_random::hex::<16>().map_err(|error| DeliveryError::Unreached(error.to_string()))?;
         let message = WebhookMessage::test(format!("test_{id}"), webhook.tenant.as_str());
         self.attempt(webhook, &message, ServerLimits::default().webhook_attempt).await
     }
 
-    /// Says something once, and writes down how that went.
+    /// Makes one delivery attempt and updates the statistics.
     pub(super) async fn attempt(
         &self,
         webhook: &StoredWebhook,
@@ -59,7 +59,7 @@ impl WebhookStore {
         sent
     }
 
-    /// Writes down that a message was given up.
+    /// Notes that a message was dropped.
     pub(super) async fn give_up(&self, webhook: &StoredWebhook) {
         counter!("byleave_webhook_messages_given_up_total").increment(1);
         self.noted(webhook, |standing| standing.given_up = standing.given_up.saturating_add(1)).await;
@@ -71,7 +71,7 @@ impl WebhookStore {
         change: impl FnOnce(&mut super::DeliveryStatus) + Send + 'static,
     ) {
         let (webhooks, id) = (self.clone(), webhook.id.clone());
-        // It waits for the disk.
+        // This waits for the disk.
         let noted = tokio::task::spawn_blocking(move || webhooks.note(&id, change)).await;
         let fault: Option<WebhookError> = noted.ok().and_then(Result::err);
         if let Some(fault) = fault {

@@ -1,7 +1,7 @@
-//! Telling: each webhook has a task that looks which questions were asked since it last said something.
+//! Sends notifications: each webhook has a task that looks for questions since its last message.
 //!
-//! Nothing is queued here: what waits to be told is in the book, and what was answered meanwhile need not be told any more. A
-//! webhook that is slow or dead holds up nothing but itself.
+//! Nothing is queued here. Pending notifications follow from the audit log, and questions that were answered meanwhile need
+//! none. A slow or dead webhook delays only itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use crate::public_url::PublicUrl;
 use crate::secure_random;
 use crate::tenant::Tenant;
 
-/// How often we look which webhooks there are.
+/// How often to check which webhooks exist.
 const LOOK: Duration = Duration::from_secs(2);
-/// How long we let things settle before we look what was asked.
+/// How long to wait after a change, to combine several questions.
 const SETTLE: Duration = Duration::from_millis(100);
-/// How often we look although nothing was heard.
+/// How often to check without an event.
 const QUIET: Duration = Duration::from_secs(10);
-/// So many questions at once are told one by one; more of them in one message.
+/// The maximum number of questions with a message each. More of them share one message.
 const EACH_MAX: usize = 10;
-/// So many are counted.
+/// The maximum number of questions that are counted.
 const COUNTED_MAX: usize = 1_000;
 
-/// Tells the webhooks of all tenants, for ever.
+/// Notifies the webhooks of all tenants, without end.
 pub(crate) async fn attend(
     webhooks: WebhookStore,
     tenancies: HashMap<TenantId, Arc<Tenant>>,
@@ -68,7 +68,7 @@ pub(crate) async fn attend(
                     });
                 }
             }
-            // What was read before still holds; whoever took the file away from others' eyes again is heard.
+            // The last valid list remains in use until the file can be read again.
             Err(fault) if !said => {
                 said = true;
                 tracing::error!(%fault, "it cannot be seen who is to be told of questions");
@@ -91,7 +91,7 @@ struct WebhookTask {
 
 impl WebhookTask {
     async fn tell(self) {
-        // What is open already is told in one message.
+        // Questions that are already open are reported in one message.
         let mut upto = None;
         loop {
             let mut news = self.tenancy.looks.any();
@@ -104,7 +104,7 @@ impl WebhookTask {
         }
     }
 
-    /// The open questions after a place, the newest first, as many as must be known to say what is to be said.
+    /// Returns the open questions after a position, newest first, as many as the message needs.
     async fn since(&self, upto: Option<Cursor>) -> Result<Vec<QuestionItem>, LedgerError> {
         let mut found = Vec::new();
         for limit in [EACH_MAX + 1, COUNTED_MAX] {
@@ -129,7 +129,7 @@ impl WebhookTask {
         };
         if upto.is_none() || items.len() > EACH_MAX {
             let is_all = items.len() < COUNTED_MAX;
-            // Another each time: who takes the same id to be the same message must not miss it.
+            // A new id each time, so that a receiver does not drop the message as a duplicate.
             let id = format!("open_{}", secure_random::hex::<16>().unwrap_or_else(|_| newest.0.to_string()));
             let message = WebhookMessage::open(id, items.len(), is_all, tenant, &self.url.inbox());
             self.deliver(&message, None).await;
@@ -143,7 +143,7 @@ impl WebhookTask {
         }
     }
 
-    /// Says something until it is taken, or was tried often enough, or is no longer so.
+    /// Sends a message until it is accepted, was tried often enough, or is outdated.
     async fn deliver(&self, message: &WebhookMessage, about: Option<&QuestionItem>) {
         let mut pauses = self.pauses.iter();
         loop {
@@ -165,7 +165,7 @@ impl WebhookTask {
         }
     }
 
-    /// Whether a question still waits; where that cannot be seen, it is taken to.
+    /// Checks whether a question is still open. If this cannot be read, assumes that it is.
     async fn is_open(&self, item: &QuestionItem) -> bool {
         let page = PageRequest { limit: 1, after: Some(Cursor(item.cursor.0.saturating_add(1))) };
         match self.tenancy.book.questions(self.tenancy.open_questions(), page).await {

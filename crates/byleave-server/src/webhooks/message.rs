@@ -1,4 +1,4 @@
-//! What is said to a webhook: what a list of questions shows, secrets taken out, and where to answer.
+//! The messages to a webhook: the list data of questions without secrets, and the address to answer at.
 
 use byleave::audit_log::QuestionItem;
 use serde_json::{Value, json};
@@ -6,21 +6,21 @@ use serde_json::{Value, json};
 use super::WebhookFormat;
 use crate::api_types::kind_word;
 
-/// How much of a text goes out.
+/// The maximum length of a text.
 const TEXT_CHARS_MAX: usize = 500;
 
 /// A message.
 pub(super) struct WebhookMessage {
-    /// The same whenever the same is said again.
+    /// The id, which is the same for repeated deliveries.
     pub(super) id: String,
-    /// What kind it is.
+    /// The kind of event.
     kind: &'static str,
     data: Value,
     text: String,
 }
 
 impl WebhookMessage {
-    /// A question was asked.
+    /// Creates the message that a question was asked.
     pub(super) fn asked(item: &QuestionItem, tenant: &str, link: &str) -> Self {
         let listing = &item.listing;
         let (agent, tool, summary) = (cut(&listing.agent), cut(&listing.tool), cut(&listing.summary));
@@ -44,7 +44,7 @@ impl WebhookMessage {
         Self { id: format!("question_{}", item.question), kind: "question.asked", data, text }
     }
 
-    /// So many questions wait; not all were counted where there are more than that.
+    /// Creates the message that this many questions are open. `is_all` is false if there are more.
     pub(super) fn open(id: String, count: usize, is_all: bool, tenant: &str, link: &str) -> Self {
         let many = if is_all { count.to_string() } else { format!("more than {count}") };
         let wait = if count == 1 { "question waits" } else { "questions wait" };
@@ -53,13 +53,13 @@ impl WebhookMessage {
         Self { id, kind: "questions.open", data, text }
     }
 
-    /// Nothing happened: somebody tries whether it works.
+    /// Creates a test message.
     pub(super) fn test(id: String, tenant: &str) -> Self {
         let text = "Byleave: this is a test, and nothing waits".to_owned();
         Self { id, kind: "webhook.test", data: json!({ "tenant": tenant }), text }
     }
 
-    /// As it goes out.
+    /// Returns the body to send.
     pub(super) fn body(&self, form: WebhookFormat) -> Vec<u8> {
         let body = match form {
             WebhookFormat::Generic => json!({ "type": self.kind, "data": self.data }),
@@ -69,7 +69,7 @@ impl WebhookMessage {
     }
 }
 
-/// The beginning of a text, on one line.
+/// Returns the beginning of a text, on one line.
 fn cut(text: &str) -> String {
     let line = |c: char| if c.is_control() { ' ' } else { c };
     let mut cut: String = text.chars().take(TEXT_CHARS_MAX).map(line).collect();
@@ -79,8 +79,8 @@ fn cut(text: &str) -> String {
     cut
 }
 
-/// A text from outside as code, in which nothing is a link, a mention or markup: not for Slack, which wants three characters
-/// escaped, and not for those that take what Slack takes and read it as Markdown.
+/// Formats untrusted text as code, in which nothing is a link, a mention or markup. This works for Slack, which needs three
+/// characters escaped, and for services that accept Slack's format but read it as Markdown.
 fn code(text: &str) -> String {
     let mut out = String::from("`");
     for c in text.chars() {
@@ -89,7 +89,7 @@ fn code(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '`' => out.push('\''),
-            // Nobody is called, also where code is not taken for code.
+            // Mentions nobody, even if code is not treated as code.
             '@' => out.push_str("@ "),
             _ => out.push(c),
         }

@@ -1,6 +1,7 @@
-//! Signatures by the Standard Webhooks: HMAC-SHA256 over the id, the time and the body of a message.
+//! Signatures of Standard Webhooks: HMAC-SHA256 over the id, the time and the body of a message.
 //!
-//! Our own forty lines on the `hmac` that the workspace has: the scheme's own crate has had one release, and serves here to check them.
+//! This is our own implementation in forty lines, on the `hmac` crate of the workspace. The scheme's own crate has had only
+//! one release; tests use it to verify this implementation.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -8,7 +9,7 @@ use byleave::secret::Secret;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-/// The headers that say that a message is ours; the time in seconds since 1970.
+/// Returns the headers that authenticate a message. The time is in seconds since 1970.
 pub(super) fn headers(
     key: &Secret,
     id: &str,

@@ -1,4 +1,4 @@
-//! Roles at work: what one word leads to when a program reads, writes, runs or reaches it.
+//! Turns one word into effects, by its role: the program reads, writes, runs or connects to it.
 
 use byleave_core::effect::Effect;
 
@@ -10,11 +10,11 @@ use crate::host::{self, NetworkTarget};
 use crate::manual::WordRole;
 use crate::word::Word;
 
-/// Files looked at in a directory that is moved.
+/// The limit for files that are listed in a moved directory.
 const MOVED_MAX: usize = 500;
 
 impl CommandAnalyzer<'_> {
-    /// What one word in one role leads to.
+    /// Adds the effects of one word in one role.
     pub(super) fn role(&mut self, role: WordRole, word: &Word) {
         let Some(text) = word.text() else {
             if role != WordRole::Text {
@@ -56,7 +56,7 @@ impl CommandAnalyzer<'_> {
             WordRole::Exec => {
                 self.unknown(format!("`{text}` is run with words that are not known"));
                 if text.contains(char::is_whitespace) {
-                    // Most programs give such a text to a shell.
+                    // Most programs pass such a text to a shell.
                     self.inner_text(text.to_owned());
                 } else {
                     let program = self.scene.program(text).unwrap_or_else(|| text.to_owned());
@@ -78,7 +78,7 @@ impl CommandAnalyzer<'_> {
             WordRole::Revision => self.revision(text),
             WordRole::Refspec => self.refspec(text),
             WordRole::Data => {
-                // `name@file` is what `--data-urlencode` knows besides.
+                // `--data-urlencode` also accepts `name@file`.
                 let file = text.split_once('@').filter(|(name, _)| !name.contains(['=', ':', ' ']));
                 if let Some((_, file)) = file {
                     self.path(WordRole::Read, file);
@@ -110,7 +110,7 @@ impl CommandAnalyzer<'_> {
         }
     }
 
-    /// The name of a variable: anything more is arithmetic, and that can run commands.
+    /// Checks the name of a variable. Anything more is arithmetic, which can run commands.
     pub(super) fn name(&mut self, text: &str) {
         let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if !plain {
@@ -188,7 +188,7 @@ impl CommandAnalyzer<'_> {
             return self.url(text);
         }
         match text.split_once(':') {
-            // A slash in front of the colon makes it a path, for scp and rsync alike.
+            // For both scp and rsync, a slash before the colon makes it a path.
             Some((peer, _)) if !peer.contains('/') && !peer.is_empty() => match host::of_host(peer, 22) {
                 Some(target) => self.target(target),
                 None => self.unknown(format!("`{peer}` is not a host")),
@@ -213,7 +213,7 @@ impl CommandAnalyzer<'_> {
 
     pub(super) fn revision(&mut self, text: &str) {
         let path = match text.split_once(':') {
-            // It is looked for from the top of the repository, unless it begins with a dot.
+            // The path is relative to the top of the repository, unless it begins with a dot.
             Some((_, path)) => {
                 self.tracked(WordRole::Read, path);
                 // `-L /a:b/:path`
@@ -246,7 +246,7 @@ impl CommandAnalyzer<'_> {
         }
     }
 
-    /// A path in a repository, which may be meant from here or from the top.
+    /// Adds a path in a repository, which may be relative to the working directory or to the top.
     fn tracked(&mut self, role: WordRole, path: &str) {
         self.path(role, path);
         if let Some(top) = self.top().filter(|_| !path.is_empty() && !path.starts_with('/')) {
@@ -254,7 +254,7 @@ impl CommandAnalyzer<'_> {
         }
     }
 
-    /// The top of the repository that the command runs in, as far as the scene tells.
+    /// Returns the top of the repository that contains the working directory, as far as the environment tells.
     pub(super) fn top(&self) -> Option<String> {
         let WorkingDir::At(start) = &self.place else { return None };
         let mut folder = start.as_str();
@@ -271,7 +271,7 @@ impl CommandAnalyzer<'_> {
         !name.is_empty() && self.scene.list(directory).is_none_or(|names| names.iter().any(|own| own == name))
     }
 
-    /// What goes along with a directory that is moved: under its new name, no rule would know it again.
+    /// Adds the contents of a moved directory, because no rule would recognize them under their new name.
     fn moved(&mut self, directory: String) {
         let mut left = vec![directory];
         let mut count = 0_usize;
@@ -296,7 +296,7 @@ impl CommandAnalyzer<'_> {
         }
     }
 
-    /// A path in a role.
+    /// Adds the effects of a path in a role.
     pub(super) fn path(&mut self, role: WordRole, text: &str) {
         if text.is_empty() || text == "-" || is_no_file(text) {
             return;
@@ -314,7 +314,7 @@ impl CommandAnalyzer<'_> {
             Some(path) => path,
             None => {
                 self.unknown(format!("it cannot be told where `{text}` leads"));
-                // A guess, so that a deny sees it nevertheless.
+                // A guess, so that a deny still sees it.
                 by_text(self.scene.cwd(), text)
             }
         };
@@ -339,7 +339,7 @@ impl CommandAnalyzer<'_> {
         }
     }
 
-    /// An effect on a path, with a mark if it stands for something beneath the path.
+    /// Adds an effect on a path, and marks it if it is about something below the path.
     fn add_on(&mut self, effect: Effect, is_beneath: bool) {
         if is_beneath && !self.account.beneath.contains(&effect) {
             self.account.beneath.push(effect.clone());
@@ -347,9 +347,9 @@ impl CommandAnalyzer<'_> {
         self.add(effect);
     }
 
-    /// Whether a path in a role stands for something beneath it. To write a directory is to write something in it. To delete one
-    /// is to delete all of it, except for git, which deletes what it knows or what it does not. A glob of git's own stands for
-    /// whatever it fits.
+    /// Checks whether a path in a role means something below it. Writing a directory means writing something in it. Deleting one means
+    /// deleting all of it. Git is an exception: it deletes only tracked or only untracked files. A glob of Git's own means any file
+    /// that it matches.
     fn is_beneath(&self, role: WordRole, text: &str, path: &str) -> bool {
         let is_git = self.facts.program == "git";
         let in_directory = match role {
@@ -363,7 +363,7 @@ impl CommandAnalyzer<'_> {
     }
 }
 
-/// The path in `:(magic)path`, `:/path`, `:!path`, `:^path`, `:0:path` and `:path`, as git takes them.
+/// Returns the path in `:(magic)path`, `:/path`, `:!path`, `:^path`, `:0:path` and `:path`, as Git accepts them.
 fn pathspec(text: &str) -> Option<&str> {
     let rest = text.strip_prefix(':')?;
     if let Some(magic) = rest.strip_prefix('(') {
@@ -373,7 +373,7 @@ fn pathspec(text: &str) -> Option<&str> {
     Some(staged.map_or(rest, |(_, path)| path).trim_start_matches(['/', '!', '^', ':']))
 }
 
-/// Names that open nothing which was not open before.
+/// Checks for names that open nothing that was not open before.
 fn is_no_file(text: &str) -> bool {
     matches!(text, "/dev/null" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr" | "/dev/zero" | "/dev/urandom")
         || text
@@ -381,7 +381,7 @@ fn is_no_file(text: &str) -> bool {
             .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// A path by its text alone.
+/// Resolves a path by its text alone.
 fn by_text(cwd: &str, text: &str) -> String {
     let mut steps: Vec<&str> = Vec::new();
     let start = if text.starts_with('/') { "" } else { cwd };

@@ -1,6 +1,6 @@
-//! What bash has within itself, and runs in place of any program of that name.
+//! The builtins of bash, which run in place of any program of that name.
 
-/// Where the shell's own commands are said to be: no file can lie there, so nothing else goes by it.
+/// The prefix of builtins in effects. No file can have such a path, so it is unambiguous.
 pub(super) const SHELL: &str = "shell:/";
 
 const NAMES: &[&str] = &[
@@ -67,7 +67,7 @@ const NAMES: &[&str] = &[
     "wait",
 ];
 
-/// Whether bash has a command of this name within itself.
+/// Checks whether bash has a builtin of this name.
 pub(super) fn is_builtin(name: &str) -> bool {
     NAMES.contains(&name)
 }

@@ -1,4 +1,4 @@
-//! One command from its first word to its last: redirections, assignments, the program, its manual, its sub-commands.
+//! Analyzes one command from its first word to its last: redirections, assignments, the program, its manual, its sub-commands.
 
 use byleave_core::effect::Effect;
 use byleave_core::pattern::stands_in;
@@ -86,7 +86,7 @@ impl CommandAnalyzer<'_> {
         if text.contains('/') {
             self.account.rests_on.extend(found.clone());
         }
-        // `awk` may be mawk: rules say `awk`. Where the file is something else altogether, both are reported.
+        // `awk` may be mawk, but rules say `awk`. If the file is a different program, both names are reported.
         self.program = match found {
             Some(file) if same && !text.contains('/') => format!("{}/{invoked}", folder(&file)),
             Some(file) => file,
@@ -105,18 +105,18 @@ impl CommandAnalyzer<'_> {
                 self.guess(words);
             }
         }
-        // Where systems keep the one under the other's name, the first tells of both: the file, and what it was called.
+        // If the file is a known stand-in for the invoked name, the first effect covers both. Otherwise the invoked name is added.
         if !same && self.program != text && !stands_in(invoked, base(&self.program)) {
             self.add(Effect::Run { program: invoked.to_owned(), argv: self.kept.clone() });
         }
     }
 
-    /// Whether the shell itself runs this. A wrapper would run a program of the name.
+    /// Checks whether the shell itself runs this. A wrapper would run a program of that name.
     fn is_the_shells_own(&self, name: &str) -> bool {
         builtins::is_builtin(name) && !self.command.within.contains(&"wrapper")
     }
 
-    /// Goes on with the words behind the program or the sub-command that this manual is for.
+    /// Analyzes the words after the program or the sub-command that this manual describes.
     fn follow(&mut self, manual: &'static Manual, words: &[Word]) {
         self.itself = manual.itself;
         self.account.about = Some(manual.why.as_str()).filter(|why| !why.is_empty()).or(self.account.about);

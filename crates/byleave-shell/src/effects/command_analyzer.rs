@@ -1,4 +1,4 @@
-//! The teller: goes through a command's words with its manual and says what each leads to.
+//! Analyzes the words of a command with its manual, and determines the effects of each word.
 
 use byleave_core::effect::Effect;
 
@@ -10,26 +10,26 @@ use crate::manual::{Manual, Operand, OptionSpec, OptionStyle, OptionValue, WordR
 use crate::shell_env::ShellEnv;
 use crate::word::{UnknownWord, Word};
 
-/// Words that are looked at as possible commands where a wrapper is not understood.
+/// The limit for words that are treated as possible commands if a wrapper is not understood.
 const POSSIBLE_MAX: usize = 64;
 
-/// One command on its way to an account.
+/// The analysis of one command in progress.
 pub(super) struct CommandAnalyzer<'a> {
     pub(super) command: &'a SimpleCommand,
     pub(super) scene: &'a dyn ShellEnv,
     pub(super) place: WorkingDir,
     pub(super) account: CommandEffects,
     pub(super) facts: CommandFacts,
-    /// The program and its sub-commands, without what stands between them.
+    /// The program and its sub-commands, without the words between them.
     pub(super) bare: Vec<String>,
     /// The words as they are reported.
     pub(super) kept: Vec<String>,
-    /// Options that rules name, as they were given.
+    /// The given options that rules name.
     pub(super) front: Vec<&'static OptionSpec>,
     pub(super) program: String,
-    /// A directory that the program names is written itself; what it writes beneath is told by name.
+    /// Whether the program writes a named directory itself. The paths that it writes below are then named.
     pub(super) itself: bool,
-    /// Every path stands for something beneath it.
+    /// Whether every path means something below it.
     pub(super) beneath: bool,
 }
 
@@ -50,14 +50,14 @@ impl<'a> CommandAnalyzer<'a> {
         }
     }
 
-    /// The same role for something beneath a path.
+    /// Applies a role to something below a path.
     pub(super) fn role_beneath(&mut self, role: WordRole, word: &Word) {
         let before = std::mem::replace(&mut self.beneath, true);
         self.role(role, word);
         self.beneath = before;
     }
 
-    /// What a program does with a directory that its words do not name. It may read all of it, but does not change all of it.
+    /// Applies a role to a directory that the words do not name. The program may read all of it, but does not change all of it.
     pub(super) fn role_unnamed(&mut self, role: WordRole, word: &Word) {
         match role {
             WordRole::Read => self.role(role, word),
@@ -75,7 +75,7 @@ impl<'a> CommandAnalyzer<'a> {
         self.add(Effect::Unknown { why: why.into() });
     }
 
-    /// An assignment in front of a command, or by itself, where it only makes a variable of the shell.
+    /// Adds the effects of an assignment. If it is not exported, it only sets a shell variable.
     pub(super) fn assignment(&mut self, name: &str, value: &Word, exported: bool) {
         match env_var_rules::bearing(name) {
             EnvVarRisk::Changes(why) => self.unknown(format!("`{name}` is set: {why}")),
@@ -89,7 +89,7 @@ impl<'a> CommandAnalyzer<'a> {
         }
     }
 
-    /// Options and operands by their roles.
+    /// Analyzes options and operands by their roles.
     pub(super) fn ordinary(&mut self, manual: &'static Manual, words: &[Word]) {
         let parsed = manual.take_apart(words, false);
         if self.facts.operands.is_empty() {
@@ -101,7 +101,7 @@ impl<'a> CommandAnalyzer<'a> {
         }
         let given = |mark: fn(&OptionSpec) -> bool| parsed.given.iter().filter(|(opt, _)| mark(opt)).count();
         let skipped = given(|opt| opt.shift).min(1);
-        // Where two options speak of the operands, the one with which more happens.
+        // If two options set the role of the operands, the one with the stronger effect applies.
         let weight = |role: &WordRole| match role {
             WordRole::Text => 0,
             WordRole::Read => 1,
@@ -114,7 +114,7 @@ impl<'a> CommandAnalyzer<'a> {
         let fixed = manual.operands.front.len().saturating_sub(skipped);
         for (at, (operand, role)) in parsed.operands.iter().zip(roles).enumerate() {
             let role = if at < fixed { role } else { over.or(role) };
-            // Behind `--` there are no revisions.
+            // After `--` there are no revisions.
             let role = role.map(|role| match role {
                 WordRole::Revision if operand.certain => WordRole::Read,
                 role => role,
@@ -151,7 +151,7 @@ impl<'a> CommandAnalyzer<'a> {
             self.possible_words(words);
         }
         if manual.style == OptionStyle::Single && !parsed.strange.is_empty() {
-            // What is not read as a cluster may take any of them for its value.
+            // An unknown option that is not read as a cluster may take any operand as its value.
             let operands: Vec<Word> = parsed.operands.iter().map(|operand| operand.word.clone()).collect();
             self.guess(&operands);
         }
@@ -174,7 +174,7 @@ impl<'a> CommandAnalyzer<'a> {
         }
     }
 
-    /// A word that may be none or many moves the roles of the others: they are told as if it were not there, too.
+    /// Also analyzes the operands as if unknown words were absent. Such a word may be none or many, which shifts the roles of the others.
     fn without_unknown(
         &mut self,
         manual: &'static Manual,
@@ -199,7 +199,7 @@ impl<'a> CommandAnalyzer<'a> {
         }
     }
 
-    /// What options lead to.
+    /// Adds the effects of options.
     pub(super) fn options(
         &mut self,
         given: &[(&'static OptionSpec, Option<Word>)],
@@ -211,7 +211,7 @@ impl<'a> CommandAnalyzer<'a> {
                 word.text().and_then(|text| text.split_once('=')).map(|(_, value)| Word::literal(value));
             self.guess(std::slice::from_ref(value.as_ref().unwrap_or(word)));
         }
-        // The directory first: the other values are looked for there.
+        // The directory comes first, because the other values are relative to it.
         let mut given: Vec<_> = given.iter().collect();
         given.sort_by_key(|(opt, _)| !opt.cd);
         for (opt, value) in given {
@@ -260,7 +260,7 @@ impl<'a> CommandAnalyzer<'a> {
         };
     }
 
-    /// Text that a shell is given, joined by spaces.
+    /// Adds a script for a shell, joined by spaces.
     pub(super) fn shell(&mut self, words: &[&Word]) {
         if let Some(word) = words.iter().find(|word| word.text().is_none()) {
             self.unknown(format!("a shell is given {}", why_of(word)));
@@ -273,12 +273,12 @@ impl<'a> CommandAnalyzer<'a> {
         self.account.inner.push(NestedCommand::Text(Script { text, place: self.place.clone() }));
     }
 
-    /// A command that this one runs.
+    /// Adds a command that this one runs.
     pub(super) fn inner_words(&mut self, words: Vec<Word>) {
         self.inner_command(words, self.command.is_filled);
     }
 
-    /// A command that this one runs, with paths that stand for what it finds beneath them.
+    /// Adds a command that this one runs, with paths that represent the files that it finds below them.
     pub(super) fn inner_filled(&mut self, words: Vec<Word>) {
         self.inner_command(words, true);
     }
@@ -302,7 +302,7 @@ impl<'a> CommandAnalyzer<'a> {
         }));
     }
 
-    /// Every word that could be the beginning of a command, as one.
+    /// Adds each word that could begin a command, as a command.
     pub(super) fn possible_words(&mut self, words: &[Word]) {
         for effect in possible_runs(words) {
             self.add(effect);
@@ -310,7 +310,7 @@ impl<'a> CommandAnalyzer<'a> {
         self.guess(words);
     }
 
-    /// Words whose roles are not known: whatever looks like a path may be read and written, whatever like a URL reached.
+    /// Handles words with unknown roles: anything like a path may be read and written, and anything like a URL may be contacted.
     pub(super) fn guess(&mut self, words: &[Word]) {
         for word in words {
             let Some(text) = word.text() else {
@@ -333,13 +333,13 @@ impl<'a> CommandAnalyzer<'a> {
         }
     }
 
-    /// The run itself, and what it could be written as by those who write rules.
+    /// Adds the run itself, and the other spellings that rules may use.
     pub(super) fn run(&mut self) {
         self.run_with(&[]);
     }
 
-    /// The same with operands. Rules find an option wherever it stands, but know few by their other names; so where there are
-    /// others, the run is told a second time with all of them.
+    /// Adds the run with operands. Rules find an option at any position, but know few options by their other names. So if there are
+    /// other names, the run is reported a second time with all of them.
     pub(super) fn run_with(&mut self, operands: &[Word]) {
         let program = self.program.clone();
         self.add(Effect::Run { program: program.clone(), argv: self.kept.clone() });
@@ -354,7 +354,7 @@ impl<'a> CommandAnalyzer<'a> {
             return;
         }
         let argv = if is_plain {
-            // Behind the options that come first, so that a rule about those still fits.
+            // The names follow the leading options, so that a rule about those still matches.
             let options = self.kept.iter().skip(self.bare.len()).take_while(|word| word.starts_with('-'));
             let options = options.take_while(|word| *word != "--").count();
             let (before, behind) = self.kept.split_at(self.bare.len().saturating_add(options));
@@ -367,7 +367,7 @@ impl<'a> CommandAnalyzer<'a> {
     }
 }
 
-/// What something could run that is not read any further.
+/// Returns the possible runs of something that is not analyzed further.
 pub(super) fn possible(inner: &NestedCommand) -> Vec<Effect> {
     match inner {
         NestedCommand::Words(command) => possible_runs(&command.words),
@@ -394,7 +394,7 @@ fn possible_runs(words: &[Word]) -> Vec<Effect> {
         .collect()
 }
 
-/// Why a word is not known.
+/// Returns the reason why a word is unknown.
 pub(super) fn why_of(word: &Word) -> String {
     match word {
         Word::Literal(text) => format!("`{text}`"),

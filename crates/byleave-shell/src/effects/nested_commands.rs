@@ -1,7 +1,7 @@
-//! Unwrapping: one command after another is told, and what is found inside it in turn, until nothing is left.
+//! Analyzes commands and their nested commands in turn, until none is left.
 //!
-//! There are limits, because whoever wrote a command may want it never to end. What lies beyond them is told as unknown, and as
-//! everything that it could run.
+//! There are limits, because the author of a command may want the analysis never to end. Anything beyond them is reported as
+//! unknown, and as everything that it could run.
 
 use std::collections::HashSet;
 
@@ -13,13 +13,13 @@ use crate::commands::{ParsedCommands, SimpleCommand};
 use crate::danger::{self, DangerRule};
 use crate::shell_env::ShellEnv;
 
-/// Commands within commands, at most. What is deeper is reported as far as its words tell, and as unknown.
+/// The maximum nesting of commands. Deeper ones are reported as far as their words tell, and as unknown.
 const DEPTH_MAX: usize = 40;
 
-/// Commands in one account, at most; beyond them the same.
+/// The maximum number of commands in one analysis. Further ones are reported in the same way.
 const COMMANDS_MAX: usize = 4_000;
 
-/// What a reading would do, with everything inside it, to the end. `read` reads text as a shell would.
+/// Returns the effects of parsed commands with all nested commands. `read` parses text as a shell would.
 pub fn unwrap_all(
     reading: &ParsedCommands,
     scene: &dyn ShellEnv,
@@ -28,12 +28,12 @@ pub fn unwrap_all(
     unwrap_watched(reading, scene, read, &mut NoObserver)
 }
 
-/// Sees what is unwrapped, as it comes; has no say in it.
+/// An observer of the analysis. It cannot influence it.
 pub(crate) trait AnalysisObserver {
-    /// A text was read. `from` is the command that it was found in; the number is what its commands say they are from.
+    /// Reports a parsed text. `from` is the command that contains it. The returned number identifies the text as an origin.
     fn text(&mut self, from: Option<usize>, script: Option<&Script>, reading: &ParsedCommands) -> usize;
 
-    /// A command was told. `from` is the text that it stands in, with its place there, or the command that runs it.
+    /// Reports an analyzed command. `from` is its text and its index there, or the command that runs it.
     fn command(
         &mut self,
         from: CommandOrigin,
@@ -42,20 +42,20 @@ pub(crate) trait AnalysisObserver {
         limit: Option<&str>,
     ) -> usize;
 
-    /// A text was not read, and why.
+    /// Reports a text that was not parsed, and why.
     fn unread(&mut self, from: usize, script: &Script, why: &str);
 }
 
-/// Where a command was found.
+/// The origin of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CommandOrigin {
-    /// In the text with this number, at this place of its reading.
+    /// The text with this number, at this index of its commands.
     Text(usize, usize),
-    /// In the command with this number, which runs it.
+    /// The command with this number, which runs it.
     Command(usize),
 }
 
-/// Nobody looks.
+/// An observer that does nothing.
 struct NoObserver;
 
 impl AnalysisObserver for NoObserver {
@@ -70,7 +70,7 @@ impl AnalysisObserver for NoObserver {
     fn unread(&mut self, _: usize, _: &Script, _: &str) {}
 }
 
-/// The same with someone who looks on.
+/// Does the same as [`unwrap_all`], with an observer.
 pub(crate) fn unwrap_watched(
     reading: &ParsedCommands,
     scene: &dyn ShellEnv,
@@ -81,7 +81,7 @@ pub(crate) fn unwrap_watched(
     let text = watcher.text(None, None, reading);
     whole.take_in(reading, 0, text);
     let mut count = 0_usize;
-    // Last in, first out, and turned around at every level: the order of the text.
+    // The stack is last in, first out, and filled in reverse at each level. That yields the order of the text.
     while let Some(PendingAnalysis { depth, from, inner }) = whole.left.pop() {
         count = count.saturating_add(1);
         let limit = if depth > DEPTH_MAX {
@@ -121,7 +121,7 @@ pub(crate) fn unwrap_watched(
     whole.account
 }
 
-/// The account of everything, as it grows.
+/// The combined effects while they are collected.
 #[derive(Default)]
 struct EffectsBuilder {
     account: CommandEffects,
@@ -129,7 +129,7 @@ struct EffectsBuilder {
     left: Vec<PendingAnalysis>,
 }
 
-/// Something that is still to be looked into.
+/// A nested command that is still to be analyzed.
 struct PendingAnalysis {
     depth: usize,
     from: CommandOrigin,
@@ -149,7 +149,7 @@ impl EffectsBuilder {
         }
     }
 
-    /// Takes one account in. At a limit, what is inside it is not read but reported as far as its words tell.
+    /// Adds the effects of one command. At a limit, its nested commands are not parsed, but reported as far as their words tell.
     fn add(&mut self, account: CommandEffects, depth: usize, number: usize, limit: Option<&str>) {
         account.effects.into_iter().for_each(|effect| self.effect(effect));
         for effect in account.beneath {
@@ -181,7 +181,7 @@ impl EffectsBuilder {
             self.effect(Effect::Unknown { why: puzzle.why.clone() });
         }
         danger::of_reading(reading).into_iter().for_each(|danger| self.danger(danger));
-        // Guesses come last: a limit cuts them off first.
+        // Guesses come last, so that a limit cuts them off first.
         let commands: Vec<&SimpleCommand> = reading.commands.iter().chain(&reading.guesses).collect();
         self.left.extend(commands.into_iter().enumerate().rev().map(|(place, command)| PendingAnalysis {
             depth,

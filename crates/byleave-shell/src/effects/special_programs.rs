@@ -1,6 +1,6 @@
 //! Programs whose words are a grammar of their own: shells, `env`, `find`, `xargs`, `test`, `dd`, `tar` and a few more.
 //!
-//! Small hand-written readers, because each of these has rules that no table of options can say. What they do not know is unknown.
+//! Each has a small hand-written reader, because its rules do not fit a table of options. Anything that a reader does not know is unknown.
 
 use super::command_analyzer::CommandAnalyzer;
 use crate::manual::Manual;
@@ -16,7 +16,7 @@ mod shells;
 pub(super) use extra::also;
 pub(super) use git::git_place;
 
-/// Tells of a program by the reader of this name.
+/// Analyzes a program with the reader of this name.
 pub(super) fn tell(teller: &mut CommandAnalyzer<'_>, name: &str, manual: &'static Manual, words: &[Word]) {
     match name {
         "shell" => shells::shell(teller, words),
@@ -47,7 +47,7 @@ pub(super) fn tell(teller: &mut CommandAnalyzer<'_>, name: &str, manual: &'stati
 mod tests {
     use crate::manual;
 
-    /// For each program, the options that its reader asks for, each with all that counts as the same.
+    /// The options that the reader of each program asks for, each with all its synonyms.
     const ASKED: &[(&str, &[&str])] = &[
         (
             "tar",
@@ -105,7 +105,7 @@ mod tests {
         ("xargs", &["--replace -i", "-I"]),
     ];
 
-    /// An option that shares its line with others is taken for each of them.
+    /// Options on one line are treated as synonyms.
     #[test]
     fn what_a_reader_asks_for_shares_its_line_only_with_its_other_names() {
         for (program, lines) in ASKED {

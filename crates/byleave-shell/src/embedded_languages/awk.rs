@@ -1,8 +1,8 @@
-//! awk: whether a program can write, read or run anything beyond its operands.
+//! Scans awk programs for reads, writes and commands beyond their operands.
 
 use super::ScriptEffect;
 
-/// What an awk program does besides printing. A list of what is certain to do nothing else; the rest is unknown.
+/// Returns the effects of an awk program besides printing. Constructs that are known to have others are reported as unknown.
 pub(crate) fn awk(text: &str) -> Vec<ScriptEffect> {
     let mut deeds = Vec::new();
     let mut unknown = |why: &str| deeds.push(ScriptEffect::Unknown(format!("awk program: {why}")));
@@ -10,7 +10,7 @@ pub(crate) fn awk(text: &str) -> Vec<ScriptEffect> {
         unknown("a string or a pattern has no end");
         return deeds;
     };
-    // Where a slash could begin a pattern or divide, what it hides is looked at as well.
+    // If a slash could begin a pattern or divide, the text that it may hide is scanned as well.
     let bare = if doubtful { format!("{bare}\n{text}") } else { bare };
     for word in words(&bare) {
         match word {
@@ -35,12 +35,12 @@ pub(crate) fn awk(text: &str) -> Vec<ScriptEffect> {
     deeds
 }
 
-/// Whether `>` stands in a statement that prints: there it names a file, else it compares.
+/// Checks whether `>` occurs in a statement that prints. There it names a file, otherwise it compares.
 fn prints_elsewhere(bare: &str) -> bool {
     let mut joined = String::new();
     for line in bare.split('\n') {
         joined.push_str(line);
-        // A statement goes on behind these.
+        // A statement continues after these.
         let goes_on = [",", "&&", "||", "?", ":"].iter().any(|end| line.trim_end().ends_with(end));
         joined.push(if goes_on { ' ' } else { ';' });
     }
@@ -51,13 +51,13 @@ fn prints_elsewhere(bare: &str) -> bool {
     })
 }
 
-/// The words of the language in it. None begins with a digit: `1system` is a number and a word.
+/// Returns the words of the program. No word begins with a digit: `1system` is a number and a word.
 fn words(bare: &str) -> impl Iterator<Item = &str> {
     bare.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .map(|word| word.trim_start_matches(|c: char| c.is_ascii_digit()))
 }
 
-/// The program with strings, patterns and comments taken out, and whether a slash in it could be read in two ways.
+/// Returns the program without strings, patterns and comments, and whether a slash in it is ambiguous.
 fn without_strings(text: &str) -> Option<(String, bool)> {
     let mut bare = String::new();
     let mut doubtful = false;
@@ -97,7 +97,7 @@ fn without_strings(text: &str) -> Option<(String, bool)> {
     Some((bare, doubtful))
 }
 
-/// Whether a slash behind this could both divide and begin a pattern: after a word of the language, `)`, `++` or `--`.
+/// Checks whether a slash after this text could both divide and begin a pattern: after a keyword, `)`, `+` or `-`.
 fn is_doubtful(bare: &str) -> bool {
     let bare = bare.trim_end();
     let word = bare.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
@@ -105,7 +105,7 @@ fn is_doubtful(bare: &str) -> bool {
     bare.ends_with([')', '+', '-']) || words.contains(&word)
 }
 
-/// Up to the end; whether there were brackets, within which a slash ends nothing.
+/// Skips to the end. Returns whether there were brackets, within which a slash does not end a pattern.
 fn skip(chars: &mut std::iter::Peekable<std::str::Chars<'_>>, end: char) -> Option<bool> {
     let mut brackets = false;
     loop {

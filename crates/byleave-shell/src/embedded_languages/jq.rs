@@ -1,8 +1,9 @@
-//! jq: programs only compute, but for a few words.
+//! Scans jq programs. They only compute, except for a few words.
 
 use super::ScriptEffect;
 
-/// What a jq program does besides computing: `input` reads on, modules are files, the environment can be printed.
+/// Returns the effects of a jq program besides computing. Modules are files, so words that load them are reported. `input` only
+/// reads on, and the environment can only be printed.
 pub(crate) fn jq(text: &str) -> Vec<ScriptEffect> {
     let mut deeds = Vec::new();
     for word in text.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '$')) {

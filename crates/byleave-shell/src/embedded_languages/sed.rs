@@ -1,8 +1,8 @@
-//! sed: which files a program names, and whether it has a shell run anything.
+//! Scans sed programs for the files that they name and the commands that they run in a shell.
 
 use super::ScriptEffect;
 
-/// What a sed program does besides printing.
+/// Returns the effects of a sed program besides printing.
 pub(crate) fn sed(text: &str) -> Vec<ScriptEffect> {
     let mut scan = SedScanner { rest: text, deeds: Vec::new() };
     while !scan.rest.is_empty() {
@@ -35,7 +35,7 @@ impl<'t> SedScanner<'t> {
         self.rest = self.rest.trim_start_matches(what);
     }
 
-    /// Up to the end of the line: names of files and of labels go that far.
+    /// Takes the rest of the line, because names of files and labels extend that far.
     fn line(&mut self) -> &'t str {
         let (line, rest) = self.rest.split_once('\n').unwrap_or((self.rest, ""));
         self.rest = rest;
@@ -67,13 +67,13 @@ impl<'t> SedScanner<'t> {
                 self.skip(|c| !c.is_whitespace() && c != ';');
             }
             Some('b' | 't' | 'T') => {
-                // Some end a label at a blank and some at the end of the line: what comes behind it is looked at.
+                // Some versions end a label at a blank and some at the end of the line, so the text after it is scanned.
                 let blanks = self.rest.len();
                 self.skip(|c| c == ' ' || c == '\t');
                 if self.rest.len() < blanks && self.peek().is_some_and(|c| !matches!(c, ';' | '}' | '\n')) {
                     let rest = self.rest;
                     self.skip(|c| !c.is_whitespace() && !matches!(c, ';' | '}'));
-                    // Only a word of its own can be nothing but a label.
+                    // Only a word of its own is certain to be a label.
                     if self.peek().is_some_and(|c| c == ' ' || c == '\t') {
                         self.rest = rest;
                         return Err("a blank before a label, which may be a command".into());
@@ -134,7 +134,7 @@ impl<'t> SedScanner<'t> {
         Ok(())
     }
 
-    /// Up to the delimiter. In a bracket expression it stands for itself, for some seds and not for others: then it is unknown.
+    /// Skips to the delimiter. In a bracket expression only some versions take it literally, so the result is then an error.
     fn until(&mut self, delimiter: char, pattern: bool) -> Result<(), String> {
         let mut bracket = false;
         loop {
@@ -184,7 +184,7 @@ impl<'t> SedScanner<'t> {
         }
     }
 
-    /// Text to be printed: to the end of the line, or further where lines end in a backslash.
+    /// Skips text to print: to the end of the line, or further if lines end in a backslash.
     fn text(&mut self) {
         loop {
             let (line, rest) = self.rest.split_once('\n').unwrap_or((self.rest, ""));

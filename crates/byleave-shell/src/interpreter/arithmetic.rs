@@ -1,5 +1,5 @@
-//! Arithmetic: harmless only over numbers, because the value of a variable is evaluated in turn, and a subscript in it may
-//! run commands.
+//! Arithmetic. It is harmless only over numbers: the value of a variable is evaluated in turn, and a subscript in it may run
+//! commands.
 
 use super::ScriptReader;
 use super::atom::WordAtom;
@@ -7,7 +7,7 @@ use super::state::{ShellState, VariableValue, is_integer};
 use crate::syntax::tree::WordPart;
 
 impl ScriptReader<'_> {
-    /// Reads an expression; whether it is certain to compute over numbers only.
+    /// Reads an expression. Returns whether it certainly computes over numbers only.
     pub(super) fn arithmetic(&mut self, parts: &[WordPart], state: &mut ShellState) -> bool {
         let mut text = String::new();
         let mut certain = true;
@@ -35,9 +35,9 @@ impl ScriptReader<'_> {
         self.expression(&text, certain, state)
     }
 
-    /// The same, for an expression whose text is known.
+    /// Does the same for an expression with known text.
     pub(super) fn expression(&mut self, text: &str, mut certain: bool, state: &mut ShellState) -> bool {
-        // Division by zero, or no expression at all.
+        // It may fail by a division by zero, or because it is not an expression.
         self.may_drop(state);
         let chars: Vec<char> = text.chars().collect();
         let mut at = 0;

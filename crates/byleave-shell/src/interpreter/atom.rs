@@ -1,16 +1,16 @@
-//! Atoms: what a word is made of while it is being expanded.
+//! Atoms: the parts of a word during its expansion.
 
-/// A word after parameters and substitutions, before it is split.
+/// A part of a word after parameters and substitutions, before it is split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WordAtom {
-    /// Not quoted, and written in the text.
+    /// An unquoted character that is written in the text.
     Bare(char),
     /// Exactly this character.
     Exact(char),
-    /// Quotes: there is a word, even if nothing is in them.
+    /// Quotes: they make a word even if they are empty.
     Mark,
-    /// A value that is known and not quoted: it is split.
+    /// A known unquoted value, which is split.
     Split(String),
-    /// Something that is not known.
+    /// An unknown value.
     Hole { why: String, splits: bool },
 }

@@ -1,17 +1,17 @@
-//! Brace expansion, over atoms: what is quoted or comes from an expansion takes no part.
+//! Brace expansion over atoms. Quoted text and the results of expansions do not take part.
 
 use super::atom::WordAtom;
 
 /// The most words that one word may become.
 const ALTERNATIVES_MAX: usize = 512;
 
-/// What braces make of a word.
+/// The result of brace expansion.
 pub(super) enum BraceExpansion {
-    /// No braces that mean anything.
+    /// There are no effective braces.
     Not,
-    /// These words.
+    /// The resulting words.
     Words(Vec<Vec<WordAtom>>),
-    /// More than is followed, or something that differs between shells.
+    /// There are more words than the limit, or shells differ.
     Unbounded,
 }
 
@@ -32,7 +32,7 @@ fn alternatives(atoms: &[WordAtom], budget: &mut usize, depth: usize) -> Option<
         return None;
     }
     for (open, atom) in atoms.iter().enumerate() {
-        // `{}` at the front is what `find` and `xargs` fill in.
+        // `{}` at the front is the placeholder of `find` and `xargs`.
         let filled = open == 0 && atoms.get(1) == Some(&WordAtom::Bare('}'));
         if *atom != WordAtom::Bare('{') || filled {
             continue;
@@ -69,7 +69,7 @@ fn alternatives(atoms: &[WordAtom], budget: &mut usize, depth: usize) -> Option<
     Some(vec![atoms.to_vec()])
 }
 
-/// Where the brace that opens there is closed: one before any comma or `..` is a character like others.
+/// Returns the position of the closing brace. A brace before any comma or `..` is an ordinary character.
 fn closing(atoms: &[WordAtom], open: usize) -> Option<usize> {
     let mut depth = 0_usize;
     let mut parts = false;
@@ -88,7 +88,7 @@ fn closing(atoms: &[WordAtom], open: usize) -> Option<usize> {
     None
 }
 
-/// The pieces between commas; `None` without any comma.
+/// Returns the pieces between commas, or `None` without a comma.
 fn pieces(inner: &[WordAtom]) -> Option<Vec<&[WordAtom]>> {
     let mut depth = 0_usize;
     let mut start = 0;
@@ -117,13 +117,13 @@ enum BraceSequence {
     Unbounded,
 }
 
-/// `1..5`, `a..e`, with an optional step.
+/// Reads `1..5` or `a..e`, with an optional step.
 fn sequence(inner: &[WordAtom]) -> BraceSequence {
     let mut text = String::new();
     for atom in inner {
         match atom {
             WordAtom::Bare(c) => text.push(*c),
-            // Quotes and expansions within a sequence are rare, and differ.
+            // Quotes and expansions within a sequence are rare, and shells differ.
             _ if text.contains("..") => return BraceSequence::Unbounded,
             _ => text.push('\u{0}'),
         }
@@ -164,7 +164,7 @@ fn sequence(inner: &[WordAtom]) -> BraceSequence {
     }
 }
 
-/// A number that is written without leading zeros or a plus, which would pad it.
+/// Checks for a number without leading zeros or a plus, because leading zeros would pad the result.
 fn is_plain(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     digits == "0" || (digits.starts_with(|c: char| c.is_ascii_digit() && c != '0') && digits.len() < 10)

@@ -1,11 +1,11 @@
-//! Builtins that change the shell, evaluate what they are given, or run it.
+//! Builtins that change the shell, or that evaluate or run their operands.
 
 use super::ScriptReader;
 use super::operand::{ExpandedOperand, plain_name};
 use super::state::{ShellDirectory, ShellState, VariableValue};
 
 impl ScriptReader<'_> {
-    /// What a builtin does to the shell; `false` for everything that is none, or that may touch files.
+    /// Applies the effect of a builtin on the shell. Returns `false` for everything that is not a builtin or that may touch files.
     pub(super) fn builtin(
         &mut self,
         name: &str,
@@ -95,14 +95,14 @@ impl ScriptReader<'_> {
                     }
                 }
             }
-            // With words it becomes that program, and what follows does not run; unless it could not be started.
+            // With operands, `exec` replaces the shell and the rest does not run, unless the program could not be started.
             "exec" => return operands.is_empty(),
             _ => return false,
         }
         true
     }
 
-    /// `-v` of `test` evaluates a subscript; words that may be several may hold one.
+    /// Checks `test`: `-v` evaluates a subscript, and words that may be several may contain it.
     fn test_command(&mut self, operands: &[ExpandedOperand<'_>]) {
         for (at, operand) in operands.iter().enumerate() {
             let is_operator = match operand.field.word.text() {
@@ -145,7 +145,7 @@ impl ScriptReader<'_> {
         }
     }
 
-    /// `read` and its like: options, of which some take a value, then names to assign to.
+    /// Handles `read` and similar: options, some of which take a value, then names to assign to.
     fn names_after_options(
         &mut self,
         name: &str,
@@ -205,7 +205,7 @@ impl ScriptReader<'_> {
         }
     }
 
-    /// `printf -v NAME`, `wait -p NAME`.
+    /// Handles `printf -v NAME` and `wait -p NAME`.
     fn lvalue_option(
         &mut self,
         name: &str,
@@ -304,7 +304,7 @@ impl ScriptReader<'_> {
                 let at_end = signals.iter().all(|signal| {
                     matches!(signal.field.word.text(), Some("EXIT" | "0" | "SIGEXIT" | "exit"))
                 });
-                // Any other may run between any two commands.
+                // A trap on any other signal may run between any two commands.
                 let quiet = text
                     .split_whitespace()
                     .next()
@@ -397,7 +397,7 @@ impl ScriptReader<'_> {
                     let text = text.to_owned();
                     state.functions.remove(&text);
                     if crate::syntax::is_name(&text) {
-                        // Unset, `IFS` splits as usual again, which is not followed.
+                        // Without `IFS`, the default splitting applies again, which is not tracked.
                         state.set(&text, VariableValue::Unknown);
                         self.watch(&text);
                     } else {

@@ -1,4 +1,4 @@
-//! The current directory, through `cd`, `pushd` and `popd`.
+//! Tracks the current directory through `cd`, `pushd` and `popd`.
 
 use super::ScriptReader;
 use super::operand::ExpandedOperand;
@@ -60,7 +60,7 @@ impl ScriptReader<'_> {
         ExitStates { ok, bad: state, may_fail }
     }
 
-    /// Where `cd` would go, and whether it is certain to get there.
+    /// Returns the destination of `cd`, and whether `cd` certainly succeeds.
     fn destination(&self, operands: &[ExpandedOperand<'_>], state: &ShellState) -> (ShellDirectory, bool) {
         let mut words = Vec::new();
         for operand in operands {
@@ -93,7 +93,7 @@ impl ScriptReader<'_> {
             ShellDirectory::Unknown(_) if !relative => "/",
             ShellDirectory::Unknown(why) => return (ShellDirectory::Unknown(why.clone()), false),
         };
-        // The shell takes `..` off the text of the path, symlinks or not.
+        // The shell removes `..` from the text of the path, regardless of symlinks.
         let mut parts: Vec<&str> =
             if relative { base.split('/').filter(|part| !part.is_empty()).collect() } else { Vec::new() };
         for part in target.split('/') {
@@ -120,7 +120,7 @@ impl ScriptReader<'_> {
     }
 }
 
-/// A directory that is not certain any more.
+/// Returns a directory that is not certain any more.
 fn lost(why: &str) -> ShellDirectory {
     ShellDirectory::Unknown(why.to_owned())
 }

@@ -1,4 +1,4 @@
-//! `export`, `declare`, `local`, `readonly`: assignments that are words.
+//! The builtins `export`, `declare`, `local` and `readonly`: assignments that are words.
 
 use super::ScriptReader;
 use super::operand::{ExpandedOperand, written_name};
@@ -49,7 +49,7 @@ impl ScriptReader<'_> {
                     if value.is_some() {
                         self.watch(name);
                     }
-                    // Only what is written as an assignment is sure to be taken as one word, as it stands.
+                    // Only a word that is written as an assignment is certainly taken as one word, unchanged.
                     let sure =
                         !redirected && !appends && !odd && is_plain_value(operand.raw) && builtin != "local";
                     match value {
@@ -77,7 +77,7 @@ impl ScriptReader<'_> {
     }
 }
 
-/// Whether a word holds nothing that a declaration would expand otherwise than a command does.
+/// Checks whether a word contains nothing that a declaration would expand differently than a command does.
 fn is_plain_value(raw: &RawWord) -> bool {
     raw.parts.iter().all(|part| match part {
         WordPart::Bare(text) => !text.contains(['{', '*', '?', '[', '~']),

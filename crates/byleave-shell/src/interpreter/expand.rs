@@ -1,5 +1,4 @@
-//! Expansion: what the shell makes of a word, in the order in which it does so: braces, tilde, parameters and
-//! substitutions, splitting, globs.
+//! Word expansion in the order of the shell: braces, tilde, parameters and substitutions, splitting, globs.
 
 use super::ScriptReader;
 use super::atom::WordAtom;
@@ -10,11 +9,11 @@ use crate::syntax::is_name;
 use crate::syntax::tree::{RawWord, WordPart};
 use crate::word::{UnknownWord, Word};
 
-/// One word that came out, and whether it may in truth be several.
+/// One resulting word, and whether it may actually be several.
 pub(super) struct ExpandedField {
     pub(super) word: Word,
     pub(super) splits: bool,
-    /// For a name that a glob matched: what is certain of it if files change before the glob is looked at.
+    /// For a name that a glob matched: the certain parts of the word if files change before the glob is evaluated.
     pattern: Option<Word>,
 }
 
@@ -23,7 +22,7 @@ impl ExpandedField {
         Self { word, splits: false, pattern: None }
     }
 
-    /// Bash looks for files when all words of a command are expanded: what ran in a later one may have made some.
+    /// Makes a glob match uncertain. Bash matches files after all words are expanded, so a later word may have created some.
     pub(super) fn unsettle(&mut self) {
         if let Some(pattern) = self.pattern.take() {
             self.word = pattern;
@@ -31,28 +30,28 @@ impl ExpandedField {
     }
 }
 
-/// How a word that stays one word is read.
+/// The way to read a word that stays one word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SingleWordMode {
     /// The value of an assignment: tildes after `=` and `:`.
     Value,
-    /// Others.
+    /// Any other word.
     Plain,
 }
 
-/// Where in a word a tilde may stand for a directory.
+/// The positions in a word where a tilde may mean a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TildePosition {
-    /// At its front only, as in what braces made: it is no assignment, even where it looks like one.
+    /// Only at the front, as in the result of braces. Such a word is not an assignment, even if it looks like one.
     Front,
-    /// At its front, and in what looks like an assignment after `=` and `:`.
+    /// At the front, and after `=` and `:` in a word that looks like an assignment.
     Word,
-    /// At its front and after every `:`.
+    /// At the front and after every `:`.
     Value,
 }
 
 impl ScriptReader<'_> {
-    /// The words that a word becomes.
+    /// Returns the words that a word expands to.
     pub(super) fn fields(&mut self, raw: &RawWord, state: &mut ShellState) -> Vec<ExpandedField> {
         let atoms = self.atoms(raw, state);
         let words = match braces::expand(&atoms) {
@@ -62,7 +61,7 @@ impl ScriptReader<'_> {
                 self.split(&word, state, &mut fields);
                 return fields;
             }
-            // Braces are expanded before the dollar is looked at: `$x{a,b}` is `$xa $xb`.
+            // Braces are expanded before dollars: `$x{a,b}` is `$xa $xb`.
             BraceExpansion::Words(_)
                 if raw.parts.iter().any(|part| matches!(part, WordPart::Parameter(_))) =>
             {
@@ -84,7 +83,7 @@ impl ScriptReader<'_> {
         fields
     }
 
-    /// The one word that a word stays where the shell does not split.
+    /// Returns the one word that results where the shell does not split.
     pub(super) fn single(&mut self, raw: &RawWord, state: &mut ShellState, single: SingleWordMode) -> Word {
         let atoms = self.atoms(raw, state);
         let tildes = if single == SingleWordMode::Value { TildePosition::Value } else { TildePosition::Word };
@@ -98,7 +97,7 @@ impl ScriptReader<'_> {
         atoms
     }
 
-    /// Expands parts; whatever runs in them is read on the way.
+    /// Expands parts, and reads the commands in them.
     pub(super) fn atoms_of(
         &mut self,
         parts: &[WordPart],
@@ -116,7 +115,7 @@ impl ScriptReader<'_> {
                 WordPart::Double(inner) => {
                     let before = atoms.len();
                     self.atoms_of(inner, true, state, atoms);
-                    // "$@" of nothing is no word at all.
+                    // An empty `"$@"` produces no word at all.
                     let only_hole = inner.len() == 1
                         && matches!(atoms.get(before..), Some([WordAtom::Hole { splits: true, .. }]));
                     if !only_hole {
@@ -158,13 +157,13 @@ impl ScriptReader<'_> {
         }
     }
 
-    /// Replaces `~` where it stands for a directory.
+    /// Replaces each `~` that means a directory.
     fn tilde(&mut self, atoms: Vec<WordAtom>, state: &ShellState, tildes: TildePosition) -> Vec<WordAtom> {
         let is_value = tildes == TildePosition::Value;
         if !atoms.contains(&WordAtom::Bare('~')) {
             return atoms;
         }
-        // `NAME=~` counts in any word, also of a command that is no assignment.
+        // `NAME=~` is expanded in any word, even if the word is not an assignment.
         let equals = atoms.iter().position(|atom| *atom == WordAtom::Bare('='));
         let name: Option<String> = equals.and_then(|equals| {
             atoms
@@ -177,7 +176,7 @@ impl ScriptReader<'_> {
             tildes == TildePosition::Word
                 && name.as_deref().is_some_and(|name| is_name(name.strip_suffix('+').unwrap_or(name)))
         });
-        // `a[1]=~` counts too, where the subscript is one.
+        // `a[1]=~` is also expanded, if the subscript is valid.
         let subscripted = tildes == TildePosition::Word && atoms.contains(&WordAtom::Bare('['));
         let mut expanded = Vec::new();
         let mut rest = atoms.iter().enumerate().peekable();
@@ -222,7 +221,7 @@ impl ScriptReader<'_> {
                 }
             }
             if colon {
-                // Bash ends the name here or does not, by what follows.
+                // The following text decides whether bash ends the name here.
                 expanded.push(WordAtom::Hole {
                     why: "what `~` stands for before a colon is not certain".to_owned(),
                     splits: false,
@@ -259,9 +258,9 @@ impl ScriptReader<'_> {
         expanded
     }
 
-    /// Splits what is not quoted, and looks for files.
+    /// Splits unquoted text, and matches globs.
     fn split(&mut self, atoms: &[WordAtom], state: &ShellState, fields: &mut Vec<ExpandedField>) {
-        // A dollar that begins nothing keeps bash from splitting the word it stands in.
+        // A dollar that begins nothing prevents bash from splitting its word.
         let usual = state.splits_as_usual() && !atoms.contains(&WordAtom::Bare('$'));
         let doubtful = |atom: &WordAtom| match atom {
             WordAtom::Hole { splits, .. } => *splits,
@@ -329,7 +328,7 @@ fn unknown(why: &str) -> ExpandedField {
     ExpandedField { splits: true, ..ExpandedField::new(Word::unknown(why)) }
 }
 
-/// Everything as one word.
+/// Returns everything as one word.
 fn whole(atoms: &[WordAtom]) -> Word {
     let why = atoms
         .iter()
@@ -348,7 +347,7 @@ fn whole(atoms: &[WordAtom]) -> Word {
     Word::Literal(text)
 }
 
-/// The stretches between holes, patterns taken out.
+/// Returns the text between holes, without patterns.
 fn certain_pieces(atoms: &[WordAtom]) -> Vec<String> {
     let mut pieces = Vec::new();
     let mut stretch: Vec<GlobChar> = Vec::new();

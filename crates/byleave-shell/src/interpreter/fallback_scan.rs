@@ -1,4 +1,4 @@
-//! The sweep: where text cannot be parsed, whatever looks like a command in it.
+//! Scans text that cannot be parsed for everything that looks like a command.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -8,13 +8,13 @@ use crate::commands::{SimpleCommand, WorkingDir};
 use crate::syntax::is_name;
 use crate::word::Word;
 
-/// Words that may stand in front of a command without being part of it.
+/// Words that may precede a command without being part of it.
 const LEADING: [&str; 14] =
     ["!", "{", "}", "(", "if", "then", "elif", "else", "while", "until", "do", "time", "coproc", "["];
 
 impl ScriptReader<'_> {
-    /// Lists every stretch between operators as a command, quotes taken off: a net for denials, never a proof. A puzzle
-    /// must stand beside it. The span is the place of the whole in the text that was given.
+    /// Lists every stretch between operators as a command, with quotes removed. It serves denials and is never a proof. The caller
+    /// must also record an unresolved part. The span is the position of the whole in the given text.
     pub(super) fn sweep(&mut self, text: &str, span: &Range<usize>) {
         let mut seen = BTreeSet::new();
         for quotes_divide in [false, true] {

@@ -1,10 +1,10 @@
-//! Globs: the names that a pattern matches now, or the pieces that any match must have.
+//! Globs: the names that a pattern matches now, or the pieces that each match must contain.
 
 use super::ScriptReader;
 use super::state::{ShellDirectory, ShellState};
 use crate::word::{UnknownWord, Word};
 
-/// The most names that one pattern may become.
+/// The maximum number of names that one pattern may match.
 const MATCHES_MAX: usize = 1024;
 
 /// A character of a word, and whether it was quoted.
@@ -14,7 +14,7 @@ pub(super) struct GlobChar {
     pub(super) quoted: bool,
 }
 
-/// Whether the shell would look for files.
+/// Checks whether the shell would match files.
 pub(super) fn is_glob(word: &[GlobChar]) -> bool {
     let mut open = false;
     for glyph in word.iter().filter(|glyph| !glyph.quoted) {
@@ -28,7 +28,7 @@ pub(super) fn is_glob(word: &[GlobChar]) -> bool {
     false
 }
 
-/// What is certain of the text of anything that a pattern matches, and of the pattern itself.
+/// Returns the text that is certain in each match of a pattern, and in the pattern itself.
 pub(super) fn pieces(word: &[GlobChar]) -> Vec<String> {
     let is_special = |glyph: &GlobChar, c: char| !glyph.quoted && glyph.c == c;
     let first = word.iter().position(|glyph| is_special(glyph, '['));
@@ -42,7 +42,7 @@ pub(super) fn pieces(word: &[GlobChar]) -> Vec<String> {
             piece.push(glyph.c);
         }
     }
-    // A run of slashes may come out shorter.
+    // A run of slashes may become shorter.
     pieces
         .iter()
         .flat_map(|piece| piece.split("//"))
@@ -51,7 +51,7 @@ pub(super) fn pieces(word: &[GlobChar]) -> Vec<String> {
         .collect()
 }
 
-/// A pattern of which nobody knows what it will match.
+/// Returns the unknown word for a pattern whose matches are not known.
 pub(super) fn unknown(word: &[GlobChar]) -> Word {
     let text: String = word.iter().map(|glyph| glyph.c).collect();
     let why = format!("`{text}` is what files there are when it runs");
@@ -59,7 +59,7 @@ pub(super) fn unknown(word: &[GlobChar]) -> Word {
 }
 
 impl ScriptReader<'_> {
-    /// The words that a pattern becomes; `None` where that is not certain.
+    /// Returns the words that a pattern expands to, or `None` if they are not certain.
     pub(super) fn glob(&mut self, word: &[GlobChar], state: &ShellState) -> Option<Vec<Word>> {
         let names = if state.is_settled() { self.matches(word, state) } else { None };
         names.filter(|names| !names.is_empty()).map(|names| names.into_iter().map(Word::Literal).collect())
@@ -90,7 +90,7 @@ impl ScriptReader<'_> {
                     let name: String = component.iter().map(|glyph| glyph.c).collect();
                     let path = format!("{prefix}{name}");
                     let resolved = self.scene.resolve(physical, &path)?;
-                    // Whether a plain name at the end is there is told by its directory.
+                    // The directory tells whether a plain last name exists.
                     if is_last {
                         let directory =
                             self.scene.resolve(physical, if prefix.is_empty() { "." } else { &prefix })?;
@@ -137,11 +137,11 @@ impl ScriptReader<'_> {
     }
 }
 
-/// Whether a name matches; `None` for what is not decided here.
+/// Checks whether a name matches. Returns `None` if this module cannot decide.
 fn matched(pattern: &[GlobChar], name: &str) -> Option<bool> {
     let name: Vec<char> = name.chars().collect();
     let tokens = tokens(pattern)?;
-    // The usual two fingers: where the last star stood, and how far it reached.
+    // The usual algorithm with two positions: the last star, and how far it reached.
     let (mut at, mut in_name) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while let Some(c) = name.get(in_name) {
@@ -209,7 +209,7 @@ fn tokens(pattern: &[GlobChar]) -> Option<Vec<GlobToken>> {
     Some(tokens)
 }
 
-/// Brackets of plain characters and ranges; classes, quotes and the like are not decided.
+/// Parses brackets with plain characters and ranges. Classes, quotes and the like are not supported.
 fn bracket(pattern: &[GlobChar], mut at: usize) -> Option<(GlobToken, usize)> {
     let negated = pattern.get(at).is_some_and(|glyph| matches!(glyph.c, '!' | '^'));
     if negated {

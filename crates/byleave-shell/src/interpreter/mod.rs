@@ -1,14 +1,15 @@
-//! The reader: command text to [`ParsedCommands`].
+//! The interpreter: turns command text into [`ParsedCommands`].
 //!
-//! Walks the tree as bash would run it, every branch of it, and keeps what is certain: variables set on a straight line, the
-//! directory, functions. What is not certain becomes an unknown word or a puzzle. It must never leave out a command that
-//! bash could run, never call a word literal that bash could make something else of, never panic, and never go on for long.
+//! It follows every branch of the tree as bash would run it. It tracks what is certain: variables set on a straight line, the
+//! directory, functions. Anything uncertain becomes an unknown word or an unresolved part. It must never leave out a command that
+//! bash could run. It must never call a word literal that bash could expand to something else. It must never panic, and must end
+//! soon.
 //!
-//! Taken as given, because whoever runs the command sees to it: bash 5.2 or near it, not interactive, with its default
-//! options and without `CDPATH`, `BASH_ENV`, `SHELLOPTS`, `BASHOPTS`, `GLOBIGNORE` or exported functions in its environment.
+//! The caller guarantees bash 5.2 or a similar version, not interactive and with default options. The environment must not
+//! contain `CDPATH`, `BASH_ENV`, `SHELLOPTS`, `BASHOPTS`, `GLOBIGNORE` or exported functions.
 //!
-//! A glob becomes the names that it matches now, unless a command before it in the same text may have changed them; then,
-//! and where it matches nothing, it stays unknown with its certain pieces, since a file may appear before the command runs.
+//! A glob becomes the names that it matches now, unless an earlier command in the same text may have changed them. In that case,
+//! or if it matches nothing, it stays unknown with its certain pieces. A file may appear before the command runs.
 
 mod arithmetic;
 mod atom;
@@ -39,16 +40,16 @@ use crate::word::Word;
 use position::NestingTracker;
 use state::ShellState;
 
-/// The longest text that is parsed; a longer one is only swept for words.
+/// The longest text that is parsed. A longer one is only scanned for words.
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
-/// The most commands that a reading lists.
+/// The maximum number of commands in one result.
 pub const COMMANDS_MAX: usize = 4096;
-/// The most words that a reading lists.
+/// The maximum number of words in one result.
 pub const WORDS_MAX: usize = 32 * 1024;
-/// How often text may hold text: `eval` in `eval`, backquotes in backquotes.
+/// The maximum nesting of text in text: `eval` in `eval`, backquotes in backquotes.
 const TEXTS_DEEP_MAX: usize = 12;
 
-/// Reads a command as bash would: every command in it, wherever it stands, and what could not be told.
+/// Reads a command text as bash would: every command at any depth, and the unresolved parts.
 pub fn read(text: &str, scene: &dyn ShellEnv) -> ParsedCommands {
     let mut reader = ScriptReader::new(scene);
     let mut state = ShellState::new(scene);
@@ -80,12 +81,12 @@ pub fn read(text: &str, scene: &dyn ShellEnv) -> ParsedCommands {
     reading
 }
 
-/// Whether a shell of this name reads as bash does.
+/// Checks whether a shell of this name parses as bash does.
 fn is_read(shell: &str) -> bool {
     matches!(shell, "bash" | "sh")
 }
 
-/// The commands that it would come to if nothing got in the way of what is known at any point.
+/// Returns the commands that would result if all facts known at any point still held.
 fn guess(text: &str, scene: &dyn ShellEnv, known: &[SimpleCommand]) -> Vec<SimpleCommand> {
     if text.len() > TEXT_BYTES_MAX || !is_read(scene.shell()) {
         return Vec::new();
@@ -96,24 +97,24 @@ fn guess(text: &str, scene: &dyn ShellEnv, known: &[SimpleCommand]) -> Vec<Simpl
     reader.commands.into_iter().filter(is_new).collect()
 }
 
-/// What has been read so far, and where the reading stands.
+/// The results so far, and the current position.
 struct ScriptReader<'s> {
     scene: &'s dyn ShellEnv,
     commands: Vec<SimpleCommand>,
     riddles: Vec<Unresolved>,
     within: NestingTracker,
-    /// Names of functions that may be defined by now, somewhere.
+    /// The names of functions that may be defined by now.
     functions: BTreeSet<String>,
-    /// From characters to bytes, for the text being read.
+    /// Byte offsets by character, for the current text.
     offsets: Vec<usize>,
-    /// Stands for all places of a text within the text, such as an argument of `eval`.
+    /// The span of the enclosing text, for all positions in a nested text such as an argument of `eval`.
     outer_span: Option<Range<usize>>,
     texts_deep: usize,
     words: usize,
     is_full: bool,
-    /// What was certain where an expansion may have failed: bash then drops the rest of the line and goes on after it.
+    /// The state where an expansion may have failed. Bash then drops the rest of the line and continues after it.
     dropped: Option<ShellState>,
-    /// What the command before in the pipeline writes, for the one that comes next.
+    /// The output of the previous command in the pipeline, for the next one.
     piped: Option<Word>,
 }
 
@@ -135,7 +136,7 @@ impl<'s> ScriptReader<'s> {
         }
     }
 
-    /// Notes something that could not be told; the same thing only once.
+    /// Records an unresolved part. Duplicates are dropped.
     fn puzzle(&mut self, why: impl Into<String>, span: Range<usize>) {
         let why = why.into();
         self.within.puzzle(&why);
@@ -144,14 +145,14 @@ impl<'s> ScriptReader<'s> {
         }
     }
 
-    /// Notes that a variable is set where only the reader sees it, as in arithmetic, if that changes what runs.
+    /// Records the assignment of a variable that only the interpreter sees, as in arithmetic, if it changes what runs.
     fn sets(&mut self, name: &str) {
         if acts_later(name) || matches!(env_var_rules::bearing(name), env_var_rules::EnvVarRisk::Changes(_)) {
             self.puzzle_change(name);
         }
     }
 
-    /// The same for an assignment, or a word of a builtin: the manuals see those as well, and say what else changes what runs.
+    /// Does the same for an assignment or a word of a builtin. The manuals also see those, and report other changes of what runs.
     fn watch(&mut self, name: &str) {
         if acts_later(name) {
             self.puzzle_change(name);
@@ -162,7 +163,7 @@ impl<'s> ScriptReader<'s> {
         self.puzzle_here(&format!("`{name}` is changed, which changes what runs"));
     }
 
-    /// Notes that the rest of the line may not run from here on.
+    /// Records that the rest of the line may not run from here on.
     fn may_drop(&mut self, state: &ShellState) {
         self.dropped = Some(match self.dropped.take() {
             Some(dropped) => dropped.join(state),
@@ -170,7 +171,7 @@ impl<'s> ScriptReader<'s> {
         });
     }
 
-    /// A span in characters as one in bytes of the whole text.
+    /// Converts a span in characters to one in bytes of the whole text.
     fn bytes(&self, span: &Range<usize>) -> Range<usize> {
         if let Some(outer) = &self.outer_span {
             return outer.clone();
@@ -191,7 +192,7 @@ impl<'s> ScriptReader<'s> {
     }
 }
 
-/// Variables whose value the shell acts on later; a change is never silent.
+/// Checks for variables whose value the shell acts on later. A change is always reported.
 fn acts_later(name: &str) -> bool {
     name.starts_with("BASH_")
         || matches!(

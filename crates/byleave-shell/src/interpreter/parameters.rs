@@ -1,4 +1,4 @@
-//! Parameters: `$x`, and what `${x…}` does to it.
+//! Parameter expansion: `$x` and `${x…}`.
 
 use super::ScriptReader;
 use super::atom::WordAtom;
@@ -34,7 +34,7 @@ impl ScriptReader<'_> {
         {
             self.arithmetic(subscript, state);
         }
-        // Operands hold words of their own, and what runs in them runs.
+        // Operands contain words of their own, and the commands in them run.
         let mut operand = Vec::new();
         self.atoms_of(&parameter.operand, quoted, state, &mut operand);
         let operator = parameter.operator.as_str();

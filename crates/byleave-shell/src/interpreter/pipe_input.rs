@@ -1,11 +1,11 @@
-//! Pipes: what a command writes for the next one, where that is certain from its words alone.
+//! Determines the output of a command in a pipeline, if it is certain from the words alone.
 
 use crate::commands::SimpleCommand;
 use crate::word::Word;
 
-/// What `echo` or `printf` with words that are known writes to the pipe; `None` where it cannot be told.
+/// Returns the output of `echo` or `printf` with known words, or `None` if it cannot be determined.
 ///
-/// A wrong answer here would show the next command less than it reads, so everything unusual is left alone.
+/// A wrong answer would hide input from the analysis of the next command. So every unusual case returns `None`.
 pub(super) fn written(command: &SimpleCommand) -> Option<Word> {
     if command.is_function || !command.assignments.is_empty() || !command.redirections.is_empty() {
         return None;
@@ -26,7 +26,7 @@ pub(super) fn written(command: &SimpleCommand) -> Option<Word> {
     }
 }
 
-/// Whether `echo` takes none of them for an option, nor any character for more than itself in whatever shell.
+/// Checks whether `echo` treats none of the words as an option, and no character specially in any shell.
 fn is_plain(words: &[&str]) -> bool {
     words.first().is_none_or(|first| !first.starts_with('-')) && !words.iter().any(|word| word.contains('\\'))
 }

@@ -1,32 +1,32 @@
-//! The trail: where in the text the reader stands, and the outline of where it has been.
+//! Tracks the position of the interpreter in the text, and records the outline.
 
 use crate::source_outline::{ListOperator, Outline, OutlinePart};
 use crate::syntax::tree::CommandNodeKind;
 
-/// Parts that an outline lists, at most; the reading itself goes on.
+/// The maximum number of parts in an outline. The analysis itself continues beyond it.
 const PARTS_MAX: usize = 8192;
 
-/// Where the reader stands, from the outside in.
+/// The position of the interpreter, from the outside in.
 #[derive(Default)]
 pub(super) struct NestingTracker {
-    /// What a command found here stands in.
+    /// The constructs that enclose a command at this position.
     kinds: Vec<&'static str>,
-    /// The parts that are open; none where the outline is full.
+    /// The open parts, `None` if the outline is full.
     open: Vec<Option<usize>>,
     outline: Outline,
-    /// What is known beforehand of the next part.
+    /// The attributes of the next part.
     joint: ListOperator,
     negated: bool,
     label: Option<String>,
 }
 
 impl NestingTracker {
-    /// Goes into something that a command's place is told by.
+    /// Enters a construct that is part of a command's position.
     pub(super) fn push(&mut self, kind: &'static str) {
         self.push_as(kind, kind);
     }
 
-    /// The same, with another word for the outline.
+    /// Does the same, with another word for the outline.
     pub(super) fn push_as(&mut self, kind: &'static str, part: &'static str) {
         self.kinds.push(kind);
         self.enter(part);
@@ -37,10 +37,10 @@ impl NestingTracker {
         self.leave();
     }
 
-    /// Goes into something that only the outline tells.
+    /// Enters a construct that only the outline contains.
     pub(super) fn enter(&mut self, kind: &'static str) {
         let parent = self.open.last().copied().flatten();
-        // A group is a command that is a group: the same thing once more, before anything stands in it.
+        // A group is a command that is a group. The duplicate is skipped if it directly follows.
         let same = parent.filter(|parent| {
             let part = self.outline.parts.get(*parent);
             self.label.is_none()
@@ -67,7 +67,7 @@ impl NestingTracker {
         self.open.pop();
     }
 
-    /// Says beforehand how the next part hangs together with the one before it.
+    /// Sets the list operator before the next part.
     pub(super) fn joined(&mut self, joint: ListOperator) {
         self.joint = joint;
     }
@@ -76,31 +76,31 @@ impl NestingTracker {
         self.negated = true;
     }
 
-    /// Says beforehand what the next part is called.
+    /// Sets the label of the next part.
     pub(super) fn labelled(&mut self, label: String) {
         self.label = Some(label);
     }
 
-    /// What a command found here stands in.
+    /// Returns the constructs that enclose a command at this position.
     pub(super) fn kinds(&self) -> Vec<&'static str> {
         self.kinds.clone()
     }
 
-    /// Notes that the command at this place in the reading was found here.
+    /// Records that the command with this index was found here.
     pub(super) fn command(&mut self, place: usize) {
         if let Some(part) = self.here() {
             part.commands.push(place);
         }
     }
 
-    /// The same for one that is only possible.
+    /// Records a command that is only possible.
     pub(super) fn possible(&mut self, place: usize) {
         self.enter("possible");
         self.command(place);
         self.leave();
     }
 
-    /// Notes that something could not be told here.
+    /// Records that something here could not be resolved.
     pub(super) fn puzzle(&mut self, why: &str) {
         let unread = match self.open.last().copied().flatten() {
             Some(at) => self.outline.parts.get_mut(at).map(|part| &mut part.unread),
@@ -121,7 +121,7 @@ impl NestingTracker {
     }
 }
 
-/// What a command is in the outline.
+/// Returns the name of a command kind in the outline.
 pub(super) const fn part_of(kind: &CommandNodeKind) -> &'static str {
     match kind {
         CommandNodeKind::Simple { .. } => "command",

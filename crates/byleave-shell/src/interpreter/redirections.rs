@@ -1,4 +1,4 @@
-//! Redirections: which files they lead to, and what a command reads from one that stands in the text.
+//! Redirections: their target files, and the input that a command reads from the text itself.
 
 use super::ScriptReader;
 use super::expand::SingleWordMode;
@@ -8,7 +8,7 @@ use crate::syntax::tree::{RawWord, Redirect, RedirectOperator};
 use crate::word::Word;
 
 impl ScriptReader<'_> {
-    /// The files that redirections lead to, and what stands in for standard input.
+    /// Returns the target files of redirections, and the text that replaces standard input.
     pub(super) fn redirections(
         &mut self,
         redirects: &[Redirect],
@@ -16,7 +16,7 @@ impl ScriptReader<'_> {
     ) -> (Vec<Redirection>, Option<Word>) {
         let mut redirections = Vec::new();
         let mut input = None;
-        // Of several that are the input the last one wins. A file among them is not read here, so then it is not known.
+        // The last of several input redirections wins. Files are not read here, so with a file among them the input is unknown.
         let sole = !redirects.iter().any(Redirect::may_be_another_input);
         for redirect in redirects {
             if let Some(name) = &redirect.variable {
@@ -66,7 +66,7 @@ impl ScriptReader<'_> {
         (redirections, input)
     }
 
-    /// The file that a redirection leads to.
+    /// Returns the target file of a redirection.
     fn target(&mut self, raw: &RawWord, state: &mut ShellState) -> Word {
         let mut fields = self.fields(raw, state);
         match (fields.pop(), fields.is_empty()) {
@@ -77,7 +77,7 @@ impl ScriptReader<'_> {
 }
 
 impl Redirect {
-    /// Whether the command may read from it something that does not stand in the text.
+    /// Checks whether the command may read something from it that is not in the text.
     fn may_be_another_input(&self) -> bool {
         match self.operator {
             RedirectOperator::HereString | RedirectOperator::HereDocument { .. } => false,
@@ -90,12 +90,12 @@ impl Redirect {
         }
     }
 
-    /// Whether it is about the descriptor that is read where none is named.
+    /// Checks whether it redirects standard input.
     fn is_of_input(&self) -> bool {
         self.variable.is_none() && self.descriptor.trim_start_matches('0').is_empty()
     }
 
-    /// The text as what the command reads; none where it is for another descriptor.
+    /// Returns the text as input of the command, or `None` if it is for another descriptor.
     fn as_input(&self, text: Word, sole: bool) -> Option<Word> {
         match (self.is_of_input(), sole) {
             (false, _) => None,

@@ -1,4 +1,4 @@
-//! Simple commands: their words, their assignments, and what they leave behind.
+//! Simple commands: their words, their assignments, and the state after them.
 
 use super::ScriptReader;
 use super::expand::{ExpandedField, SingleWordMode};
@@ -17,14 +17,14 @@ impl ScriptReader<'_> {
         words: &[RawWord],
         mut state: ShellState,
     ) -> ExitStates {
-        // A redirection of its own may take the place of the pipe.
+        // A redirection of the command itself may replace the pipe.
         let piped = self.piped.take().filter(|_| node.redirects.is_empty());
         // Words are expanded before the assignments in front of them are made.
         let mut operands = Vec::new();
         let declares = matches!(words.first().map(|first| first.parts.as_slice()),
             Some([WordPart::Bare(name)]) if matches!(name.as_str(), "export" | "declare" | "typeset" | "local" | "readonly"));
         for raw in words {
-            // What is written as an assignment stays one word.
+            // A word that is written as an assignment stays one word.
             if declares && written_name(raw).is_some() {
                 let word = self.single(raw, &mut state, SingleWordMode::Plain);
                 operands.push(ExpandedOperand { field: ExpandedField::new(word), raw });
@@ -47,7 +47,7 @@ impl ScriptReader<'_> {
             state = scratch;
         } else {
             state.settled &= scratch.settled;
-            // Words that turn out to be none leave the assignments standing.
+            // If the words expand to nothing, the assignments persist.
             if operands.first().is_none_or(|first| first.field.splits) {
                 for assign in assignments {
                     state.set(&assign.name, VariableValue::Unknown);
@@ -60,7 +60,7 @@ impl ScriptReader<'_> {
                 state.set(&assign.name, VariableValue::Unknown);
             }
         }
-        // One that fails keeps a builtin from doing anything.
+        // A redirection that fails prevents a builtin from doing anything.
         let redirected =
             redirections.iter().any(|redirection| redirection.target.text() != Some("/dev/null"));
         let name = operands.first().and_then(|first| first.field.word.text().map(str::to_owned));
@@ -122,7 +122,7 @@ impl ScriptReader<'_> {
         word
     }
 
-    /// What a command leaves behind in the shell.
+    /// Returns the state of the shell after a command.
     fn effects(
         &mut self,
         name: Option<&str>,
@@ -144,7 +144,7 @@ impl ScriptReader<'_> {
         self.effects_of(name, operands, prefixed, redirected, state)
     }
 
-    /// The same for what is no function.
+    /// Does the same for a command that is not a function.
     fn effects_of(
         &mut self,
         name: &str,
@@ -154,7 +154,7 @@ impl ScriptReader<'_> {
         mut state: ShellState,
     ) -> ExitStates {
         let rest = operands.get(1..).unwrap_or_default();
-        // What the prefixes set holds while the builtin runs.
+        // The prefix assignments hold while the builtin runs.
         let mut inner = state.clone();
         for name in prefixed {
             inner.set(name, VariableValue::Unknown);
@@ -172,7 +172,7 @@ impl ScriptReader<'_> {
                 let next = rest.first().map(|operand| operand.field.word.text().map(str::to_owned));
                 match next {
                     None => ExitStates::same(state),
-                    // Functions are passed over.
+                    // Functions are skipped.
                     Some(Some(next)) if next != "builtin" && next != "command" => {
                         self.effects_of(&next, rest, prefixed, redirected, state)
                     }
@@ -194,7 +194,7 @@ impl ScriptReader<'_> {
                     return ExitStates::same(inner);
                 }
                 if known {
-                    // The prefixes are taken back, whatever the builtin did to them.
+                    // The prefix assignments are reverted, regardless of what the builtin did to them.
                     for name in prefixed {
                         inner.set(name, VariableValue::Unknown);
                     }

@@ -1,4 +1,4 @@
-//! What is certain at one point of the text.
+//! The certain state of the shell at one point of the text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,42 +6,42 @@ use crate::commands::WorkingDir;
 use crate::shell_env::ShellEnv;
 use crate::syntax::is_name;
 
-/// What is certain of a variable.
+/// The known value of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum VariableValue {
     Text(String),
-    /// Some number in digits.
+    /// A number in digits.
     Number,
     Unknown,
 }
 
-/// The directory: as the shell calls it, and as it really is.
+/// The current directory: its logical and its physical path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ShellDirectory {
     At { logical: String, physical: String },
     Unknown(String),
 }
 
-/// What is certain at one point of the text.
+/// The certain state of the shell at one point of the text.
 #[derive(Clone, Debug)]
 pub(super) struct ShellState {
     variables: BTreeMap<String, VariableValue>,
-    /// Variables of the environment are what the scene says.
+    /// Whether environment variables still have the values from the environment.
     inherits: bool,
-    /// Variables that something odd was done to: never certain again.
+    /// Variables that were declared or assigned in an unusual way. They are never certain again.
     odd: BTreeSet<String>,
     pub(super) place: ShellDirectory,
-    /// What `popd` goes back to; `None` where that is not certain.
+    /// The directory stack of `popd`, or `None` if it is not certain.
     pub(super) stack: Option<Vec<ShellDirectory>>,
-    /// No command so far can have changed files.
+    /// Whether no command so far can have changed files.
     pub(super) settled: bool,
-    /// Nothing is ever forgotten: what was last known is taken to hold. For guesses, which prove nothing.
+    /// Whether nothing is ever forgotten, so that the last known facts are assumed to hold. For guesses, which prove nothing.
     guesses: bool,
-    /// Functions that are certain to be defined.
+    /// Functions that are certainly defined.
     pub(super) functions: BTreeSet<String>,
 }
 
-/// Variables that bash sets itself, or that mean something to it: never certain.
+/// Checks for variables that bash sets or interprets itself. They are never certain.
 fn is_special(name: &str) -> bool {
     name.starts_with("BASH")
         || name.starts_with("COMP")
@@ -98,7 +98,7 @@ impl ShellState {
         }
     }
 
-    /// The same for a guess.
+    /// Creates the initial state for guesses.
     pub(super) fn guessing(scene: &dyn ShellEnv) -> Self {
         Self { guesses: true, ..Self::new(scene) }
     }
@@ -107,7 +107,7 @@ impl ShellState {
         self.guesses
     }
 
-    /// Whether files are as the scene says.
+    /// Checks whether files are as the environment says.
     pub(super) fn is_settled(&self) -> bool {
         self.settled || self.guesses
     }
@@ -161,7 +161,7 @@ impl ShellState {
         self.variables.contains_key(name) || self.odd.contains(name)
     }
 
-    /// Whether it may be read-only, or otherwise not take what it is given.
+    /// Checks whether it may be read-only, or otherwise not accept a value.
     pub(super) fn is_odd(&self, name: &str) -> bool {
         self.odd.contains(name) || !self.inherits
     }
@@ -172,7 +172,7 @@ impl ShellState {
         }
     }
 
-    /// Notes that nobody knows the directory any more.
+    /// Records that the directory is not known any more.
     pub(super) fn lose_place(&mut self, why: &str) {
         if !self.guesses {
             self.place = ShellDirectory::Unknown(why.to_owned());
@@ -180,7 +180,7 @@ impl ShellState {
         }
     }
 
-    /// Whether words are split at blanks and line ends, as they are unless someone changed that.
+    /// Checks whether words are split at blanks and line ends, which is the default.
     pub(super) fn splits_as_usual(&self) -> bool {
         self.inherits && !self.is_set("IFS")
     }
@@ -193,7 +193,7 @@ impl ShellState {
         self.inherits = false;
     }
 
-    /// After something that may have done anything to the shell.
+    /// Resets the state after something that may have changed anything in the shell.
     pub(super) fn forget(&mut self, why: &str) {
         if self.guesses {
             return;
@@ -204,7 +204,7 @@ impl ShellState {
         self.functions.clear();
     }
 
-    /// What is certain whichever of two ways was taken.
+    /// Returns the state that is certain on both of two paths.
     pub(super) fn join(mut self, other: &Self) -> Self {
         if self.guesses {
             return self.or_else(other);
@@ -239,7 +239,7 @@ impl ShellState {
         self
     }
 
-    /// What is guessed whichever of two ways was taken: the first, and where that knows nothing, the other.
+    /// Merges two paths for guesses: the first wins, and the other fills in unknown values.
     fn or_else(mut self, other: &Self) -> Self {
         for (name, value) in &other.variables {
             let own = self.variables.entry(name.clone()).or_insert(VariableValue::Unknown);
@@ -256,7 +256,7 @@ impl ShellState {
     }
 }
 
-/// Whether a text is a whole number, and so the same in arithmetic.
+/// Checks whether a text is an integer, and so has the same value in arithmetic.
 pub(super) fn is_integer(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     !digits.is_empty() && digits.len() < 19 && digits.bytes().all(|b| b.is_ascii_digit())

@@ -1,10 +1,10 @@
-//! What a list of commands may change in the shell that runs it, told from its text alone. Generous: rather too much.
+//! Determines from the text alone what a list of commands may change in its shell. It overestimates.
 
 use std::collections::BTreeSet;
 
 use crate::syntax::tree::{CommandList, CommandNode, CommandNodeKind, RawWord, WordPart};
 
-/// What may change.
+/// The possible changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StateChanges {
     pub(super) variables: bool,
@@ -89,7 +89,7 @@ fn of_name(word: &RawWord, functions: &BTreeSet<String>, changes: &mut StateChan
         | "unset" | "printf" | "getopts" | "let" | "wait" => changes.variables = true,
         "eval" | "." | "source" | "command" | "builtin" | "trap" | "alias" | "unalias" | "shopt" | "set"
         | "enable" | "hash" => changes.anything = true,
-        // Braces, globs and tildes may make one of these names.
+        // Braces, globs and tildes may expand to one of these names.
         name if functions.contains(name) || name.contains(['{', '*', '?', '[', '~', '$']) => {
             changes.anything = true
         }

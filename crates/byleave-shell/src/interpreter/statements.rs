@@ -1,4 +1,4 @@
-//! The walk over the tree: every branch is taken, and what is certain is joined where branches meet.
+//! Walks the tree: takes every branch, and joins the certain states where branches meet.
 
 use super::ScriptReader;
 use super::expand::{ExpandedField, SingleWordMode};
@@ -16,14 +16,14 @@ use crate::syntax::{Parser, SyntaxError};
 use crate::word::Word;
 use std::ops::Range;
 
-/// How often a loop over known words is followed word by word.
+/// The maximum number of iterations of a loop over known words that are followed one by one.
 const ROUNDS_MAX: usize = 64;
 
-/// What is certain after a command, by how it ended.
+/// The certain states after a command, by its exit status.
 pub(super) struct ExitStates {
     pub(super) ok: ShellState,
     pub(super) bad: ShellState,
-    /// Whether failing is to be expected where nothing asks for it.
+    /// Whether the command may fail where nothing tests for it.
     pub(super) may_fail: bool,
 }
 
@@ -32,14 +32,14 @@ impl ExitStates {
         Self { bad: state.clone(), ok: state, may_fail: true }
     }
 
-    /// However it ended.
+    /// Returns the state after either exit status.
     pub(super) fn either(self) -> ShellState {
         if self.may_fail { self.ok.join(&self.bad) } else { self.ok }
     }
 }
 
 impl ScriptReader<'_> {
-    /// Reads a text line by line, as bash does; `outer` is where it stands, for a text within the text.
+    /// Reads a text line by line, as bash does. `outer` is the position of a nested text.
     pub(super) fn text(&mut self, text: &str, state: &mut ShellState, outer: Option<Range<usize>>) {
         let chars: Vec<char> = text.chars().collect();
         let mut offsets = Vec::with_capacity(chars.len() + 1);
@@ -89,7 +89,7 @@ impl ScriptReader<'_> {
         self.outer_span = outer_before;
     }
 
-    /// A text that the shell reads again: `eval`, a trap, backquotes.
+    /// Reads a text that the shell parses again: `eval`, a trap, backquotes.
     pub(super) fn text_within(&mut self, kind: &'static str, text: &str, state: &mut ShellState) {
         let outer = self.here();
         if self.texts_deep >= super::TEXTS_DEEP_MAX || self.is_full {
@@ -105,7 +105,7 @@ impl ScriptReader<'_> {
         self.texts_deep -= 1;
     }
 
-    /// The same in a shell of its own.
+    /// Does the same in a subshell.
     pub(super) fn text_apart(&mut self, kind: &'static str, text: &str, state: &mut ShellState) {
         let mut inner = state.clone();
         let dropped = self.dropped.take();
@@ -114,7 +114,7 @@ impl ScriptReader<'_> {
         state.settled &= inner.settled;
     }
 
-    /// Where the reading stands, as far as is known.
+    /// Returns the current position, as far as it is known.
     pub(super) fn here(&self) -> Range<usize> {
         self.outer_span.clone().unwrap_or(0..self.offsets.last().copied().unwrap_or(0))
     }
@@ -123,7 +123,7 @@ impl ScriptReader<'_> {
         self.puzzle(why, self.here());
     }
 
-    /// Commands in a shell of their own, which leave nothing behind but files.
+    /// Reads commands in a subshell. Of their changes only those of files persist in this shell.
     pub(super) fn apart(&mut self, kind: &'static str, list: &CommandList, state: &mut ShellState) {
         self.within.push(kind);
         let dropped = self.dropped.take();
@@ -157,7 +157,7 @@ impl ScriptReader<'_> {
 
     fn item(&mut self, item: &AndOrList, mut state: ShellState) -> ExitStates {
         if item.background {
-            // What comes after it may change the files that it looks for.
+            // Commands after it may change the files that it matches.
             state.settled = false;
             self.within.push("background");
             let after = self.chain(item, state.clone()).either();
@@ -199,7 +199,7 @@ impl ScriptReader<'_> {
             [only] => self.node(only, state),
             several => {
                 self.within.push("pipeline");
-                // All run at once: what one writes another may find.
+                // All commands run at once, so one may find the files that another writes.
                 let writes = |redirect: &Redirect| {
                     matches!(
                         redirect.operator,
@@ -214,7 +214,7 @@ impl ScriptReader<'_> {
                     self.piped = piped;
                     let after = self.node(node, state.clone()).either();
                     state.settled &= after.settled;
-                    // Only of a simple command it is known what it writes, and only such a one takes it.
+                    // The output is known only for a simple command, and only a simple command uses it.
                     let is_simple = matches!(node.kind, CommandNodeKind::Simple { .. });
                     piped = self.commands.last().filter(|_| is_simple).and_then(pipe_input::written);
                 }
@@ -241,13 +241,13 @@ impl ScriptReader<'_> {
         flow
     }
 
-    /// A compound command, with the redirections around it.
+    /// Reads a compound command with its redirections.
     fn redirected(&mut self, node: &CommandNode, mut state: ShellState) -> ExitStates {
         self.piped = None;
         let mut undone = None;
         if !node.redirects.is_empty() {
             let (redirections, input) = self.redirections(&node.redirects, &mut state);
-            // One that fails keeps all of it from running.
+            // A redirection that fails prevents the whole command from running.
             if redirections.iter().any(|redirection| redirection.target.text() != Some("/dev/null")) {
                 undone = Some(state.clone());
             }
@@ -314,9 +314,9 @@ impl ScriptReader<'_> {
         }
     }
 
-    /// Takes out of the state what a round of these may have changed before the next.
+    /// Removes from the state what one iteration of these lists may change before the next.
     fn prepare(&mut self, lists: &[&CommandList], state: &mut ShellState) {
-        // One round may change the files that the next one looks for.
+        // One iteration may change the files that the next one matches.
         state.settled = false;
         for list in lists {
             let changes = state_changes::of(list, &self.functions);
@@ -421,7 +421,7 @@ impl ScriptReader<'_> {
                 self.single(pattern, &mut state, SingleWordMode::Plain);
             }
         }
-        // An arm may be entered from the one before it.
+        // A branch may be entered from the one before it.
         let mut joined = state;
         for (_, body) in arms {
             let end = self.inside("case", "arm", body, joined.clone()).either();
@@ -443,7 +443,7 @@ impl ScriptReader<'_> {
         self.within.pop();
     }
 
-    /// `[[ … ]]`: substitutions run in it, and some operators evaluate.
+    /// Reads `[[ … ]]`: substitutions run in it, and some operators evaluate.
     fn test(&mut self, tokens: &[TestToken], state: &mut ShellState) {
         let words: Vec<Option<(Word, &RawWord)>> = tokens
             .iter()

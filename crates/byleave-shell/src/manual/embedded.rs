@@ -1,6 +1,6 @@
-//! The files of `manuals/`, embedded. A test compares the list with the folder.
+//! The embedded files of `manuals/`. A test compares the list with the folder.
 
-/// Name and text of every file.
+/// The name and text of every file.
 pub(super) const MANUALS: &[(&str, &str)] = &[
     ("build.toml", include_str!("../../manuals/build.toml")),
     ("coreutils-files.toml", include_str!("../../manuals/coreutils-files.toml")),

@@ -1,45 +1,45 @@
-//! Options as manuals write them, and how words are taken apart with them.
+//! Options as manuals describe them, and the parsing of words by them.
 
 use std::collections::HashMap;
 
 use super::{Manual, OptionStyle, WordRole};
 use crate::word::Word;
 
-/// One option under all its names.
+/// One option with all its names.
 #[derive(Debug)]
 pub(crate) struct OptionSpec {
     pub(crate) names: Vec<String>,
     pub(crate) value: OptionValue,
-    /// It takes a second word, in this role.
+    /// The role of its second word, if it takes two.
     pub(crate) second: Option<WordRole>,
-    /// It gives what would else be the first operand.
+    /// Whether it replaces the first operand.
     pub(crate) shift: bool,
-    /// With it, every operand has this role.
+    /// The role that it gives to every operand.
     pub(crate) operands: Option<WordRole>,
-    /// With it, no operand means the current directory, in this role.
+    /// The role that it gives to the current directory without operands.
     pub(crate) here: Option<WordRole>,
-    /// Its value is the directory that the program then runs in.
+    /// Whether its value is the directory that the program then runs in.
     pub(crate) cd: bool,
-    /// With it, files are written into the current directory.
+    /// Whether it makes the program write files into the current directory.
     pub(crate) writes: bool,
-    /// Everything behind it is an operand.
+    /// Whether everything after it is an operand.
     pub(crate) stop: bool,
-    /// Rules name it: it is reported in every spelling, right after the program.
+    /// Whether rules name it. Then it is reported under all its names, directly after the program.
     pub(crate) front: bool,
-    /// It changes nothing that rules are about, and may be left out of the words.
+    /// Whether it changes nothing that rules are about, so that it may be left out of the words.
     pub(crate) plain: bool,
-    /// What is not known of it.
+    /// The reason why its effect is unknown.
     pub(crate) why: Option<String>,
 }
 
-/// Whether an option takes a value.
+/// The value of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OptionValue {
-    /// No.
+    /// No value.
     None,
-    /// Yes: in the same word or the next.
+    /// A value in the same word or the next.
     Required(WordRole),
-    /// Only in the same word.
+    /// A value only in the same word.
     Optional(WordRole),
 }
 
@@ -50,43 +50,43 @@ pub(crate) struct OptionTable {
     index: HashMap<String, usize>,
 }
 
-/// Words taken apart.
+/// The parsed words of a command.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedOptions<'m> {
     /// The options, each with its value.
     pub(crate) given: Vec<(&'m OptionSpec, Option<Word>)>,
-    /// The operands; those after `--` are certain to be none else.
+    /// The operands. Those after `--` are certainly operands.
     pub(crate) operands: Vec<Operand>,
     /// The second words of options that take two.
     pub(crate) seconds: Vec<(WordRole, Word)>,
-    /// What the manual does not know, with the word.
+    /// The options that the manual does not know: the reason, and the word.
     pub(crate) strange: Vec<(String, Word)>,
     /// The words without those options that may be left out.
     pub(crate) kept: Vec<Word>,
 }
 
-/// A word that is no option.
+/// A word that is not an option.
 #[derive(Clone, Debug)]
 pub(crate) struct Operand {
     pub(crate) word: Word,
-    /// Where it stood among the words.
+    /// Its index among the words.
     pub(crate) at: usize,
-    /// It stood behind `--`.
+    /// Whether it came after `--`.
     pub(crate) certain: bool,
 }
 
 impl ParsedOptions<'_> {
-    /// Whether one of these options was given, each under any of its names.
+    /// Checks whether one of these options was given, under any of its names.
     pub(crate) fn has(&self, names: &[&str]) -> bool {
         self.word_values(names).next().is_some()
     }
 
-    /// What these options were given, as far as it is known.
+    /// Returns the known values of these options.
     pub(crate) fn values(&self, names: &[&str]) -> Vec<&str> {
         self.word_values(names).filter_map(|value| value?.text()).collect()
     }
 
-    /// The same, known or not, once for every time that one of them was given; none where it had no value.
+    /// Returns all values, one for each time that an option was given. `None` means that it had no value.
     pub(crate) fn word_values(&self, names: &[&str]) -> impl Iterator<Item = Option<&Word>> {
         let is_one = move |opt: &OptionSpec| opt.names.iter().any(|own| names.contains(&own.as_str()));
         self.given.iter().filter(move |(opt, _)| is_one(opt)).map(|(_, value)| value.as_ref())
@@ -94,7 +94,7 @@ impl ParsedOptions<'_> {
 }
 
 impl OptionTable {
-    /// Reads the lines of a manual: names, then `=role` or `?role`, then marks.
+    /// Parses the lines of a manual: names, then `=role` or `?role`, then marks.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut options = Self::default();
         for line in text.lines() {
@@ -118,12 +118,12 @@ impl OptionTable {
         Ok(options)
     }
 
-    /// The option of exactly this name.
+    /// Returns the option of exactly this name.
     pub(crate) fn get(&self, name: &str) -> Option<&OptionSpec> {
         self.index.get(name).and_then(|at| self.list.get(*at))
     }
 
-    /// Every option with a long name that begins so.
+    /// Returns every option with a name that begins with this text.
     fn beginning(&self, name: &str) -> Vec<&OptionSpec> {
         self.list.iter().filter(|opt| opt.names.iter().any(|own| own.starts_with(name))).collect()
     }
@@ -176,7 +176,7 @@ impl OptionSpec {
 }
 
 impl Manual {
-    /// Takes words apart. `until_operand`: the rest begins with the first operand, as before a sub-command.
+    /// Parses words. With `until_operand`, everything from the first operand on is an operand, as before a sub-command.
     pub(crate) fn take_apart(&self, words: &[Word], until_operand: bool) -> ParsedOptions<'_> {
         let mut parsed = ParsedOptions::default();
         let mut only_operands = false;
@@ -237,7 +237,7 @@ impl Manual {
         parsed
     }
 
-    /// Takes a long option; says whether the next word belongs to it.
+    /// Parses a long option. Returns whether the next word belongs to it.
     fn take_long<'m>(&'m self, text: &str, next: Option<&Word>, parsed: &mut ParsedOptions<'m>) -> bool {
         let (name, glued) = match text.split_once('=') {
             Some((name, value)) => (name, Some(Word::literal(value))),
@@ -262,7 +262,7 @@ impl Manual {
                     _ => {
                         let why = format!("option `{name}` is not in the manual");
                         parsed.strange.push((why, Word::literal(text)));
-                        // Whatever it may be short for is reported, so that a deny sees it.
+                        // Every option that it may abbreviate is reported, so that a deny sees it.
                         for candidate in candidates {
                             if let OptionValue::Required(_) | OptionValue::Optional(_) = candidate.value {
                                 parsed.given.push((candidate, glued.clone().or_else(|| next.cloned())));
@@ -290,7 +290,7 @@ impl Manual {
         }
     }
 
-    /// Takes a cluster of short options; says whether the next word belongs to the last of them.
+    /// Parses a cluster of short options. Returns whether the next word belongs to the last of them.
     fn take_cluster<'m>(&'m self, text: &str, next: Option<&Word>, parsed: &mut ParsedOptions<'m>) -> bool {
         if let Some(number) = self.number(text) {
             parsed.given.push((number, None));
@@ -314,7 +314,7 @@ impl Manual {
                 parsed
                     .strange
                     .push((format!("option `-{letter}` is not in the manual"), Word::literal(text)));
-                // What follows may be its value or more options: those that the manual knows are reported as well.
+                // The rest may be its value or more options. Those that the manual knows are reported as well.
                 continue;
             };
             let rest = letters.as_str();
@@ -338,7 +338,7 @@ impl Manual {
         false
     }
 
-    /// `-20`, where the manual says that a number may be an option.
+    /// Parses `-20`, if the manual allows a number as an option.
     fn number(&self, text: &str) -> Option<&OptionSpec> {
         let digits = text.strip_prefix('-')?;
         let all = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,9 +1,9 @@
-//! Roles: what a program does with a word.
+//! The roles of words: what a program does with a word.
 
-/// What a program does with a word.
+/// The role of a word in a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WordRole {
-    /// Nothing but looking at it: text, a number, a pattern, a name.
+    /// Text that has no effect: text, a number, a pattern, a name.
     Text,
     /// A file or directory that it reads.
     Read,
@@ -13,39 +13,39 @@ pub(crate) enum WordRole {
     Edit,
     /// A path that it removes.
     Delete,
-    /// A path that it takes away to somewhere else.
+    /// A path that it moves to another place.
     Move,
     /// A program that it runs with words of its own.
     Exec,
-    /// Text that it gives to a shell.
+    /// Text that it passes to a shell.
     Shell,
-    /// The first word of a command that it runs, up to the end.
+    /// The first word of a command that it runs. All further words belong to it.
     Argv,
-    /// Text in a language of its own that is not read here.
+    /// Text in another language that is not analyzed.
     Code,
     /// A file with code, which it runs.
     Script,
     /// A URL, or a host and a path.
     Url,
-    /// A host, with a port perhaps.
+    /// A host, with an optional port.
     Host,
     /// `[user@]host:path`, or a path that it reads.
     RemoteRead,
     /// `[user@]host:path`, or a path that it writes.
     RemoteWrite,
-    /// A repository: a URL, `host:path`, a path, or a name whose address is elsewhere.
+    /// A repository: a URL, `host:path`, a path, or a name whose address is configured elsewhere.
     Repository,
     /// A revision, `REV:path`, or a path.
     Revision,
-    /// What is pushed where: `+x` forces, `:x` deletes.
+    /// A refspec to push: `+x` forces, `:x` deletes.
     Refspec,
-    /// Text; `@file` is read.
+    /// Text, in which `@file` is read.
     Data,
-    /// Text; in `name@file`, the file is read, unless a `=` stands before it.
+    /// Text, in which the file of `name@file` is read, unless a `=` precedes it.
     Encoded,
-    /// How something is printed, behind a `+`.
+    /// An output format after a `+`.
     Format,
-    /// `name=text`; `name=@file` and `name=<file` are read.
+    /// `name=text`, in which the files of `name=@file` and `name=<file` are read.
     Form,
     /// `NAME=value` for the environment.
     Assign,
@@ -57,14 +57,14 @@ pub(crate) enum WordRole {
     Awk,
     /// A jq program.
     Jq,
-    /// Nothing is known of it: what looks like a path may be read and written.
+    /// An unknown word: anything like a path may be read and written.
     Any,
-    /// What it leads to is not known here.
+    /// A word with unknown effects.
     Unknown,
 }
 
 impl WordRole {
-    /// The role of this name in a manual.
+    /// Returns the role with this name in a manual.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "text" | "number" | "pattern" => Self::Text,

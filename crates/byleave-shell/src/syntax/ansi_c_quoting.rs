@@ -1,6 +1,6 @@
-//! ANSI-C quoting: what `$'…'` stands for.
+//! Decodes ANSI-C quoting: `$'…'`.
 
-/// The text of what stands between the quotes; `None` where it is not text, or differs between versions of the shell.
+/// Decodes the text between the quotes. Returns `None` if it is not text, or differs between versions of the shell.
 pub(crate) fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text.chars().peekable();
@@ -45,7 +45,7 @@ pub(crate) fn decode(text: &str) -> Option<String> {
                     bytes.push(b'\\');
                     push(&mut bytes, escape);
                 } else {
-                    // Beyond ASCII it depends on the locale of the shell.
+                    // Beyond ASCII the result depends on the locale of the shell.
                     let code = u32::from_str_radix(&digits, 16).ok()?;
                     if code > 0x7f {
                         return None;
@@ -62,7 +62,7 @@ pub(crate) fn decode(text: &str) -> Option<String> {
                 push(&mut bytes, other);
             }
         }
-        // The shell's own strings end at a NUL.
+        // Strings of the shell end at a NUL.
         if bytes.last() == Some(&0) {
             bytes.pop();
             break;

@@ -1,10 +1,10 @@
-//! Compound commands: groups, loops, conditions, functions.
+//! Parses compound commands: groups, loops, conditions, functions.
 
 use super::parser::{ParseResult, Parser, bare, is_break};
 use super::tree::{CommandList, CommandNode, CommandNodeKind, RawWord, TestToken, WordPart};
 
 impl Parser<'_> {
-    /// The compound command that stands here, if one does.
+    /// Parses the compound command at this position, if there is one.
     pub(super) fn compound(&mut self) -> ParseResult<Option<CommandNodeKind>> {
         if self.peek() == Some('(') {
             return self.parentheses().map(Some);
@@ -58,7 +58,7 @@ impl Parser<'_> {
         Ok(Some(kind))
     }
 
-    /// A function's body, after its name.
+    /// Parses the body of a function, after its name.
     pub(super) fn function(&mut self, name: String, start: usize) -> ParseResult<CommandNode> {
         self.skip_newlines()?;
         let begin = self.at;
@@ -88,7 +88,7 @@ impl Parser<'_> {
         Ok(list)
     }
 
-    /// `( … )` or `(( … ))`.
+    /// Parses `( … )` or `(( … ))`.
     fn parentheses(&mut self) -> ParseResult<CommandNodeKind> {
         if self.peek_second() == Some('(') {
             let before = self.at;
@@ -246,7 +246,7 @@ impl Parser<'_> {
         found
     }
 
-    /// What stands between `[[` and `]]`.
+    /// Parses the tokens between `[[` and `]]`.
     fn test(&mut self) -> ParseResult<Vec<TestToken>> {
         let mut tokens = Vec::new();
         let mut loose = false;

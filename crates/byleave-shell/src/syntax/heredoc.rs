@@ -1,11 +1,11 @@
-//! Here-documents that have been announced and not yet come.
+//! Here-documents whose body has not been read yet.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
 
 use super::tree::RawWord;
 
-/// A here-document whose lines come after the end of this line.
+/// A here-document whose body begins after the current line.
 pub(super) struct PendingHereDoc {
     pub(super) delimiter: String,
     pub(super) quoted: bool,

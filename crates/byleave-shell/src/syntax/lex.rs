@@ -1,4 +1,4 @@
-//! Words: quotes, escapes, and where a word ends.
+//! Lexes words: quotes, escapes, and the ends of words.
 
 use std::ops::Range;
 
@@ -6,14 +6,14 @@ use super::ansi_c_quoting;
 use super::parser::{ParseResult, Parser, is_break};
 use super::tree::{RawWord, WordPart};
 
-/// What the parts stand in, which says what is special among them and what ends them.
+/// The context of word parts, which determines special characters and the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LexContext {
-    /// A word; arrays may follow `NAME=` where `arrays` says so.
+    /// A word. An array may follow `NAME=` if `arrays` is set.
     Word { arrays: bool },
     /// A pattern or regular expression in `[[`, where parentheses are text.
     Pattern,
-    /// `${…}` outside of double quotes.
+    /// `${…}` outside double quotes.
     Braces,
     /// `${…}` within double quotes.
     QuotedBraces,
@@ -24,7 +24,7 @@ pub(super) enum LexContext {
 }
 
 impl LexContext {
-    /// Whether text is taken as it is: no word is split off, no glob is one.
+    /// Checks whether text is literal: no word splitting and no globs.
     pub(super) fn is_quoted(self) -> bool {
         matches!(self, Self::QuotedBraces | Self::Quotes | Self::All)
     }
@@ -43,7 +43,7 @@ impl Parser<'_> {
         self.parts(LexContext::All)
     }
 
-    /// A stretch of the text, taken as within double quotes.
+    /// Lexes a stretch of the text as within double quotes.
     pub(super) fn parts_of(&mut self, inside: Range<usize>) -> ParseResult<Vec<WordPart>> {
         let chars = self.chars.get(inside.clone()).unwrap_or_default();
         let mut inner = Parser::new(chars, self.depth).beginning_at(self.base + inside.start);
@@ -54,7 +54,7 @@ impl Parser<'_> {
         Ok(parts)
     }
 
-    /// From behind an opening bracket to behind its closing one: what stands between.
+    /// Skips from after an opening bracket to after its closing one. Returns the range between them.
     pub(super) fn enclosed(&mut self, open: char, close: char) -> ParseResult<Range<usize>> {
         let start = self.at;
         let mut depth = 1_usize;
@@ -107,7 +107,7 @@ impl Parser<'_> {
         Ok(RawWord { parts })
     }
 
-    /// Parts up to the end that `within` has; closing quotes and braces are taken too.
+    /// Lexes parts up to the end of the context. Closing quotes and braces are consumed.
     pub(super) fn parts(&mut self, within: LexContext) -> ParseResult<Vec<WordPart>> {
         let mut parts: Vec<WordPart> = Vec::new();
         let mut parentheses = 0_usize;
@@ -169,7 +169,7 @@ impl Parser<'_> {
         }
     }
 
-    /// One more part, or one more character of the last.
+    /// Adds one part, or one character to the last part.
     fn part(&mut self, within: LexContext, c: char, parts: &mut Vec<WordPart>) -> ParseResult<()> {
         match c {
             '\\' => {
@@ -226,7 +226,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The text up to a single quote; backslashes hide one where `escapes` says so.
+    /// Returns the text up to a single quote. If `escapes` is set, a backslash escapes the quote.
     pub(super) fn until_quote(&mut self, escapes: bool) -> ParseResult<String> {
         let mut text = String::new();
         loop {
@@ -244,7 +244,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The text up to a backquote, with the backslashes off that only served there.
+    /// Returns the text up to a backquote, without the backslashes that only escape there.
     fn backquoted(&mut self, within: LexContext) -> ParseResult<String> {
         let mut text = String::new();
         loop {
@@ -264,7 +264,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `$'…'` after its dollar.
+    /// Lexes `$'…'` after its dollar.
     pub(super) fn ansi_quoted(&mut self, parts: &mut Vec<WordPart>) -> ParseResult<()> {
         self.bump();
         let text = self.until_quote(true)?;
@@ -276,7 +276,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether an array may follow: `NAME=` or `NAME+=` so far.
+/// Checks whether an array may follow: the word is `NAME=` or `NAME+=` so far.
 fn names_array(parts: &[WordPart]) -> bool {
     let [WordPart::Bare(text)] = parts else { return false };
     let Some(name) = text.strip_suffix('=') else { return false };
@@ -284,7 +284,7 @@ fn names_array(parts: &[WordPart]) -> bool {
     is_name(name)
 }
 
-/// Whether a text is a name that a variable can have.
+/// Checks whether a text is a valid variable name.
 pub(crate) fn is_name(text: &str) -> bool {
     text.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

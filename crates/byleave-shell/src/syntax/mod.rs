@@ -1,9 +1,9 @@
-//! Syntax: text to tree, by the grammar of bash 5.2.
+//! Parses text into a tree, by the grammar of bash 5.2.
 //!
-//! A parser of its own, for three reasons. Where a substitution ends is only known by parsing what it holds, so words and
-//! commands need one parser; the exact text of every word must survive; and bash runs each complete line before it looks at
-//! the next, so the parser must stop after each and go on. It must never panic, never take more than time linear in the
-//! text (but for a bounded number of second looks), and never accept less than bash does without saying so.
+//! This crate has its own parser for three reasons. The end of a substitution is known only by parsing its content, so words and
+//! commands need one parser. The exact text of every word must survive. Bash runs each complete line before it parses the next, so
+//! the parser must stop after each line and continue. It must never panic. Its time must be linear in the text, except for a
+//! bounded number of second passes. It must never accept less than bash does without reporting it.
 
 pub(crate) mod ansi_c_quoting;
 mod compound;

@@ -1,4 +1,4 @@
-//! The parser: position, lists, pipelines, simple commands. The rest of the grammar is in the modules beside it.
+//! The parser: position, lists, pipelines, simple commands. The sibling modules contain the rest of the grammar.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use super::tree::{
     WordPart,
 };
 
-/// How deep commands, words and substitutions may stand in each other.
+/// The maximum nesting of commands, words and substitutions.
 const DEPTH_MAX: usize = 160;
 
-/// Why the text could not be parsed further.
+/// The reason why the text could not be parsed further.
 #[derive(Clone, Debug)]
 pub(crate) struct SyntaxError {
     pub(crate) why: String,
@@ -24,10 +24,10 @@ pub(crate) struct Parser<'a> {
     pub(super) chars: &'a [char],
     pub(super) at: usize,
     pub(super) depth: usize,
-    /// Where these characters begin in the whole text.
+    /// The offset of these characters in the whole text.
     pub(super) base: usize,
     pub(super) pending: Vec<PendingHereDoc>,
-    /// What was accepted though bash may see it otherwise.
+    /// The constructs that were accepted although bash may read them differently.
     pub(crate) doubts: Vec<String>,
 }
 
@@ -36,13 +36,13 @@ impl<'a> Parser<'a> {
         Self { chars, at: 0, depth, base: 0, pending: Vec::new(), doubts: Vec::new() }
     }
 
-    /// The same, for characters that begin there in the whole text.
+    /// Sets the offset of the characters in the whole text.
     pub(super) fn beginning_at(mut self, base: usize) -> Self {
         self.base = base;
         self
     }
 
-    /// The commands of the next complete line; `None` at the end of the text.
+    /// Parses the commands of the next complete line. Returns `None` at the end of the text.
     pub(crate) fn line(&mut self) -> ParseResult<Option<CommandList>> {
         loop {
             self.skip_blanks();
@@ -74,12 +74,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Where it stands, in characters.
+    /// Returns the position in characters.
     pub(crate) fn position(&self) -> usize {
         self.at
     }
 
-    /// The position after line continuations, which bash takes out before it looks.
+    /// Returns the position after line continuations, which bash removes first.
     fn past_continuations(&self, mut at: usize) -> usize {
         while self.chars.get(at) == Some(&'\\') && self.chars.get(at + 1) == Some(&'\n') {
             at += 2;
@@ -91,7 +91,7 @@ impl<'a> Parser<'a> {
         self.chars.get(self.past_continuations(self.at)).copied()
     }
 
-    /// The character after the next one.
+    /// Returns the character after the next one.
     pub(super) fn peek_second(&self) -> Option<char> {
         let first = self.past_continuations(self.at);
         self.chars.get(self.past_continuations(first + 1)).copied()
@@ -112,7 +112,7 @@ impl<'a> Parser<'a> {
         c
     }
 
-    /// The next character as it stands, continuations and all.
+    /// Consumes the next character as it is, including line continuations.
     pub(super) fn bump_raw(&mut self) -> Option<char> {
         let c = self.chars.get(self.at).copied();
         if c.is_some() {
@@ -159,7 +159,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Takes a newline, and the here-documents that begin after it.
+    /// Consumes a newline, and the here-documents that begin after it.
     pub(super) fn newline(&mut self) -> ParseResult<()> {
         self.bump();
         for pending in std::mem::take(&mut self.pending) {
@@ -188,9 +188,9 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Goes back to where `((` began, which was no arithmetic after all.
+    /// Returns to the start of a `((` that turned out not to be arithmetic.
     pub(super) fn back_to(&mut self, before: usize) {
-        // Bash reads the text a second time then, and here-documents and lines in it come out otherwise.
+        // In this case bash reads the text a second time, which changes how it treats here-documents and lines.
         if self.chars.get(before..self.at).is_some_and(|text| text.contains(&'\n')) {
             self.doubt("`((` that is no arithmetic goes over several lines");
         }
@@ -201,7 +201,7 @@ impl<'a> Parser<'a> {
         self.base + start..self.base + self.at
     }
 
-    /// Commands up to one of these words or operators, which is left standing.
+    /// Parses commands up to one of these words or operators, which is not consumed.
     pub(super) fn list_until(&mut self, ends: &[&str]) -> ParseResult<CommandList> {
         self.deeper(|parser| {
             let mut list = CommandList::default();
@@ -218,7 +218,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Whether one of these stands here.
+    /// Checks whether one of these is at this position.
     fn ends(&mut self, ends: &[&str]) -> bool {
         ends.iter().any(|end| match *end {
             ")" => self.peek() == Some(')'),
@@ -227,7 +227,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Whether exactly this bare word stands here.
+    /// Checks whether exactly this bare word is at this position.
     pub(super) fn at_word(&mut self, word: &str) -> bool {
         let before = self.at;
         let found = self.eat(word) && self.peek().is_none_or(is_break);
@@ -244,7 +244,7 @@ impl<'a> Parser<'a> {
         if self.eat_word(word) { Ok(()) } else { Err(self.broken(&format!("`{word}` is missing"))) }
     }
 
-    /// Pipelines up to and with their `;` or `&`.
+    /// Parses pipelines up to and including their `;` or `&`.
     fn item(&mut self) -> ParseResult<AndOrList> {
         let first = self.pipeline()?;
         let mut rest = Vec::new();
@@ -303,7 +303,7 @@ impl<'a> Parser<'a> {
         }
         self.skip_blanks();
         let mut commands = Vec::new();
-        // `time` and `!` may stand alone.
+        // `time` and `!` may occur alone.
         if prefixed && matches!(self.peek(), None | Some('\n' | ';' | '&' | '|' | ')')) {
             return Ok(Pipeline { negated, commands });
         }
@@ -390,7 +390,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// `NAME=value`, where one stands here.
+    /// Parses `NAME=value`, if there is one at this position.
     fn assignment(&mut self) -> ParseResult<Option<Assignment>> {
         let before = self.at;
         let name = self.name();
@@ -427,7 +427,7 @@ impl<'a> Parser<'a> {
         Ok(Some(Assignment { name, subscript, append, value }))
     }
 
-    /// The elements of `(…)`.
+    /// Parses the elements of `(…)`.
     pub(super) fn array(&mut self) -> ParseResult<Vec<RawWord>> {
         self.bump();
         self.deeper(|parser| {
@@ -466,12 +466,12 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// What ends a word that is not quoted.
+/// Checks whether a character ends an unquoted word.
 pub(super) fn is_break(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')')
 }
 
-/// The text of a word without any quotes or expansions.
+/// Returns the text of a word if it has no quotes or expansions.
 pub(super) fn bare(word: &RawWord) -> Option<String> {
     match word.parts.as_slice() {
         [WordPart::Bare(text)] => Some(text.clone()),

@@ -1,4 +1,4 @@
-//! Redirections and here-documents.
+//! Parses redirections and here-documents.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -90,7 +90,7 @@ impl Parser<'_> {
         Ok(Some(Redirect { operator, target, variable, descriptor, body }))
     }
 
-    /// What ends a here-document: its word with the quotes taken off, and nothing expanded.
+    /// Returns the delimiter of a here-document: its word without quotes, and without expansion.
     fn delimiter(&mut self, start: usize, word: &RawWord) -> (String, bool) {
         let mut text = String::new();
         let mut quoted = false;
@@ -134,7 +134,7 @@ impl Parser<'_> {
                 match self.bump_raw() {
                     None => break,
                     Some('\t') if strip => {}
-                    // Where the text is expanded, a continued line is one line, also when its end is looked for.
+                    // If the text is expanded, a continued line is one line, also for the search for the delimiter.
                     Some('\\') if !pending.quoted => {
                         strip = false;
                         match self.bump_raw() {
@@ -179,7 +179,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// At the end of the text or of a substitution: what still waits for its lines gets none.
+    /// Ends pending here-documents at the end of the text or of a substitution. They get no further lines.
     pub(super) fn finish_here_documents(&mut self) -> ParseResult<()> {
         if !self.pending.is_empty() {
             self.doubt("a here-document has no end");
@@ -190,7 +190,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Parses with here-documents of its own: a substitution.
+    /// Parses a substitution, which has here-documents of its own.
     pub(super) fn apart<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         let outer = std::mem::take(&mut self.pending);
         let start = self.at;

@@ -1,4 +1,4 @@
-//! What begins with a dollar: parameters, commands, arithmetic.
+//! Parses everything that begins with a dollar: parameters, commands, arithmetic.
 
 use super::lex::{LexContext, push_bare, push_quoted};
 use super::parser::{ParseResult, Parser};
@@ -46,7 +46,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Commands up to the `)` that ends their substitution.
+    /// Parses commands up to the `)` that ends their substitution.
     pub(super) fn substituted(&mut self) -> ParseResult<CommandList> {
         self.apart(|parser| {
             let list = parser.list_until(&[")"])?;
@@ -55,7 +55,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `$((…))`, or commands that begin with a subshell.
+    /// Parses `$((…))`, or commands that begin with a subshell.
     fn arithmetic(&mut self) -> ParseResult<WordPart> {
         let before = self.at;
         let doubts = self.doubts.len();
@@ -76,7 +76,7 @@ impl Parser<'_> {
         Ok(WordPart::Command(self.substituted()?))
     }
 
-    /// `${…}` after its brace.
+    /// Parses `${…}` after its brace.
     fn braces(&mut self, within: LexContext) -> ParseResult<ParameterExpansion> {
         let mut parameter = ParameterExpansion::default();
         if matches!(self.peek(), Some(' ' | '\t' | '\n' | '|')) {

@@ -1,10 +1,10 @@
-//! The tree that the parser makes. Nothing is expanded here.
+//! The syntax tree of the parser. Nothing in it is expanded.
 
 use std::cell::OnceCell;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Commands one after another.
+/// A sequence of commands.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CommandList {
     pub(crate) items: Vec<AndOrList>,
@@ -54,7 +54,7 @@ pub(crate) enum CommandNodeKind {
     Coprocess(Box<CommandNode>),
 }
 
-/// What stands between `[[` and `]]`.
+/// A token between `[[` and `]]`.
 #[derive(Clone, Debug)]
 pub(crate) enum TestToken {
     Word(RawWord),
@@ -69,29 +69,29 @@ pub(crate) struct RawWord {
 
 #[derive(Clone, Debug)]
 pub(crate) enum WordPart {
-    /// Without quotes: braces, tildes and globs mean something in it.
+    /// Unquoted text, in which braces, tildes and globs are special.
     Bare(String),
-    /// Taken out of quotes, or escaped: exactly this.
+    /// Quoted or escaped text, taken literally.
     Quoted(String),
-    /// Within double quotes, or where the shell treats text so.
+    /// Text in double quotes, or in a place that the shell treats in the same way.
     Double(Vec<WordPart>),
     Parameter(Box<ParameterExpansion>),
     Command(CommandList),
-    /// Its text with the backslashes taken off, as the shell reads it when it comes to it.
+    /// The text in backquotes, with the backslashes removed, as the shell parses it later.
     Backquoted(String),
     Process(CommandList),
     Arithmetic(Vec<WordPart>),
     /// `(…)` after `NAME=`.
     Array(Vec<RawWord>),
-    /// Something whose text cannot be told, and why.
+    /// A part whose text cannot be determined, with the reason.
     Opaque(&'static str),
 }
 
-/// `$x`, `${x…}`.
+/// A parameter expansion: `$x`, `${x…}`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ParameterExpansion {
     pub(crate) name: String,
-    /// Plain `$x` or `${x}`; everything else does something to it.
+    /// Whether it is plain `$x` or `${x}`. Every other form changes the value.
     pub(crate) plain: bool,
     pub(crate) subscript: Option<Vec<WordPart>>,
     pub(crate) operator: String,
@@ -110,11 +110,11 @@ pub(crate) struct Assignment {
 pub(crate) struct Redirect {
     pub(crate) operator: RedirectOperator,
     pub(crate) target: RawWord,
-    /// `{name}>`: the variable that gets the descriptor.
+    /// The variable that receives the descriptor: `{name}>`.
     pub(crate) variable: Option<String>,
-    /// `3>`: the descriptor, as it was written.
+    /// The descriptor as it was written: `3>`.
     pub(crate) descriptor: String,
-    /// The here-document, once its lines have been read.
+    /// The here-document, once its body has been read.
     pub(crate) body: Rc<OnceCell<RawWord>>,
 }
 

@@ -1,4 +1,5 @@
-//! Draws the chat: a bar, what was said and done, what the model is doing, the field, and keys; a question over all of it.
+//! Draws the chat: a status bar, the transcript, the model's activity, the input field and keys. A question is drawn over all of
+//! it.
 
 use std::time::Duration;
 
@@ -14,9 +15,9 @@ use super::{Chat, ModelActivity, slash_commands};
 use crate::palette::Palette;
 use crate::text::{clock, fit};
 
-/// The most rows that the field takes.
+/// The maximum number of rows of the input field.
 const FIELD_ROWS_MAX: usize = 8;
-/// The fewest rows of the conversation that stay above a question.
+/// The minimum number of transcript rows above a question.
 const ABOVE_MIN: u16 = 3;
 
 pub(super) fn draw(
@@ -29,7 +30,7 @@ pub(super) fn draw(
     let palette = chat.setting.palette;
     if let Some(dialogue) = chat.dialogue.as_mut().filter(|_| !chat.is_away) {
         let wanted = u16::try_from(dialogue.height(area.width)).unwrap_or(u16::MAX);
-        // A question is read whole; of the conversation as much stays as there is room for.
+        // A question is shown whole. The transcript gets the remaining rows.
         let above = area.height.saturating_sub(wanted);
         let above = if above < ABOVE_MIN { 0 } else { above };
         let left = Duration::from_millis(dialogue.expires_at().saturating_sub(time));
@@ -58,7 +59,7 @@ pub(super) fn draw(
     let field_rows = chat.field.height(usize::from(area.width.saturating_sub(2))).min(FIELD_ROWS_MAX);
     let fitting = slash_commands::fitting(&chat.field.text());
     let rows = |many: usize| u16::try_from(many).unwrap_or(u16::MAX);
-    // From below: keys, the field, orders, what is to be said next, what the model is doing.
+    // From the bottom: keys, the input field, slash commands, queued messages, the model's activity.
     let mut rest = area.height.saturating_sub(1);
     let mut take = |wanted: u16| {
         let taken = wanted.min(rest);

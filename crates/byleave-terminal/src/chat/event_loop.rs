@@ -1,4 +1,4 @@
-//! Puts the chat on a terminal. News come in and acts go out on channels: the screen always answers.
+//! Runs the chat on a terminal. Events and actions go through channels, so that the screen never blocks.
 
 use std::io;
 use std::path::Path;
@@ -18,53 +18,53 @@ use crate::stderr_hold;
 use crate::text::now;
 use crate::tty::{DrawMode, Tty, TtyEvent};
 
-/// How soon the screen looks for what is new.
+/// The interval at which the screen checks for events.
 const LOOK_UP: Duration = Duration::from_millis(40);
 
-/// Something that happened, for the screen.
+/// An event for the screen.
 pub enum ChatEvent {
-    /// Another conversation, as far as it has come.
+    /// Another conversation with its entries so far.
     Begin(ChatStatusBar, Vec<TranscriptEntry>),
-    /// What is to be said as soon as the model rests.
+    /// A message to send as soon as the model rests.
     Later(String),
-    /// The model begins to speak.
+    /// The model begins its turn.
     Turn,
-    /// It says something.
+    /// More text of the model.
     Text(String),
-    /// What it was saying counts for nothing.
+    /// The model's current message is dropped.
     Anew,
-    /// What it has said, whole, and what is wrong with it.
+    /// The model's complete message, and what is wrong with it.
     Said(String, Vec<String>),
     /// A call is about to be made.
     Calling(CallCard),
-    /// A call has printed something.
+    /// Output of a running call.
     Printed(CallId, String),
-    /// A call has come further.
+    /// Progress of a call.
     Progress(CallId, String),
-    /// What came of a call, and what it put out.
+    /// The result of a call, and its output.
     Called(CallId, CallCardState, String),
     /// It is the person's turn.
     Rests(String),
-    /// A question, and what an undo would take back.
+    /// A question, and what an undo would revert.
     Asked(Box<QuestionView>, Option<String>),
-    /// A question that need not be answered any more.
+    /// A question that no longer needs an answer.
     Withdrawn(QuestionId),
-    /// What the leave that is considered would have covered.
+    /// The past calls that the standing approval in the form would have covered.
     Past(Vec<String>),
-    /// Something for the person, to stay.
+    /// A note for the person that stays in the transcript.
     Told(String),
-    /// Something about what the person just did.
+    /// A hint about the person's last action.
     Hint(String),
-    /// A page to read: its title, and its text.
+    /// A page to read: its title and its text.
     Page(String, String),
     /// Conversations to choose from.
     Pick(Vec<PickerItem>),
-    /// The end.
+    /// The chat ends.
     End,
 }
 
-/// Shows the chat until it is told to end, or the terminal has gone. What the person wants goes to `act`; [`ChatAction::Quit`] does not end
-/// it by itself. Returns whether the terminal is still there.
+/// Shows the chat until [`ChatEvent::End`] arrives or the terminal is gone. Sends the person's actions to `act`;
+/// [`ChatAction::Quit`] alone does not end it. Returns whether the terminal is still there.
 pub fn run(
     path: &Path,
     manner: &PromptSettings,
@@ -115,7 +115,7 @@ fn draw(tty: &mut Tty, chat: &mut Chat) -> io::Result<()> {
     tty.draw(&buf, cursor)
 }
 
-/// Tells the chat what happened; returns what the person had said for when the model would rest.
+/// Applies an event to the chat. Returns the message that the person queued for when the model rests.
 fn take_in(chat: &mut Chat, news: ChatEvent, at: Duration, time: Millis) -> Option<String> {
     match news {
         ChatEvent::Begin(heading, entries) => chat.begin(heading, entries),

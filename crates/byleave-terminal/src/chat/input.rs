@@ -1,4 +1,4 @@
-//! What a person types: which key does what, to the field, to what lies over the conversation, or to a question.
+//! Handles keys: for the input field, for an overlay, or for a question.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::question_dialog::DialogEvent;
 use crate::text_input::TextField;
 
 impl Chat {
-    /// Takes a key.
+    /// Handles a key.
     pub fn key(&mut self, now: Duration, time: Millis, key: &KeyPress) -> ChatAction {
         self.told = None;
         if self.dialogue.is_some() && !self.is_away {
@@ -100,7 +100,7 @@ impl Chat {
             }
             ChatInput::Order(SlashCommand::Quit) => {
                 let act = self.leave(armed);
-                // What was typed says what the second Enter is for.
+                // The text in the field shows what the second Enter confirms.
                 if act == ChatAction::Quit {
                     self.clear();
                 }
@@ -142,7 +142,7 @@ impl Chat {
         } else if self.field.is_empty()
             && let Some(next) = self.next.pop_back()
         {
-            // Not said yet, so it can be changed still.
+            // The message was not sent yet, so it can still be changed.
             self.field = TextField::long_at_end(&next);
         } else if self.is_working() && armed == Some(SecondPressAction::CallOff) {
             return ChatAction::CallOff;
@@ -171,7 +171,7 @@ impl Chat {
     }
 
     fn recall(&mut self, back: bool) {
-        // What is being written is not thrown away.
+        // Do not discard text that is being written.
         if self.recalled.is_none() && !self.field.is_empty() {
             return;
         }
@@ -185,7 +185,7 @@ impl Chat {
         self.field = TextField::long_at_end(text);
     }
 
-    /// Whether a conversation is open. Until there is, the list stays: what was chosen may not be had.
+    /// Checks whether a conversation is open. Until then the list stays, because the chosen conversation may not be available.
     fn is_open(&self) -> bool {
         self.heading != ChatStatusBar::default()
     }

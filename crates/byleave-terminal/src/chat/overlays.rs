@@ -1,4 +1,4 @@
-//! What lies over the conversation for a while: a page to read, or a list to choose from.
+//! Overlays over the conversation: a page to read, or a list to choose from.
 
 use byleave_core::escape::{EscapeLevel, Escaper, visible};
 use ratatui::buffer::Buffer;
@@ -10,12 +10,12 @@ use crate::palette::Palette;
 use crate::text::{broken, fit};
 use crate::text_input::TextField;
 
-/// A text to be read.
+/// A text page to read.
 pub(super) struct TextPage {
     title: String,
     lines: Vec<String>,
     top: usize,
-    /// How many rows it has, and had room for.
+    /// The number of rows of the text, and the height of the page.
     rows: usize,
     height: usize,
 }
@@ -32,7 +32,7 @@ impl TextPage {
         Self { title: title.to_owned(), lines, top: 0, rows: 0, height: 0 }
     }
 
-    /// Takes a key; returns whether it was put away.
+    /// Handles a key and returns whether the page was closed.
     pub(super) fn key(&mut self, key: &KeyPress) -> bool {
         let page = self.height.saturating_sub(1).max(1);
         self.top = match key {
@@ -64,25 +64,25 @@ impl TextPage {
     }
 }
 
-/// Something to choose.
+/// An item to choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PickerItem {
-    /// What it is known by.
+    /// The identifier of the item.
     pub key: String,
-    /// What it is called.
+    /// The title of the item.
     pub title: String,
-    /// More about it.
+    /// Details about the item.
     pub about: String,
 }
 
-/// What a key came to.
+/// The result of a key.
 pub(super) enum PickerEvent {
     Nothing,
     Back,
     Picked(String),
 }
 
-/// A list to choose from; what is typed narrows it.
+/// A list to choose from. Typed text filters it.
 pub(super) struct Picker {
     picks: Vec<PickerItem>,
     field: TextField,
@@ -127,7 +127,7 @@ impl Picker {
         let wide = usize::from(area.width);
         bar("Conversations", area, buf, palette);
         let body = Rect { y: area.y + 1, height: area.height.saturating_sub(3), ..area };
-        // Two rows each.
+        // Each item takes two rows.
         let height = usize::from(body.height / 2).max(1);
         self.top = self.top.min(self.place).max((self.place + 1).saturating_sub(height));
         let (place, top) = (self.place, self.top);

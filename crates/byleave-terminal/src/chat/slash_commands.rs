@@ -1,56 +1,56 @@
-//! Orders: what a person tells the program rather than the model. They begin with a stroke.
+//! Slash commands: instructions to the program rather than to the model. They begin with `/`.
 
-/// An order.
+/// A slash command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlashCommand {
-    /// Say what there is.
+    /// Show the help.
     Help,
-    /// Take back what this conversation changed last.
+    /// Undo the last change of this conversation.
     Undo,
-    /// Show the leaves that were given, or end one.
+    /// Show the standing approvals, or revoke one.
     Leave {
-        /// The one to be ended.
+        /// The standing approval to revoke.
         revoke: Option<String>,
     },
-    /// Show the rules in force.
+    /// Show the policy in force.
     Policy,
-    /// Write the conversation into a file.
+    /// Export the conversation to a file.
     Export {
-        /// As what.
+        /// The format.
         form: String,
-        /// Which file; else one is named for it.
+        /// The file. If absent, a name is made up.
         file: Option<String>,
     },
     /// Choose another conversation.
     Sessions,
     /// Begin another conversation.
     New,
-    /// Go on where it stopped.
+    /// Continue where the conversation stopped.
     Again,
-    /// Leave.
+    /// Quit the chat.
     Quit,
 }
 
 impl SlashCommand {
-    /// Whether nothing may be at work when it is carried out.
+    /// Checks whether nothing may be running when the command is carried out.
     pub(super) const fn ends_the_work(&self) -> bool {
         matches!(self, Self::Sessions | Self::New | Self::Again | Self::Undo)
     }
 }
 
-/// What stands in the field.
+/// The parsed text of the input field.
 pub(super) enum ChatInput {
-    /// Nothing.
+    /// No input.
     Nothing,
-    /// A word for the model.
+    /// A message for the model.
     Word(String),
-    /// An order.
+    /// A slash command.
     Order(SlashCommand),
-    /// Something like an order that is none, and what to do.
+    /// An unknown slash command, with advice.
     Unknown(String),
 }
 
-/// Each order: its name, what may follow, and what it does.
+/// Each slash command: its name, its arguments and its description.
 pub(super) const ORDERS: [(&str, &str, &str); 9] = [
     ("/undo", "", "takes back what this conversation changed last"),
     ("/leave", "[revoke ID]", "shows the leaves that were given, or ends one"),
@@ -63,7 +63,7 @@ pub(super) const ORDERS: [(&str, &str, &str); 9] = [
     ("/quit", "", "leaves; the conversation stays in the book"),
 ];
 
-/// The keys, and what they do.
+/// The keys and their descriptions.
 const KEYS: [(&str, &str); 10] = [
     ("Enter", "sends what is written; while the model works, it is said when it rests"),
     ("Alt-Enter", "begins a new line; so does a \\ before Enter"),
@@ -77,7 +77,7 @@ const KEYS: [(&str, &str); 10] = [
     ("Ctrl-D", "leaves"),
 ];
 
-/// What there is to know.
+/// Returns the help text.
 pub(super) fn help() -> String {
     let mut help = String::new();
     for (key, does) in KEYS {
@@ -95,7 +95,7 @@ pub(super) fn help() -> String {
     help
 }
 
-/// Reads what was typed.
+/// Parses the typed text.
 pub(super) fn read(text: &str) -> ChatInput {
     let text = text.trim();
     if text.is_empty() {
@@ -134,7 +134,7 @@ pub(super) fn read(text: &str) -> ChatInput {
     ChatInput::Order(order)
 }
 
-/// The form of a file, by how its name ends.
+/// Returns the export format for the extension of a file name.
 fn form_of(file: &str) -> Option<&'static str> {
     let (_, end) = file.rsplit_once('.')?;
     match end {
@@ -155,7 +155,7 @@ fn unknown(name: &str) -> String {
     }
 }
 
-/// The orders that what is typed may become.
+/// Returns the slash commands that match the typed beginning.
 pub(super) fn fitting(text: &str) -> Vec<&'static (&'static str, &'static str, &'static str)> {
     if !text.starts_with('/') || text.contains(char::is_whitespace) {
         return Vec::new();
@@ -163,7 +163,7 @@ pub(super) fn fitting(text: &str) -> Vec<&'static (&'static str, &'static str, &
     ORDERS.iter().filter(|(order, ..)| order.starts_with(text)).collect()
 }
 
-/// What is typed, completed as far as it is the only one.
+/// Returns the typed text completed, if only one command matches.
 pub(super) fn completed(text: &str) -> Option<String> {
     match fitting(text).as_slice() {
         [(order, "", _)] => Some((*order).to_owned()),

@@ -1,4 +1,4 @@
-//! What was said and done, as far as it has come, and which part of it is on the screen.
+//! The transcript: messages and calls so far, and the part of them that is on the screen.
 
 use byleave_core::escape::{EscapeLevel, Escaper, visible};
 use byleave_core::id::CallId;
@@ -8,63 +8,63 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::keys::KeyPress;
 use crate::text::{broken, fit};
 
-/// The most of what a call put out that is kept to be shown: its end.
+/// The maximum size of a call's output that is kept for display. The end is kept.
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
-/// How many lines of it are shown where it is folded.
+/// The number of lines of a folded output.
 const FOLDED_LINES: usize = 4;
-/// The most of one line that is shown there.
+/// The maximum length of a line of a folded output.
 const LINE_CHARS_MAX: usize = 1_000;
 
-/// Something that was said or done.
+/// An entry of the transcript.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TranscriptEntry {
-    /// A person's word.
+    /// A message of the person.
     Person(String),
-    /// The model's.
+    /// A message of the model.
     Model(String),
     /// A call that the model asked for.
     Card(CallCard),
-    /// Something that the program says.
+    /// A note of the program.
     Note(String),
 }
 
-/// A call, and what came of it.
+/// A call and its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallCard {
-    /// Which.
+    /// The id of the call.
     pub call: CallId,
     /// The tool.
     pub tool: String,
-    /// What it is to do, in short.
+    /// A short description of the call.
     pub what: String,
-    /// Why, in the model's words.
+    /// The reason in the model's words.
     pub why: Option<String>,
-    /// How far it has come.
+    /// The state of the call.
     pub state: CallCardState,
-    /// The end of what it put out.
+    /// The end of the output.
     pub output: String,
 }
 
-/// How far a call has come.
+/// The state of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallCardState {
-    /// It is looked at, or runs.
+    /// It is evaluated or runs.
     Works {
-        /// How far it is, in words of the tool's.
+        /// The progress in the tool's words.
         detail: String,
     },
     /// A person is asked.
     Waits,
     /// It has ended.
     Ended {
-        /// How, in words.
+        /// How it ended, in words.
         words: String,
-        /// It did what it was to do.
+        /// It succeeded.
         is_good: bool,
     },
 }
 
-/// How a part of a row is drawn.
+/// The style of a part of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TextStyle {
     Plain,
@@ -79,22 +79,22 @@ pub(super) enum TextStyle {
 /// A row of the screen.
 pub(super) type StyledRow = Vec<(String, TextStyle)>;
 
-/// Everything, and where one looks.
+/// The whole transcript and the scroll position.
 #[derive(Default)]
 pub(super) struct Transcript {
     kept: Vec<CachedEntry>,
-    /// The model is in the middle of the last word of its own.
+    /// The last message of the model is incomplete.
     is_hearing: bool,
     /// Outputs are shown in full.
     is_unfolded: bool,
-    /// The first row on the screen; none where the end is followed.
+    /// The first row on the screen, or `None` to follow the end.
     top: Option<usize>,
-    /// How many rows there are, and are on the screen.
+    /// The number of rows in total and on the screen.
     rows: usize,
     height: usize,
 }
 
-/// An entry, and its rows as they were last drawn.
+/// An entry with its rows as last drawn.
 struct CachedEntry {
     entry: TranscriptEntry,
     rows: Option<(usize, Vec<StyledRow>)>,
@@ -111,13 +111,13 @@ impl Transcript {
         Self { kept: entries.into_iter().map(CachedEntry::from).collect(), ..Self::default() }
     }
 
-    /// Comes last; but what the model is saying stays together.
+    /// Appends an entry. An incomplete message of the model stays together.
     pub(super) fn push(&mut self, entry: TranscriptEntry) {
         let place = self.kept.len().saturating_sub(usize::from(self.is_hearing));
         self.kept.insert(place, entry.into());
     }
 
-    /// More of what the model says.
+    /// Appends to the model's current message.
     pub(super) fn hear(&mut self, text: &str) {
         if !self.is_hearing {
             self.push(TranscriptEntry::Model(String::new()));
@@ -129,14 +129,14 @@ impl Transcript {
         }
     }
 
-    /// What it was saying is gone.
+    /// Drops the model's current message.
     pub(super) fn unhear(&mut self) {
         if std::mem::take(&mut self.is_hearing) {
             self.kept.pop();
         }
     }
 
-    /// What it has said, whole.
+    /// Replaces the model's current message by the complete one.
     pub(super) fn heard(&mut self, text: String) {
         self.unhear();
         if !text.trim().is_empty() {
@@ -144,7 +144,7 @@ impl Transcript {
         }
     }
 
-    /// A call; one that is here already begins anew.
+    /// Adds a call. A call that is already shown starts again.
     pub(super) fn card(&mut self, card: CallCard) {
         match self.found(card.call) {
             Some(known) => *known = card,
@@ -153,7 +153,7 @@ impl Transcript {
     }
 
     pub(super) fn printed(&mut self, call: CallId, text: &str) {
-        // What it put out in all is known of one that has ended.
+        // The complete output of an ended call is already known.
         if let Some(card) = self.found(call).filter(|card| !matches!(card.state, CallCardState::Ended { .. }))
         {
             card.output.push_str(text);
@@ -175,7 +175,7 @@ impl Transcript {
         }
     }
 
-    /// A person is asked about a call, or no longer.
+    /// Marks whether a person is asked about a call.
     pub(super) fn waits(&mut self, call: CallId, waits: bool) {
         if let Some(card) = self.found(call).filter(|card| !matches!(card.state, CallCardState::Ended { .. }))
         {
@@ -184,7 +184,7 @@ impl Transcript {
         }
     }
 
-    /// The end is looked at, and what comes after it.
+    /// Scrolls to the end and follows it.
     pub(super) fn follow(&mut self) {
         self.top = None;
     }
@@ -206,7 +206,7 @@ impl Transcript {
         self.top = (top < last).then_some(top);
     }
 
-    /// How many rows are below what is on the screen.
+    /// Returns the number of rows below the screen.
     pub(super) fn below(&self) -> usize {
         let last = self.rows.saturating_sub(self.height);
         self.top.map_or(0, |top| last.saturating_sub(top))
@@ -216,7 +216,7 @@ impl Transcript {
         self.kept.is_empty()
     }
 
-    /// The rows that are on a screen of this size.
+    /// Returns the rows that are on a screen of this size.
     pub(super) fn window(&mut self, columns: usize, height: usize) -> Vec<StyledRow> {
         let is_unfolded = self.is_unfolded;
         self.height = height;
@@ -244,7 +244,7 @@ impl Transcript {
     }
 }
 
-/// Keeps the end.
+/// Truncates the text to its end.
 fn shorten(text: &mut String) {
     let over = text.len().saturating_sub(OUTPUT_BYTES_MAX);
     if over > 0 {
@@ -264,7 +264,7 @@ fn drawn(entry: &TranscriptEntry, columns: usize, is_unfolded: bool) -> Vec<Styl
     rows
 }
 
-/// A text behind a mark. Nothing in it acts on the terminal.
+/// Lays out a text behind a mark. Control characters in it are escaped.
 fn said(mark: &str, mark_ink: TextStyle, text: &str, ink: TextStyle, columns: usize) -> Vec<StyledRow> {
     let mut rows: Vec<StyledRow> = Vec::new();
     for line in lines(text, columns.saturating_sub(2)) {
@@ -274,20 +274,20 @@ fn said(mark: &str, mark_ink: TextStyle, text: &str, ink: TextStyle, columns: us
     rows
 }
 
-/// A text line by line, broken where it is too long, with everything in it visible.
+/// Splits a text into lines, wraps long ones, and makes every character visible.
 fn lines(text: &str, columns: usize) -> Vec<String> {
     let mut escaper = Escaper::default();
     let mut out = Vec::new();
     for line in text.lines() {
         let mut shown = String::new();
-        // A tab is as wide as it looks.
+        // Four spaces for a tab.
         escaper.write(&line.replace('\t', "    "), EscapeLevel::Text, &mut shown);
         out.extend(broken(&shown, columns));
     }
     out
 }
 
-/// A card. Each of its rows begins at the edge, where nothing that a model says can stand.
+/// Draws a card. Each of its rows begins at the edge, where text of a model is never drawn.
 fn drawn_card(card: &CallCard, columns: usize, is_unfolded: bool) -> Vec<StyledRow> {
     let (mark, ink, words) = match &card.state {
         CallCardState::Works { detail } if detail.is_empty() => ("•", TextStyle::Strong, "works".to_owned()),
@@ -329,7 +329,7 @@ fn edged(edge: &str, text: String, ink: TextStyle) -> StyledRow {
     vec![(edge.to_owned(), TextStyle::Faint), (text, ink)]
 }
 
-/// What a call put out, or its end, and how many lines stand before that. No more is laid out than is shown.
+/// Returns the output of a call or its end, and the number of lines before that. Lays out only the shown lines.
 fn end_of(output: &str, is_unfolded: bool, columns: usize) -> (usize, Vec<String>) {
     if is_unfolded {
         return (0, lines(output, columns));

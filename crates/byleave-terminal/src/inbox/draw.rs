@@ -1,4 +1,4 @@
-//! Draws the list: a bar with how many there are, a line for each question, news, and keys.
+//! Draws the list: a bar with the number of questions, a line for each question, news and keys.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use super::list::InboxItem;
 use crate::palette::Palette;
 use crate::text::{broken, clock, fit};
 
-/// How many lines of news are shown.
+/// The number of lines of news.
 const NEWS_ROWS: u16 = 3;
 
-/// Draws the list; returns where the cursor is.
+/// Draws the list and returns the position of the cursor.
 pub(super) fn draw(inbox: &mut Inbox, area: Rect, buf: &mut Buffer, time: Millis) -> Option<Position> {
     let palette = inbox.setting.palette;
     let mut told: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! Puts the inbox on a terminal. What takes time is done on threads of its own: the screen always answers.
+//! Runs the inbox on a terminal. Slow work runs on threads of its own, so that the screen never blocks.
 
 use std::io;
 use std::path::Path;
@@ -23,26 +23,26 @@ use crate::stderr_hold;
 use crate::text::now;
 use crate::tty::{DrawMode, Tty, TtyEvent};
 
-/// How soon the screen looks for what is new.
+/// The interval at which the screen checks for events.
 const LOOK_UP: Duration = Duration::from_millis(50);
-/// How often the book is looked at.
+/// The interval at which the audit log is checked for changes.
 const LOOK_OUT: Duration = Duration::from_millis(250);
 
-/// What stands behind an inbox. Called on threads of the inbox's own, and may block.
+/// The backend of an inbox. Called on the inbox's own threads, and may block.
 pub trait InboxBackend: QuestionBackend {
-    /// A number that is another when the book has changed; cheap.
+    /// Returns a number that changes whenever the audit log changes. Must be cheap.
     fn stamp(&self) -> u64;
-    /// The open questions.
+    /// Returns the open questions.
     fn open(&self) -> Result<Vec<InboxItem>, String>;
-    /// A question, read from the verified record.
+    /// Reads the view of a question from the verified record.
     fn sheet(&self, question: QuestionId) -> Result<QuestionView, String>;
-    /// Gives an answer, drives the call on, and says in words what came of it.
+    /// Gives an answer, continues the call, and returns the result in words.
     fn answer(&self, sheet: &QuestionView, reply: Reply) -> Result<String, String>;
 }
 
-/// Something that happened beside the screen.
+/// An event from a background thread.
 enum InboxEvent {
-    /// The open questions, and what an undo would take back.
+    /// The open questions, and what an undo would revert.
     Questions(Vec<InboxItem>, Option<String>),
     Told(String),
     Past(Vec<String>),
@@ -50,21 +50,21 @@ enum InboxEvent {
     Nothing,
 }
 
-/// How the inbox was left.
+/// The way in which the inbox ended.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "there is one, at the end")]
 pub enum InboxExit {
-    /// The person answered the one question that was to be answered.
+    /// The person answered the only question.
     Answered(QuestionView, Reply),
     /// The person quit.
     Quit,
     /// The person aborted everything.
     Aborted,
-    /// The terminal went away, or the program was told to end.
+    /// The terminal is gone, or the program was asked to end.
     Gone,
 }
 
-/// Shows the inbox until the person leaves it, or `ends` says so.
+/// Shows the inbox until the person quits or `ends` is set.
 pub fn run(
     path: &Path,
     manner: &PromptSettings,
@@ -74,7 +74,7 @@ pub fn run(
     show(path, manner, clerk, ends, None)
 }
 
-/// Shows one question there, opened, until it is answered, put away or gone. Its answer is left to the caller.
+/// Shows one question, opened, until it is answered, put away or gone. The caller gives the answer to the gate.
 pub fn run_one(
     path: &Path,
     manner: &PromptSettings,
@@ -105,7 +105,7 @@ fn show(
     left
 }
 
-/// Tells of the open questions whenever the book has changed.
+/// Sends the open questions whenever the audit log has changed.
 fn look_out(clerk: Arc<dyn InboxBackend>, tell: Sender<InboxEvent>, watching: Arc<AtomicBool>) {
     thread::spawn(move || {
         let mut stamp = None;
@@ -133,7 +133,7 @@ struct InboxScreen<'a> {
     clerk: &'a Arc<dyn InboxBackend>,
     tell: Sender<InboxEvent>,
     news: Receiver<InboxEvent>,
-    /// Nothing but this question is answered.
+    /// The only question that may be answered.
     only: Option<QuestionId>,
 }
 
@@ -227,17 +227,17 @@ impl InboxScreen<'_> {
             _ => Err("a leave is given for one call".to_owned()),
         };
         self.inbox.open(sheets, offered, now());
-        // What was typed until the question could be seen was not typed for it; but it says whether somebody is writing.
+        // Keys typed before the question was visible do not answer it. They show whether somebody is typing.
         let ahead = self.tty.ahead()?;
         self.inbox.ahead(self.tty.now(), &ahead);
         self.draw()
     }
 
-    /// Does something that takes time, and tells of it afterwards.
+    /// Does slow work on a thread and sends its event afterwards.
     fn beside(&self, work: impl FnOnce(&dyn InboxBackend) -> InboxEvent + Send + 'static) {
         let (clerk, tell) = (Arc::clone(self.clerk), self.tell.clone());
         thread::spawn(move || {
-            // Whoever left does not hear it; the book has it.
+            // If the screen is gone, the result is still in the audit log.
             tell.send(work(&*clerk)).unwrap_or_default();
         });
     }

@@ -1,4 +1,4 @@
-//! The list: open questions in an order, narrowed by a text, some of them marked.
+//! The list of open questions: sorted, filtered by a text, with marks.
 
 use std::collections::HashSet;
 
@@ -10,26 +10,26 @@ use byleave_core::question::QuestionKind;
 
 use crate::keys::KeyPress;
 
-/// One open question, ready to be shown: everything from outside is visible in it.
+/// One open question, ready for display. All outside text in it is escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboxItem {
-    /// Which.
+    /// The id of the question.
     pub question: QuestionId,
-    /// What it is about.
+    /// The kind of the question.
     pub kind: QuestionKind,
     /// The tool.
     pub tool: String,
-    /// Who wants it.
+    /// The agent that made the call.
     pub agent: String,
     /// The session of the call.
     pub session: String,
-    /// What it would do, in short.
+    /// A short description of the call.
     pub summary: String,
-    /// When it was asked.
+    /// The time of the question.
     pub asked_at: Millis,
-    /// Nobody can answer it after that.
+    /// The time after which it cannot be answered.
     pub expires_at: Millis,
-    /// Everything that can be looked for, in lower case.
+    /// All searchable text, in lower case.
     needle: String,
 }
 
@@ -53,15 +53,15 @@ impl From<&QuestionItem> for InboxItem {
     }
 }
 
-/// In which order questions are listed.
+/// The order of the list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InboxOrder {
-    /// The one that waits longest first.
+    /// Longest wait first.
     #[default]
     Oldest,
-    /// The one that came last first.
+    /// Newest first.
     Newest,
-    /// The one that can be answered for the shortest time first.
+    /// Shortest remaining time first.
     Expiring,
     /// By session, then by age.
     Session,
@@ -75,7 +75,7 @@ impl InboxOrder {
     const ALL: [Self; 6] =
         [Self::Oldest, Self::Newest, Self::Expiring, Self::Session, Self::Agent, Self::Tool];
 
-    /// The order in words.
+    /// Returns the name of the order.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Oldest => "oldest first",
@@ -88,16 +88,16 @@ impl InboxOrder {
     }
 }
 
-/// Open questions, in an order, narrowed and marked.
+/// Open questions, sorted, filtered and marked.
 #[derive(Default)]
 pub struct InboxList {
     items: Vec<InboxItem>,
-    /// The places of the items that are shown, in order.
+    /// The indices of the shown items, in order.
     shown: Vec<usize>,
     order: InboxOrder,
     text: String,
     marked: HashSet<QuestionId>,
-    /// The question that the cursor is on, and its place.
+    /// The question under the cursor, and its index.
     at: Option<QuestionId>,
     pub(super) place: usize,
     pub(super) top: usize,
@@ -105,7 +105,7 @@ pub struct InboxList {
 }
 
 impl InboxList {
-    /// Other questions are open now; the cursor stays on its question as long as that is there.
+    /// Replaces the questions. The cursor stays on its question as long as that is open.
     pub fn replace(&mut self, items: Vec<InboxItem>) {
         self.items = items;
         let open: HashSet<QuestionId> = self.items.iter().map(|item| item.question).collect();
@@ -113,32 +113,32 @@ impl InboxList {
         self.arrange();
     }
 
-    /// Whether this question is open.
+    /// Checks whether this question is open.
     pub fn has(&self, question: QuestionId) -> bool {
         self.items.iter().any(|item| item.question == question)
     }
 
-    /// How many are open, shown and marked.
+    /// Returns how many are open, shown and marked.
     pub fn counts(&self) -> (usize, usize, usize) {
         (self.items.len(), self.shown.len(), self.marked.len())
     }
 
-    /// The order they are in.
+    /// Returns the order.
     pub const fn order(&self) -> InboxOrder {
         self.order
     }
 
-    /// The text they are narrowed by.
+    /// Returns the filter text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether there is something to widen: a text that they are narrowed by, or marks.
+    /// Checks whether there is a filter text or a mark.
     pub fn is_narrowed(&self) -> bool {
         !self.text.is_empty() || !self.marked.is_empty()
     }
 
-    /// Those on the screen, each with its place, and whether it is marked.
+    /// Returns the items on the screen, each with its index and whether it is marked.
     pub fn window(&self, height: usize) -> impl Iterator<Item = (usize, &InboxItem, bool)> {
         let places = self.shown.iter().enumerate().skip(self.top).take(height);
         places.filter_map(|(place, index)| {
@@ -147,7 +147,7 @@ impl InboxList {
         })
     }
 
-    /// The questions to be answered: those that are marked, else the one that the cursor is on.
+    /// Returns the questions to answer: the marked ones, or else the one under the cursor.
     pub fn chosen(&self) -> Vec<QuestionId> {
         if self.marked.is_empty() {
             return self.at.into_iter().collect();
@@ -197,7 +197,8 @@ impl InboxList {
         self.arrange();
     }
 
-    /// Shows only those with this text in them. What is no longer shown is no longer marked: nobody answers what they do not see.
+    /// Shows only items that contain this text. Hidden items lose their marks, because nobody may answer a question that they do
+    /// not see.
     pub(super) fn narrow(&mut self, text: &str) {
         self.text = text.to_lowercase();
         self.arrange();

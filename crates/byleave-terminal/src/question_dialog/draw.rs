@@ -1,4 +1,4 @@
-//! Draws a dialogue: a bar with who asks and how long is left, the question, and below it what can be done.
+//! Draws a dialog: a bar with the agent and the remaining time, the question, and the choices below it.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use super::{ChangeSelection, DialogChoice, DialogMode, QuestionDialog, StandingA
 use crate::palette::Palette;
 use crate::text::{broken, clock};
 
-/// The fewest rows of the question that are worth showing.
+/// The minimum number of rows of the question that are worth showing.
 const BODY_MIN: u16 = 3;
 
-/// What stands below the question: lines, and perhaps a field.
+/// The part below the question: lines, and perhaps a field.
 struct DialogFooter {
     lines: Vec<Line<'static>>,
     field_rows: u16,
 }
 
 impl QuestionDialog {
-    /// How many rows the part below the question takes.
+    /// Returns the number of rows of the part below the question.
     pub(super) fn foot_rows(&self, columns: u16) -> usize {
         let foot = self.foot(columns, Duration::MAX);
         foot.lines.len() + usize::from(foot.field_rows)
@@ -75,7 +75,7 @@ impl QuestionDialog {
         }
         if let Some(said) = &self.said {
             let said = wrapped(&visible(said, EscapeLevel::Text), wide, palette.careful());
-            // Where there is much below it, what is said must not be what is cut off.
+            // If there is much below the question, the remark must not be the part that is cut off.
             let place = if matches!(self.stage, DialogMode::Leave(_) | DialogMode::Parts(_)) {
                 0
             } else {
@@ -86,7 +86,7 @@ impl QuestionDialog {
         DialogFooter { lines, field_rows }
     }
 
-    /// How much of the question is not on the screen.
+    /// Returns the line that says how much of the question is off the screen.
     fn standing(&self, now: Duration) -> Line<'static> {
         let palette = self.setting.palette;
         let (above, below) = (self.view.above(), self.view.below());
@@ -127,7 +127,7 @@ impl QuestionDialog {
     }
 }
 
-/// Draws the dialogue; returns where the cursor is.
+/// Draws the dialog and returns the position of the cursor.
 pub(super) fn draw(
     dialogue: &mut QuestionDialog,
     area: Rect,
@@ -138,7 +138,7 @@ pub(super) fn draw(
     let palette = dialogue.setting.palette;
     head(dialogue, Rect { height: area.height.min(1), ..area }, buf, left);
     let room = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-    // How much is below is known only once the question has its room, and how much room that is depends on what is said below it.
+    // The number of rows below is known only after layout, and the room for the question depends on the text of the footer.
     let (body, _) = split(&dialogue.foot(area.width, now), room);
     dialogue.view.measure(body);
     let foot = dialogue.foot(area.width, now);
@@ -160,7 +160,7 @@ pub(super) fn draw(
     }
 }
 
-/// The room for the question, and the room for what stands below it.
+/// Splits the room into a part for the question and a part for the footer.
 fn split(foot: &DialogFooter, room: Rect) -> (Rect, Rect) {
     let lines = u16::try_from(foot.lines.len()).unwrap_or(u16::MAX);
     let wanted = lines.saturating_add(foot.field_rows);
@@ -169,7 +169,7 @@ fn split(foot: &DialogFooter, room: Rect) -> (Rect, Rect) {
     (body, Rect { y: body.y + body.height, height: rows, ..room })
 }
 
-/// Who asks, and how long they wait.
+/// Draws the bar with the agent and the remaining time.
 fn head(dialogue: &QuestionDialog, area: Rect, buf: &mut Buffer, left: Option<Duration>) {
     let palette = dialogue.setting.palette;
     if area.height == 0 {
@@ -203,7 +203,7 @@ fn head(dialogue: &QuestionDialog, area: Rect, buf: &mut Buffer, left: Option<Du
     buf.set_stringn(x, area.y, &time, time.width(), style);
 }
 
-/// The leave being considered: its rows, the rule, and what it would have covered.
+/// Lays out the standing approval form: its rows, the rule, and the past calls it would have covered.
 fn leave(form: &StandingApprovalForm, columns: usize, palette: Palette) -> Vec<Line<'static>> {
     let mut lines = wrapped(
         "A leave: yes, and in future without asking. Enter gives it; ↑↓ and ←→ choose; Esc goes back",
@@ -214,7 +214,7 @@ fn leave(form: &StandingApprovalForm, columns: usize, palette: Palette) -> Vec<L
         let style =
             if place == form.row { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
         let (left, right) = (if at > 0 { "◂" } else { " " }, if at + 1 < count { "▸" } else { " " });
-        // What it covers was made visible where it was put in words.
+        // The scope text was escaped where it was made.
         let text = format!("{label:>10} {left} {value} {right}");
         lines.extend(wrapped(&text, columns, style));
     }
@@ -257,7 +257,7 @@ fn key(choice: &DialogChoice, ready: bool, palette: Palette) -> Vec<Span<'static
     vec![Span::styled(choice.key.to_string(), letter), Span::styled(format!(" {}", choice.name), word)]
 }
 
-/// Pieces side by side, on as many lines as they take.
+/// Lays out pieces side by side, on as many lines as needed.
 fn flow(pieces: Vec<Vec<Span<'static>>>, columns: usize) -> Vec<Line<'static>> {
     let mut lines = vec![Vec::new()];
     let mut used = 0;
@@ -279,9 +279,9 @@ fn flow(pieces: Vec<Vec<Span<'static>>>, columns: usize) -> Vec<Line<'static>> {
     lines.into_iter().map(Line::from).collect()
 }
 
-/// A text of ours on as many lines as it takes.
+/// Wraps a text of the program to the width.
 fn wrapped(text: &str, columns: usize, style: Style) -> Vec<Line<'static>> {
-    // What goes on keeps its distance from the edge, and a little more.
+    // Continuation lines are indented two columns more than the first.
     let (body, deep) = (text.trim_start(), text.len() - text.trim_start().len());
     let hanging = if deep == 0 { 0 } else { deep + 2 };
     let lines = broken(body, columns.saturating_sub(hanging.max(deep)));

@@ -1,4 +1,4 @@
-//! Edit: the arguments, or a held result, as text that a person changes. What comes out is judged like a new call.
+//! Edits the arguments of a call, or a held result, as text. The result is evaluated like a new call.
 
 use byleave::redact::redacted;
 use byleave_core::escape::spelled;
@@ -10,13 +10,13 @@ use serde_json::Value;
 use crate::keys::KeyPress;
 use crate::text_input::TextField;
 
-/// A value being changed.
+/// A value in an editor field.
 pub struct ValueEditor {
     pub(super) field: TextField,
     pub(super) wrong: Option<String>,
 }
 
-/// What a key came to.
+/// The result of a key.
 pub(super) enum ValueEditorEvent {
     Nothing,
     Back,
@@ -25,13 +25,13 @@ pub(super) enum ValueEditorEvent {
 }
 
 impl ValueEditor {
-    /// The arguments of a call, or its held result, to be changed.
+    /// Creates an editor for the arguments of a call or its held result.
     pub fn of(sheet: &QuestionView) -> Self {
         let value = match (sheet.question.kind, &sheet.output) {
             (QuestionKind::Release, Some(output)) => serde_json::to_value(output).unwrap_or_default(),
             _ => sheet.arguments.clone(),
         };
-        // What cannot be seen is spelled as a code point: nobody edits around something invisible.
+        // Invisible characters are written as code points, so that nobody edits around them.
         Self { field: TextField::long(&spelled(&format!("{value:#}"))), wrong: None }
     }
 
@@ -66,7 +66,7 @@ impl ValueEditor {
     }
 }
 
-/// A result with secrets and these words masked.
+/// Returns a result with secrets and these words masked.
 pub(super) fn masked(output: &Output, words: &str) -> Result<Value, String> {
     let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
     let redacted = redacted(output, &words);

@@ -1,4 +1,4 @@
-//! Parts: which of the changes are applied. Nothing is marked to begin with.
+//! Selects the changes to apply. No change is marked at first.
 
 use byleave_core::escape::{EscapeLevel, visible};
 use byleave_core::question_view::{QuestionView, RehearsalView};
@@ -7,12 +7,12 @@ use crate::keys::KeyPress;
 
 /// The changes, and which of them are applied.
 pub struct ChangeSelection {
-    /// What is done, the path, and whether it is applied.
+    /// The operation, the path, and whether it is applied.
     pub(super) rows: Vec<(String, String, bool)>,
     pub(super) at: usize,
 }
 
-/// What a key came to.
+/// The result of a key.
 pub(super) enum ChangeSelectionEvent {
     Nothing,
     Back,
@@ -20,7 +20,7 @@ pub(super) enum ChangeSelectionEvent {
 }
 
 impl ChangeSelection {
-    /// The changes of a rehearsal that stands.
+    /// Creates a selection from a rehearsal, if a yes would commit that very run.
     pub fn of(sheet: &QuestionView) -> Option<Self> {
         let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.seen else { return None };
         let changes = rehearsal.changes.list.iter();

@@ -1,4 +1,5 @@
-//! A leave being considered: scope, time, count, session. Shown as the rule it would write, with the past calls it would have covered.
+//! The form for a standing approval: scope, time, uses, session. It shows the equivalent rule and the past calls that it would
+//! have covered.
 
 use byleave::clock::fresh_id;
 use byleave_core::approval_scopes::{ApprovalScope, offers};
@@ -12,7 +13,7 @@ use crate::keys::KeyPress;
 const MINUTE: Millis = 60_000;
 const HOUR: Millis = 60 * MINUTE;
 
-/// How long a leave may last, the shortest first.
+/// The durations to choose from, shortest first.
 const TIMES: [(&str, Option<Millis>); 5] = [
     ("15 minutes", Some(15 * MINUTE)),
     ("an hour", Some(HOUR)),
@@ -20,7 +21,7 @@ const TIMES: [(&str, Option<Millis>); 5] = [
     ("7 days", Some(7 * 24 * HOUR)),
     ("until it is revoked", None),
 ];
-/// How often a leave may be used, the fewest first.
+/// The numbers of uses to choose from, fewest first.
 const COUNTS: [(&str, Option<u32>); 5] = [
     ("once", Some(1)),
     ("5 times", Some(5)),
@@ -29,28 +30,28 @@ const COUNTS: [(&str, Option<u32>); 5] = [
     ("any number of times", None),
 ];
 
-/// A leave being considered.
+/// A standing approval under consideration.
 pub struct StandingApprovalForm {
     offers: Vec<ApprovalScope>,
     template: StandingApproval,
     now: Millis,
     pub(super) row: usize,
     chosen: [usize; 4],
-    /// What it would have covered; `None` while nobody knows yet.
+    /// The past calls that it would have covered, or `None` until they are known.
     pub(super) past: Option<Vec<String>>,
 }
 
-/// What a key came to.
+/// The result of a key.
 pub(super) enum ApprovalFormEvent {
     Nothing,
     Back,
-    /// Another leave is considered now.
+    /// Another standing approval is in the form now.
     Other(StandingApproval),
     Given(StandingApproval),
 }
 
 impl StandingApprovalForm {
-    /// A form that begins with the narrowest: the first scope, an hour, this session.
+    /// Creates a form with the narrowest choice: the first scope, an hour, this session.
     pub fn new(sheet: &QuestionView, offers: Vec<ApprovalScope>, now: Millis) -> Option<Self> {
         let first = offers.first()?;
         let template = StandingApproval {
@@ -64,7 +65,7 @@ impl StandingApprovalForm {
         Some(Self { offers, template, now, row: 0, chosen: [0, 1, 4, 0], past: None })
     }
 
-    /// The leave as it is now.
+    /// Returns the standing approval in the form.
     pub fn leave(&self) -> StandingApproval {
         let [scope, time, count, session] = self.chosen;
         let scope = self.offers.get(scope).map(|offer| offer.scope.clone()).unwrap_or_default();
@@ -78,12 +79,12 @@ impl StandingApprovalForm {
         }
     }
 
-    /// What time it was when the form was opened.
+    /// Returns the time at which the form was opened.
     pub(super) const fn now(&self) -> Millis {
         self.now
     }
 
-    /// Label, present choice and how many there are, row by row.
+    /// Returns label, current choice, its index and the number of choices for each row.
     pub(super) fn rows(&self) -> [(&'static str, String, usize, usize); 4] {
         let [scope, time, count, session] = self.chosen;
         let lasts = TIMES.get(time).map_or("", |(name, _)| *name).to_owned();
@@ -126,7 +127,7 @@ impl StandingApprovalForm {
     }
 }
 
-/// The leaves that can be given, or why none can.
+/// Returns the scopes that can be offered, or the reason why none can.
 pub(crate) fn offered(sheet: &QuestionView) -> Result<Vec<ApprovalScope>, String> {
     offers(sheet).map_err(|why| why.to_string())
 }

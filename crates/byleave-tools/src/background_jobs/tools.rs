@@ -1,4 +1,4 @@
-//! `bash_output` and `bash_kill`: what a session asks about its jobs, and how it ends one.
+//! The tools `bash_output` and `bash_kill`: query and end the jobs of a session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use crate::gate_lines::say;
 use crate::rehearsal_result;
 use crate::run_command::shown;
 
-/// How long `bash_output` waits at most.
+/// The maximum waiting time of `bash_output`.
 const WAIT_MS_MAX: u64 = 60_000;
-/// How long a job that was killed may take to be gone.
+/// The maximum time that a killed job may take to end.
 const GONE: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize, JsonSchema)]
@@ -40,7 +40,7 @@ struct JobKillArguments {
     job: String,
 }
 
-/// The tool that tells what a background job has printed since it was last asked, and whether it still runs.
+/// Creates the tool that returns the output of a background job since the last query, and whether it still runs.
 pub fn bash_output(jobs: &Jobs) -> impl Tool {
     let jobs = jobs.clone();
     let tell = move |asked: JobOutputArguments, run: RunContext| {
@@ -70,9 +70,9 @@ pub fn bash_output(jobs: &Jobs) -> impl Tool {
     .timeout(Duration::from_millis(WAIT_MS_MAX + 30_000))
 }
 
-/// The tool that ends a background job of the session.
+/// Creates the tool that ends a background job of the session.
 ///
-/// Of a class that nobody is asked about: all that it can end is what the session itself has started.
+/// Its permission class needs no question, because it can only end what the session itself has started.
 pub fn bash_kill(jobs: &Jobs) -> impl Tool {
     let jobs = jobs.clone();
     let kill = move |killed: JobKillArguments, run: RunContext| {
@@ -104,14 +104,14 @@ impl Job {
         state.end.is_some() || !state.unread.is_empty() || !state.said.is_empty()
     }
 
-    /// Waits until it is so.
+    /// Waits until the condition holds.
     async fn until(&self, is_so: impl Fn(&Self) -> bool) {
         let mut changed = self.changed.subscribe();
-        // The sender is the job's own: it is there as long as the job is.
+        // The sender belongs to the job, so it exists as long as the job.
         while !is_so(self) && changed.changed().await.is_ok() {}
     }
 
-    /// What is new, unless it may be of something that must not be seen: what comes while a job runs, nothing hides from it.
+    /// Returns the new output, unless it may come from a hidden file. A file that appears while a job runs is not hidden from it.
     async fn told(self: Arc<Self>) -> Result<Output, String> {
         let tell = move || {
             let news = self.news();
@@ -129,7 +129,7 @@ impl Job {
         tokio::task::spawn_blocking(tell).await.unwrap_or_else(|error| Err(format!("it broke: {error}")))
     }
 
-    /// What is new, and how it stands.
+    /// Returns the new output and the status of the job.
     fn news(&self) -> Output {
         let mut state = locked(&self.state);
         let (end, bytes) = (state.end.clone(), state.bytes);

@@ -1,4 +1,4 @@
-//! How `bash` is rehearsed: the run on a copy, and its end, which is a commit or nothing.
+//! The rehearsal of `bash`: a run on a copy that is then committed or discarded.
 
 use std::sync::Arc;
 
@@ -62,13 +62,13 @@ impl Bash {
         let seen = self.looked_at(&confinement, &arguments.command, &ready, run);
         drop(ready.stacks);
         if seen.is_err() {
-            // Nobody comes back for it, and what it holds may be large.
+            // Nothing will use this copy any more, and it may be large.
             discard(ready.copy);
         }
         seen.map_err(RehearseError::Not)
     }
 
-    /// Runs a command on its copy, and looks at what it did there.
+    /// Runs a command on its copy, and collects its effects there.
     fn looked_at(
         &self,
         confinement: &Confinement,
@@ -87,7 +87,7 @@ impl Bash {
             self.output_bytes_max,
         )?;
         let mut listed = rehearsal_result::changes(&ready.copy).map_err(|fault| fault.to_string())?;
-        // How the texts differ is for people: without it there is still everything to judge.
+        // Text diffs are for people. Without them the rehearsal can still be judged completely.
         if let Err(fault) = ready.copy.show(&mut listed.0) {
             tracing::warn!(%fault, "the differences of a rehearsal cannot be shown");
         }
@@ -95,14 +95,15 @@ impl Bash {
         weaker.extend(ready.lesser.as_ref().map(|why| format!("on a plain copy: {why}")));
         let output = run_command::output(confinement, &outcome, printed, self.advice());
         let mut seen = rehearsal_result::rehearsal(&outcome, output, listed, weaker);
-        // Looked for only where it counts: everything else is asked about anyway.
+        // This search is needed only for a quiet rehearsal; all others cause a question anyway.
         if seen.is_quiet() {
             seen.weaker.extend(rehearsal_result::came_into_sight(confinement, began));
         }
         Ok(seen)
     }
 
-    /// What must not be seen before somebody said so cannot be rehearsed: what it read could be anywhere on the copy.
+    /// Checks whether the call may be rehearsed. A run that reads something that needs a question cannot be rehearsed, because its content
+    /// could be anywhere on the copy.
     fn may_be_rehearsed(&self, run: &RunContext) -> Result<(), String> {
         run.rules.as_ref().ok_or("nobody said which rules are in force")?;
         for effect in &run.plan.effects {

@@ -1,4 +1,4 @@
-//! Checkers: which there are, where each has something to look at, and how each is run.
+//! The known checkers, where each has a project, and how each is run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,31 +6,31 @@ use std::path::{Path, PathBuf};
 use super::finding::{self, CheckerFinding};
 use crate::workspace_files::Files;
 
-/// Projects of one kind that are looked at, at most.
+/// The maximum number of projects of one kind.
 const PROJECTS_MAX: usize = 4;
-/// How far down they are looked for, where there is none above.
+/// The maximum depth of the search for projects, if there is none above.
 const STEPS_DOWN_MAX: usize = 2;
 const LOOKED_AT_MAX: usize = 5_000;
 
-/// A checker: a compiler or a linter that tells what it found in a form that can be read.
+/// A compiler or linter with machine-readable output.
 pub(super) struct Checker {
     pub(super) name: &'static str,
-    /// How it comes onto a machine, for whoever misses it.
+    /// How to install it, for a person who does not have it.
     pub(super) install: &'static str,
-    /// The files beside which it has something to look at.
+    /// The names of files that mark a project.
     beside: &'static [&'static str],
-    /// As well beside files that end so.
+    /// The endings of files that mark a project.
     endings: &'static [&'static str],
-    /// The command, as bash reads it; it runs in the directory of the project, and `$root` is the workspace. It ends with status 127
-    /// where the checker is not installed.
+    /// The bash command. It runs in the directory of the project, and `$root` is the workspace. It exits with status 127 if the checker is
+    /// not installed.
     script: &'static str,
-    /// The statuses with which it says that it looked at everything.
+    /// The exit statuses after a complete check.
     pub(super) ended_well: &'static [i32],
-    /// Reads what it printed: its output, and its errors.
+    /// A function that parses the standard output and the standard error.
     pub(super) read: fn(&str, &str) -> Vec<CheckerFinding>,
 }
 
-/// All of them. Nothing is installed by them, and nothing fetched: there is no network where they run.
+/// All checkers. They install and fetch nothing; they run without a network.
 pub(super) static ALL: [Checker; 6] = [
     Checker {
         name: "cargo",
@@ -89,7 +89,7 @@ pub(super) static ALL: [Checker; 6] = [
         install: "pip install mypy",
         beside: &["pyproject.toml", "mypy.ini", ".mypy.ini", "setup.py", "setup.cfg", "requirements.txt"],
         endings: &[".py"],
-        // Run as a module: what a virtual environment starts it with names the place that the environment was made in.
+        // Run as a module, because the start script of a virtual environment contains the path where the environment was created.
         script: "for at in .venv venv \"$root/.venv\" \"$root/venv\" ''; do\n\
             python=${at:+$at/bin/}python3\n\
             if \"$python\" -c 'import mypy' 2>/dev/null; then set -- \"$python\" -m mypy; break; fi\n\
@@ -120,7 +120,7 @@ pub(super) struct CheckerRun {
     pub(super) script: String,
 }
 
-/// What there is to be run: for each checker the nearest project at or above the directory, or those beneath it.
+/// Returns the runs: for each checker the nearest project at or above the directory, or the projects beneath it.
 pub(super) fn checks(
     directory: &Path,
     workspace: &Path,
@@ -147,7 +147,7 @@ pub(super) fn checks(
 }
 
 impl Checker {
-    /// Whether a directory has something for it. What cannot be listed has not.
+    /// Checks whether a directory has a project for this checker. An unreadable directory has none.
     fn is_at(&self, directory: &Path, files: &Files) -> bool {
         let names = fs::read_dir(directory).into_iter().flatten().flatten().take(LOOKED_AT_MAX);
         names.filter_map(|entry| entry.file_name().into_string().ok()).any(|name| {
@@ -158,7 +158,7 @@ impl Checker {
     }
 }
 
-/// The projects beneath a directory, and none that lie in others.
+/// Returns the projects beneath a directory, without nested ones.
 fn beneath(directory: &Path, checker: &Checker, files: &Files) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut ahead = vec![(directory.to_path_buf(), 0)];
@@ -184,12 +184,12 @@ fn beneath(directory: &Path, checker: &Checker, files: &Files) -> Vec<PathBuf> {
     found
 }
 
-/// Whether no rule keeps a path from being read.
+/// Checks that no rule hides a path.
 fn is_shown(path: &Path, files: &Files) -> bool {
     path.to_str().is_some_and(|path| !files.is_hidden(path))
 }
 
-/// A path as one word of bash.
+/// Quotes a path as one bash word.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.to_string_lossy().replace('\'', "'\\''"))
 }

@@ -1,13 +1,13 @@
-//! Findings: what each checker prints, in one form.
+//! Parses the output of each checker into one format.
 //!
-//! Reads what programs printed that read files of strangers: whatever cannot be read is left out, and never trusted further.
+//! The checkers read untrusted files. Output that cannot be parsed is dropped, and the rest must never be trusted further.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Deserializer, Value};
 
 const MESSAGE_CHARS_MAX: usize = 500;
 
-/// How bad a finding is; the worst first.
+/// The severity of a finding, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Severity {
@@ -17,7 +17,7 @@ pub(super) enum Severity {
 }
 
 impl Severity {
-    /// Of the word that a checker has for it.
+    /// Returns the severity for a checker's word.
     fn of(word: &str) -> Self {
         match word {
             word if word.starts_with("error") || word == "fatal" => Self::Error,
@@ -35,7 +35,7 @@ impl Severity {
     }
 }
 
-/// What one checker found, its path as it was printed.
+/// A finding of one checker, with its path as printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CheckerFinding {
     pub(super) file: String,
@@ -62,7 +62,7 @@ impl CheckerFinding {
     }
 }
 
-/// The lines that are objects, each read.
+/// Parses the lines that are JSON objects.
 fn objects(text: &str) -> impl Iterator<Item = Value> {
     text.lines().filter(|line| line.starts_with('{')).filter_map(|line| serde_json::from_str(line).ok())
 }
@@ -75,14 +75,14 @@ fn number(value: &Value, pointer: &str) -> u64 {
     value.pointer(pointer).and_then(Value::as_u64).unwrap_or_default()
 }
 
-/// `cargo check` and `cargo clippy` with `--message-format=json`.
+/// Parses the output of `cargo check` and `cargo clippy` with `--message-format=json`.
 pub(super) fn cargo(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     let messages = objects(output).filter(|one| text(one, "/reason") == "compiler-message");
     let found = messages.filter_map(|one| {
         let message = one.get("message")?;
         let spans = message.get("spans")?.as_array()?;
         let primary = spans.iter().find(|span| span.get("is_primary") == Some(&Value::Bool(true)));
-        // Without a place it says how many there were.
+        // A message without a position is only a count.
         let primary = primary?;
         let place = (number(primary, "/line_start"), number(primary, "/column_start"));
         let severity = Severity::of(text(message, "/level"));
@@ -117,7 +117,7 @@ struct EslintMessage {
     column: u64,
 }
 
-/// `eslint --format json`.
+/// Parses the output of `eslint --format json`.
 pub(super) fn eslint(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     let files: Vec<EslintFile> = serde_json::from_str(output).unwrap_or_default();
     let of_file = |file: EslintFile| {
@@ -136,10 +136,10 @@ pub(super) fn eslint(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     files.into_iter().flat_map(of_file).collect()
 }
 
-/// `tsc --pretty false`: `src/a.ts(1,7): error TS2322: …`.
+/// Parses the output of `tsc --pretty false`: `src/a.ts(1,7): error TS2322: …`.
 pub(super) fn tsc(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     let found = output.lines().filter_map(|line| {
-        // What goes on is indented.
+        // Continuation lines are indented.
         if line.starts_with(' ') {
             return None;
         }
@@ -150,7 +150,7 @@ pub(super) fn tsc(output: &str, _errors: &str) -> Vec<CheckerFinding> {
                 let (severity, code) = kind.split_once(' ')?;
                 (severity, code, message, place)
             }
-            // About the project: `error TS18003: …`.
+            // A message about the project: `error TS18003: …`.
             None => {
                 let (severity, code) = place.split_once(' ')?;
                 (severity, code, rest, "tsconfig.json(1,1")
@@ -182,12 +182,12 @@ struct RuffLocation {
     column: u64,
 }
 
-/// `ruff check --output-format=json`.
+/// Parses the output of `ruff check --output-format=json`.
 pub(super) fn ruff(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     let messages: Vec<RuffMessage> = serde_json::from_str(output).unwrap_or_default();
     let found = messages.into_iter().map(|one| {
         let place = (one.location.row, one.location.column);
-        // Older versions say nothing, and give what cannot be parsed no code.
+        // Older versions have no severity, and no code for syntax errors.
         let severity = match (&one.severity, &one.code) {
             (Some(word), _) => Severity::of(word),
             (None, None) => Severity::Error,
@@ -198,10 +198,10 @@ pub(super) fn ruff(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     found.collect()
 }
 
-/// `mypy --output json`, or its lines: `a.py:2:10: error: …  [assignment]`.
+/// Parses the output of `mypy --output json`, or its lines: `a.py:2:10: error: …  [assignment]`.
 pub(super) fn mypy(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     let of_object = |one: Value| {
-        // Columns count from 0 here, and from 1 in lines.
+        // Columns start at 0 in JSON, and at 1 in lines.
         let column = one.get("column").and_then(Value::as_i64).unwrap_or(-1).saturating_add(1);
         let place = (number(&one, "/line"), u64::try_from(column).unwrap_or(0));
         let severity = Severity::of(text(&one, "/severity"));
@@ -225,7 +225,7 @@ pub(super) fn mypy(output: &str, _errors: &str) -> Vec<CheckerFinding> {
     objects(output).map(of_object).chain(lines.filter_map(of_line)).collect()
 }
 
-/// `go vet -json`: objects of several lines on its errors, or lines where it does not compile.
+/// Parses the output of `go vet -json`: multi-line objects on standard error, or lines if the code does not compile.
 pub(super) fn go(output: &str, errors: &str) -> Vec<CheckerFinding> {
     let mut found = Vec::new();
     for printed in [output, errors] {
@@ -260,7 +260,7 @@ fn text_of<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// `file:line` or `file:line:column`.
+/// Parses `file:line` or `file:line:column`.
 fn placed(place: &str) -> Option<(&str, (u64, u64))> {
     let (before, last) = place.rsplit_once(':')?;
     let last: u64 = last.parse().ok()?;

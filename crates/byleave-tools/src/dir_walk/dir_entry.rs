@@ -1,4 +1,4 @@
-//! What a walk finds: known by the handle of the directory that it is in, and by its name there.
+//! An entry of a walk, identified by the handle of its directory and its name there.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -11,41 +11,41 @@ use rustix::io::Errno;
 use super::ignore_rules::IgnoreStack;
 use crate::workspace_files::Files;
 
-/// Something that was found.
+/// An entry of a walk.
 pub(crate) struct WalkEntry<'a> {
     pub(super) directory: &'a OpenDirectory,
     pub(super) name: &'a CStr,
-    /// What it was when it was found.
+    /// The type when it was found.
     pub(crate) kind: FileType,
-    /// Its path, beneath the directory that the walk began in.
+    /// The path relative to the start of the walk.
     pub(crate) path: &'a [u8],
     pub(super) files: &'a Files,
 }
 
 impl WalkEntry<'_> {
-    /// Opens it, whatever it is by now but a link. Never waits for the other end of a pipe.
+    /// Opens the entry, whatever its type is by now, except for a link. Never blocks on a pipe.
     pub(crate) fn open(&self) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         openat(&self.directory.handle, self.name, flags, Mode::empty())
     }
 
-    /// Looks at it, or at the link that it is.
+    /// Returns the status of the entry, or of the link itself.
     pub(crate) fn stat(&self) -> Result<Stat, Errno> {
         statat(&self.directory.handle, self.name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// Whether it is another name of a file that must not be seen.
+    /// Checks whether the entry is a hard link to a hidden file.
     pub(crate) fn is_veiled(&self, stat: &Stat) -> bool {
         self.files.is_veiled(stat)
     }
 
-    /// Where a link leads, by its text.
+    /// Returns the target of a link as text.
     pub(crate) fn target(&self) -> Option<Vec<u8>> {
         let target = rustix::fs::readlinkat(&self.directory.handle, self.name, Vec::new()).ok()?;
         Some(target.into_bytes())
     }
 
-    /// How many entries a directory has, but for those that rules hide.
+    /// Counts the entries of a directory without hidden ones.
     pub(crate) fn count(&self) -> Option<usize> {
         let handle = open_directory(&self.directory.handle, self.name).ok()?;
         let absolute = format!("{}/{}", self.directory.absolute, self.name.to_string_lossy());
@@ -58,26 +58,25 @@ impl WalkEntry<'_> {
         Some(count)
     }
 
-    /// Whether its path is text, so that rules can speak of it for certain.
+    /// Checks whether the path is valid text, so that rules can match it reliably.
     pub(crate) const fn is_text(&self) -> bool {
         std::str::from_utf8(self.path).is_ok()
     }
 }
 
-/// A directory that is open, as long as something in it is still to be looked at.
+/// An open directory. It stays open while its entries are being visited.
 pub(super) struct OpenDirectory {
     pub(super) handle: OwnedFd,
-    /// Beneath the workspace, for ignore files; beneath the start where that lies elsewhere.
+    /// The path relative to the workspace, for ignore files. Outside of the workspace it is relative to the start.
     pub(super) path: Vec<u8>,
-    /// As rules know it.
+    /// The absolute path, as rules use it.
     pub(super) absolute: String,
     pub(super) level: Arc<IgnoreStack>,
     pub(super) depth: usize,
     pub(super) is_near: bool,
 }
 
-/// Whether a name in a directory must not be seen. The rules are asked only where the sieve does not spare it, by what it said of
-/// the directory and by the name.
+/// Checks whether a name in a directory is hidden. The policy is evaluated only if the prefilter cannot exclude the directory and the name.
 pub(super) fn is_hidden(files: &Files, (directory, is_near): (&str, bool), name: &CStr) -> bool {
     (is_near || files.sieve().may_mean(name.to_bytes()))
         && files.is_hidden(&format!("{directory}/{}", name.to_string_lossy()))

@@ -1,11 +1,11 @@
-//! How names are shown: as they are where they are plain text, and escaped where they could be read as something else.
+//! Formats names for display: plain text is unchanged, and ambiguous text is escaped.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use crate::gate_lines::OURS;
 
-/// A path or a link's target for the model to read. On one line, whatever is in it.
+/// Formats a path or a link target for the model, always on one line.
 pub(crate) fn display_name(path: &[u8]) -> Cow<'_, str> {
     if path.starts_with(OURS.as_bytes()) {
         return Cow::Owned(format!("./{}", escaped(path)));
@@ -20,11 +20,11 @@ fn escaped(path: &[u8]) -> String {
     let mut text = String::new();
     for chunk in path.utf8_chunks() {
         for one in chunk.valid().chars() {
-            // Nothing is gained by escaping what every tool takes as it is.
+            // All tools accept these characters as they are.
             if matches!(one, '\'' | '"' | '\\') { text.push(one) } else { text.extend(one.escape_debug()) }
         }
         for byte in chunk.invalid() {
-            // Writing to a text does not fail.
+            // Writing to a string does not fail.
             write!(text, "\\x{byte:02x}").unwrap_or_default();
         }
     }

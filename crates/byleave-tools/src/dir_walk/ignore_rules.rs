@@ -1,7 +1,8 @@
-//! What ignore files say: `.gitignore` and `.git/info/exclude` in a git repository, `.ignore` everywhere, with ripgrep's precedence.
+//! The rules of ignore files: `.gitignore` and `.git/info/exclude` in a Git repository, and `.ignore` everywhere, with ripgrep's
+//! precedence.
 //!
-//! They are read by handle, as the files of the directory that they lie in. Not honoured: a person's global excludes, `.rgignore`,
-//! ignore files that are links, and the excludes of a repository whose `.git` is no directory.
+//! Ignore files are read by handle, relative to their directory. A user's global excludes, `.rgignore` and ignore files that are links
+//! are not supported. Nor are the excludes of a repository whose `.git` is not a directory.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +18,7 @@ use rustix::fs::{Mode, OFlags, fstat, openat};
 
 use crate::workspace_files::Files;
 
-/// What is among the names of a directory that decides what is ignored in it.
+/// The names in a directory that affect what is ignored in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct IgnoreMarkers {
     ignore: bool,
@@ -26,7 +27,7 @@ pub(super) struct IgnoreMarkers {
 }
 
 impl IgnoreMarkers {
-    /// Takes note of a name.
+    /// Notes a name.
     pub(super) fn name(&mut self, name: &[u8]) {
         match name {
             b".ignore" => self.ignore = true,
@@ -41,27 +42,27 @@ impl IgnoreMarkers {
     }
 }
 
-/// What the ignore files of one directory say, and those above it.
+/// The ignore rules of one directory and of those above it.
 #[derive(Default)]
 pub(crate) struct IgnoreStack {
     above: Option<Arc<IgnoreStack>>,
-    /// How many bytes of a path name this directory, with the slash behind it.
+    /// The length of this directory's path in bytes, including the slash after it.
     skip: usize,
     ignore: Option<Gitignore>,
     gitignore: Option<Gitignore>,
     exclude: Option<Gitignore>,
     is_repository: bool,
     is_in_repository: bool,
-    /// How much may still be compiled beneath it: every directory on the way down takes of it.
+    /// The remaining budget for compiled patterns. Every directory on the way down uses some of it.
     budget: PatternBudget,
 }
 
-/// What is said of a path.
+/// The result of the ignore rules for a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IgnoreMatch {
     Nothing,
     Ignored,
-    /// Expressly not: then it is shown even when its name begins with a dot.
+    /// Explicitly not ignored. Such a path is shown even if its name begins with a dot.
     Wanted,
 }
 
@@ -80,8 +81,8 @@ impl IgnoreMatch {
 }
 
 impl IgnoreStack {
-    /// The level of a directory in which these names were seen. `path` is that of the directory, without a slash at its end;
-    /// `absolute` the same as rules know it.
+    /// Creates the rules of a directory that contains these names. `path` is the path of the directory without a slash at its end.
+    /// `absolute` is the absolute path, as rules use it.
     pub(super) fn beneath(
         above: &Arc<Self>,
         directory: impl AsFd,
@@ -94,7 +95,7 @@ impl IgnoreStack {
         }
         let directory = directory.as_fd();
         let mut budget = above.budget.clone();
-        // Paths are given relative to the directory already.
+        // Paths are already relative to the directory.
         let mut compiled = |text: Option<String>| {
             let patterns = patterns::compile(Path::new("."), &text?, &mut budget);
             if patterns.is_none() {
@@ -111,7 +112,7 @@ impl IgnoreStack {
         };
         let is_in_repository = above.is_in_repository || seen.git;
         let ignore = compiled(text_of(seen.ignore, c".ignore"));
-        // Without a repository around it nobody reads it, as with ripgrep; one that is found further up counts as well.
+        // As in ripgrep, it has no effect outside of a repository. The root of the repository may be further up.
         let gitignore = compiled(text_of(seen.gitignore, c".gitignore"));
         let exclude = compiled(if seen.git { excludes(directory, absolute, files) } else { None });
         Arc::new(Self {
@@ -126,7 +127,7 @@ impl IgnoreStack {
         })
     }
 
-    /// What is said of a path beneath.
+    /// Returns what the rules say of a path beneath.
     pub(super) fn says(&self, path: &[u8], is_dir: bool) -> IgnoreMatch {
         let (mut ignore, mut gitignore, mut exclude) =
             (IgnoreMatch::Nothing, IgnoreMatch::Nothing, IgnoreMatch::Nothing);
@@ -145,7 +146,7 @@ impl IgnoreStack {
                 gitignore = gitignore.or(|| ask(&here.gitignore));
                 exclude = exclude.or(|| ask(&here.exclude));
             }
-            // What lies above a repository says nothing about what is in it.
+            // Rules from above a repository do not apply inside it.
             is_beyond = is_beyond || here.is_repository;
             level = here.above.as_deref();
         }
@@ -153,7 +154,7 @@ impl IgnoreStack {
     }
 }
 
-/// The levels of directories that are open, each in the one before it, of which the last lies at this path.
+/// Returns the rules of nested open directories, the last of which has this path.
 pub(super) fn above(
     directories: &[OwnedFd],
     inside: &Path,
@@ -190,7 +191,7 @@ fn excludes(directory: impl AsFd, absolute: &str, files: &Files) -> Option<Strin
     text(info, c"exclude", &format!("{absolute}/.git/info/exclude"), files)
 }
 
-/// What is in an ignore file, as far as it is text. One that must not be read is not there.
+/// Reads an ignore file as far as it is text. A hidden file is treated as missing.
 fn text(directory: impl AsFd, name: &CStr, absolute: &str, files: &Files) -> Option<String> {
     if files.is_hidden(absolute) {
         return None;
@@ -205,7 +206,7 @@ fn text(directory: impl AsFd, name: &CStr, absolute: &str, files: &Files) -> Opt
     Some(match String::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => {
-            // The lines in front of the first that is not text, as ripgrep does.
+            // Like ripgrep, use the lines before the first one that is not valid text.
             let valid = error.utf8_error().valid_up_to();
             let text =
                 String::from_utf8_lossy(error.as_bytes().get(..valid).unwrap_or_default()).into_owned();

@@ -1,28 +1,28 @@
-//! What a walk looks at, and how far it goes.
+//! The options and limits of a walk.
 
 use ignore::overrides::Override;
 use ignore::types::Types;
 
-/// How deep it goes: every step on the way is a handle.
+/// The maximum depth. Every level needs an open handle.
 pub(super) const DEPTH_MAX: usize = 256;
-/// How much is looked at.
+/// The maximum number of entries.
 pub(crate) const ENTRIES_MAX: u64 = 2_000_000;
 
-/// What is looked at.
+/// The options of a walk.
 pub(crate) struct WalkOptions {
-    /// Also what is hidden by its name or ignored, but for `.git`.
+    /// Whether to include dotfiles and ignored files, except for `.git`.
     pub(crate) all: bool,
-    /// Also what is hidden by its name.
+    /// Whether to include dotfiles.
     pub(crate) dotted: bool,
-    /// How many directories deep, from 1.
+    /// The depth in directories, from 1.
     pub(crate) depth: usize,
-    /// The first steps that everything wanted begins with.
+    /// The leading path components of everything that can match.
     pub(crate) steps: Vec<Vec<u8>>,
-    /// Which files, by glob.
+    /// The file filter by glob.
     pub(crate) globs: Override,
-    /// Which files, by type.
+    /// The file filter by type.
     pub(crate) types: Types,
-    /// How many entries, at most.
+    /// The maximum number of entries.
     pub(crate) entries_max: u64,
 }
 

@@ -1,4 +1,4 @@
-//! How far a walk goes, and that it tells where it stopped.
+//! Tests of the limits of a walk, and of its report when it stops at one.
 
 use std::fs;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Those who look, and what is left to be done: a heap from which everyone takes, and on which everyone puts what they find.
+//! The worker threads of a walk and their shared task queue. Every worker takes tasks from it and adds new ones.
 
 use std::collections::VecDeque;
 use std::ffi::CStr;
@@ -12,25 +12,25 @@ use super::dir_entry::OpenDirectory;
 use super::options::WalkOptions;
 use crate::workspace_files::Files;
 
-/// What came of a walk as a whole.
+/// The summary of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WalkSummary {
-    /// Left out because a rule keeps them from being read.
+    /// The number of entries omitted because a rule hides them.
     pub(crate) kept: u64,
-    /// Left out because they are hidden by their names or ignored.
+    /// The number of entries omitted because they are dotfiles or ignored.
     pub(crate) skipped: u64,
-    /// Directories that could not be looked into.
+    /// The number of unreadable directories.
     pub(crate) unread: u64,
-    /// There were more entries than are looked at.
+    /// Whether there were more entries than the limit.
     pub(crate) is_cut: bool,
-    /// There were directories deeper than it goes of itself.
+    /// Whether there were directories beyond the built-in depth limit.
     pub(crate) is_deeper: bool,
 }
 
 pub(super) enum WalkTask {
-    /// A directory that was found in another.
+    /// A subdirectory to enter.
     Enter(Arc<OpenDirectory>, Box<CStr>),
-    /// What was found in a directory.
+    /// Entries of a directory to visit.
     Visit(Arc<OpenDirectory>, Vec<(Box<CStr>, FileType)>),
 }
 
@@ -40,7 +40,7 @@ pub(super) struct TaskQueue {
 }
 
 impl TaskQueue {
-    /// The last that came: so that few directories are open at a time.
+    /// Takes the newest task, so that few directories are open at a time.
     pub(super) fn take(&mut self) -> Option<WalkTask> {
         let work = self.left.pop_back()?;
         self.busy += 1;
@@ -48,12 +48,12 @@ impl TaskQueue {
     }
 }
 
-/// What those who look have in common.
+/// The shared state of the worker threads.
 pub(super) struct WorkerPool<'a> {
     pub(super) files: &'a Files,
     pub(super) options: &'a WalkOptions,
     pub(super) cancel: &'a CancellationToken,
-    /// How many bytes of a path name where the walk began, with the slash behind it.
+    /// The length of the start's path in bytes, including the slash after it.
     pub(super) begins: usize,
     pub(super) queue: Mutex<TaskQueue>,
     pub(super) more: Condvar,
@@ -89,7 +89,7 @@ impl WorkerPool<'_> {
         }
     }
 
-    /// The next thing to do; none when everything is done.
+    /// Returns the next task, or `None` when all tasks are done.
     pub(super) fn next(&self) -> Option<WalkTask> {
         let mut queue = self.lock();
         loop {
@@ -119,7 +119,7 @@ impl WorkerPool<'_> {
     }
 }
 
-/// Says that a piece of work is done, also when it broke.
+/// A guard that marks a task as done, even after a panic.
 pub(super) struct TaskDoneGuard<'a>(pub(super) &'a WorkerPool<'a>);
 
 impl Drop for TaskDoneGuard<'_> {

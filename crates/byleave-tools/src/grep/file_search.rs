@@ -1,6 +1,6 @@
-//! Searching one file after another: by one thread, with room that is used again and again.
+//! Searches one file after another, in one thread, with reusable buffers.
 //!
-//! A file is searched only when it is a plain one after it was opened, and no other name of one that must not be read.
+//! It searches a file only if the opened file is a regular one and is not a hard link to a hidden file.
 
 use std::cmp::Ordering;
 use std::fs::File;
@@ -22,17 +22,18 @@ use crate::gate_lines::LINE_ENDS;
 use crate::top_n::TopN;
 use crate::workspace_files::Files;
 
-/// Up to this a file is read as a whole; beyond it, part by part. As much as ripgrep reads at once: so the same files are binary.
+/// The maximum size of a file that is read as a whole; a larger one is read in parts. It equals ripgrep's buffer, so that the same files
+/// are binary.
 const WHOLE_BYTES_MAX: usize = 1 << 16;
-/// The longest line that is kept in memory.
+/// The maximum length of a line in memory.
 const LINE_BYTES_MAX: usize = 1 << 26;
-/// The longest line that is shown as it is.
+/// The maximum length of a line that is shown in full.
 const SHOWN_BYTES_MAX: usize = 1_000;
-/// How much of a longer one is shown, and how much of that in front of the match.
+/// The number of bytes that are shown of a longer line, and how many of them precede the match.
 const CUT_BYTES: usize = 500;
 const IN_FRONT_BYTES: usize = 100;
 
-/// What is wanted of every file.
+/// The settings for every file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SearchSettings {
     pub(super) mode: GrepMode,
@@ -41,20 +42,20 @@ pub(super) struct SearchSettings {
     pub(super) after: usize,
 }
 
-/// What was counted.
+/// The counts of a search.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SearchCounts {
-    /// Files with a match.
+    /// The number of files with a match.
     pub(super) files: u64,
-    /// Lines that match; only their files where only those are wanted.
+    /// The number of matching lines. If only files are wanted, it is the number of files.
     pub(super) lines: u64,
-    /// Files that are binary, and have no match in front of where that shows.
+    /// The number of binary files without a match before the first binary data.
     pub(super) binary: u64,
-    /// Files that are other names of what must not be read.
+    /// The number of hard links to hidden files.
     pub(super) veiled: u64,
-    /// Files that could not be read.
+    /// The number of unreadable files.
     pub(super) unread: u64,
-    /// Files whose names are not text.
+    /// The number of files whose names are not valid text.
     pub(super) nameless: u64,
 }
 
@@ -69,12 +70,12 @@ impl SearchCounts {
     }
 }
 
-/// What was found in one file.
+/// The matches in one file.
 pub(super) struct FileMatches {
     pub(super) path: Vec<u8>,
     pub(super) lines: Vec<MatchLine>,
     pub(super) matched: u64,
-    /// Where it became binary, after a match.
+    /// The offset of binary data that follows a match.
     pub(super) binary: Option<u64>,
 }
 
@@ -98,28 +99,28 @@ impl PartialEq for FileMatches {
 
 impl Eq for FileMatches {}
 
-/// A line that is shown.
+/// A line of the output.
 pub(super) struct MatchLine {
     pub(super) kind: MatchLineKind,
     pub(super) number: u64,
     pub(super) text: String,
 }
 
-/// Why it is shown.
+/// The kind of an output line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MatchLineKind {
     Match,
     Context,
-    /// It is none: there are lines between that are not shown.
+    /// Not a line: a gap of lines that are not shown.
     Break,
 }
 
-/// One thread's search.
+/// The search of one thread.
 pub(super) struct FileSearcher<'a> {
     matcher: RegexMatcher,
-    /// For what is in memory, and not binary.
+    /// The searcher for text in memory.
     whole: Searcher,
-    /// For what is read part by part, or in another encoding.
+    /// The searcher for files that are read in parts or have another encoding.
     parts: Searcher,
     settings: SearchSettings,
     files: &'a Files,
@@ -160,7 +161,7 @@ impl<'a> FileSearcher<'a> {
         }
     }
 
-    /// Searches a file that is open.
+    /// Searches an open file.
     pub(super) fn file(&mut self, path: &[u8], mut file: File, stat: &Stat) {
         let mut sink = LineCollector {
             matcher: &self.matcher,
@@ -191,7 +192,7 @@ impl<'a> FileSearcher<'a> {
             self.counts.unread += 1;
         }
         self.counts.binary += u64::from(binary.is_some() && matched == 0);
-        // Where only files are told, a binary one is none that has lines.
+        // Outside of the mode that shows lines, a binary file is not listed.
         let counts = matched > 0 && (binary.is_none() || self.settings.mode == GrepMode::Lines);
         if counts {
             self.counts.files += 1;
@@ -212,7 +213,7 @@ impl WalkVisitor for FileSearcher<'_> {
         }
         let handle = match found.open() {
             Ok(handle) => handle,
-            // It is gone, or something else by now.
+            // It is gone or has another type by now.
             Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::NODEV) => return,
             Err(_) => {
                 self.counts.unread += 1;
@@ -234,7 +235,7 @@ impl WalkVisitor for FileSearcher<'_> {
     }
 }
 
-/// Reads a file into the room. What is added to it meanwhile is not read.
+/// Reads a file into the buffer. Data that is appended meanwhile is not read.
 fn fill<'r>(file: &mut File, room: &'r mut Vec<u8>, size: usize) -> io::Result<&'r [u8]> {
     if room.len() <= size {
         room.resize(size + 1, 0);
@@ -246,7 +247,7 @@ fn fill<'r>(file: &mut File, room: &'r mut Vec<u8>, size: usize) -> io::Result<&
             read => read?,
         };
         length += read;
-        // Files that the kernel makes up say that they are empty.
+        // Files that the kernel generates report a size of zero.
         if read == 0 || length == size {
             break;
         }
@@ -254,12 +255,12 @@ fn fill<'r>(file: &mut File, room: &'r mut Vec<u8>, size: usize) -> io::Result<&
     Ok(room.get(..length).unwrap_or_default())
 }
 
-/// Whether it begins with the mark of an encoding.
+/// Checks whether the bytes begin with a byte order mark.
 fn has_mark(bytes: &[u8]) -> bool {
     [&b"\xff\xfe"[..], b"\xfe\xff", b"\xef\xbb\xbf"].iter().any(|mark| bytes.starts_with(mark))
 }
 
-/// A file that ends when the call is called off.
+/// A file whose reads end when the call is cancelled.
 struct CancellableFile<'a> {
     file: File,
     cancel: &'a CancellationToken,
@@ -271,7 +272,7 @@ impl Read for CancellableFile<'_> {
     }
 }
 
-/// The lines of one file, as they are found.
+/// A collector for the lines of one file.
 struct LineCollector<'a> {
     matcher: &'a RegexMatcher,
     settings: SearchSettings,
@@ -321,7 +322,7 @@ impl Sink for &mut LineCollector<'_> {
     }
 
     fn binary_data(&mut self, _: &Searcher, _: u64) -> io::Result<bool> {
-        // What was read together with a NUL byte is not searched, as ripgrep does.
+        // Like ripgrep, do not search a buffer that contains a NUL byte.
         Ok(false)
     }
 
@@ -331,7 +332,7 @@ impl Sink for &mut LineCollector<'_> {
     }
 }
 
-/// A line to be shown: on one line, and cut around the match where it is long.
+/// Formats a line for the output: on one line, and a long one cut around the match.
 fn text(line: &[u8], at: impl FnOnce() -> usize) -> String {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -346,7 +347,7 @@ fn text(line: &[u8], at: impl FnOnce() -> usize) -> String {
 
 fn one_line(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
-    // What stands behind one of these could be read as a line of its own.
+    // Text after one of these characters could be read as a separate line.
     if !text.contains(LINE_ENDS) {
         return text.into_owned();
     }

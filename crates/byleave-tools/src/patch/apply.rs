@@ -1,36 +1,36 @@
 //! Applies hunks to the content of a file. Pure.
 //!
-//! A hunk with a line number is looked for there, then ever further away, then with up to two lines of its outer context left out,
-//! as patch(1) does; how far and how much is told. Nothing else is passed over: no blank, no line end. A hunk without a number
-//! must fit in one place only.
+//! A hunk with a line number is searched there, then at increasing distance, then with up to two outer context lines omitted, like
+//! patch(1). The offset and the fuzz are reported. No other difference is ignored, neither whitespace nor line ends. A hunk without a
+//! number must match in exactly one place.
 
 use std::cell::Cell;
 
 use super::{Hunk, HunkLine, HunkLineKind, HunkPosition};
 use crate::near_match;
 
-/// So many outer lines of context may differ at each end.
+/// The maximum number of outer context lines that may differ at each end.
 const FUZZ_MAX: usize = 2;
 
-/// So many lines are compared before it is given up: a patch of many hunks can be made to look through a long file for each.
+/// The maximum number of line comparisons. A patch of many hunks could otherwise search a long file for each hunk.
 const LOOKS_MAX: u64 = 100_000_000;
 
-/// Where a hunk was put.
+/// Where a hunk was applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HunkPlacement {
-    /// The line of the old content that it begins at, from 1.
+    /// The first line in the old content, from 1.
     pub(crate) line: usize,
-    /// How many lines further down than it says; further up where negative.
+    /// The offset in lines from the stated position; negative if further up.
     pub(crate) offset: isize,
-    /// How many outer lines of context were left out at an end.
+    /// The number of outer context lines that were omitted at an end.
     pub(crate) fuzz: usize,
-    /// A heading that was found by its words and not by its blanks.
+    /// Whether a heading matched only after whitespace was ignored.
     pub(crate) by_words: bool,
 }
 
-/// What a content becomes, and where each hunk was put. Why one does not fit is told with what to do.
+/// Returns the new content and the placement of each hunk. An error includes what to do.
 pub(crate) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<(Vec<u8>, Vec<HunkPlacement>), String> {
-    // The form without counts cannot say that the last line has no end: it keeps the one it has.
+    // The form without counts cannot say that the last line has no line end. Such a line keeps its current state.
     let by_words = hunks.iter().any(|hunk| matches!(hunk.place, HunkPosition::After { .. }));
     let lacks_end = by_words && !content.is_empty() && !content.ends_with(b"\n");
     let mut whole = content.to_vec();
@@ -58,16 +58,16 @@ pub(crate) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<(Vec<u8>, Vec<Hunk
 
 struct PatchApplier<'a> {
     lines: &'a [&'a [u8]],
-    /// So many lines are in `out`, changed or not.
+    /// The number of old lines that are already in `out`, changed or not.
     done: usize,
-    /// How much further down than they say hunks were found so far.
+    /// The offset of the hunks so far.
     drift: isize,
-    /// So many lines may still be compared.
+    /// The number of line comparisons that are left.
     looks_left: Cell<u64>,
     out: Vec<u8>,
 }
 
-/// A place for a hunk: where its lines begin, and how many of them at each end are left out.
+/// A match of a hunk: the start of its lines, and how many of them are omitted at each end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HunkMatch {
     start: usize,
@@ -75,16 +75,16 @@ struct HunkMatch {
     fit_fuzz: usize,
 }
 
-/// What is looked for.
+/// The search pattern of a hunk.
 #[derive(Clone, Copy)]
 struct HunkPattern<'a> {
     /// The lines.
     before: &'a [&'a str],
-    /// How many of them at each end are left out.
+    /// The number of lines that are omitted at each end.
     cut: (usize, usize),
-    /// They must be the first of the file.
+    /// Whether the lines must be the first of the file.
     at_start: bool,
-    /// They must be the last of the file.
+    /// Whether the lines must be the last of the file.
     at_end: bool,
 }
 
@@ -106,13 +106,13 @@ impl<'a> PatchApplier<'a> {
         Ok(HunkPlacement { line: spot.start + 1, offset, fuzz: spot.fit_fuzz, by_words })
     }
 
-    /// Everything that is left, behind what was changed.
+    /// Appends the remaining lines and returns the content.
     fn finish(mut self) -> Vec<u8> {
         self.copy_to(self.lines.len());
         self.out
     }
 
-    /// Where a hunk with a number fits, and how far from there that is.
+    /// Finds the match of a hunk with a number, and its offset.
     fn at_line(
         &mut self,
         line: usize,
@@ -120,7 +120,7 @@ impl<'a> PatchApplier<'a> {
         before: &[&str],
     ) -> Result<(HunkMatch, isize), String> {
         if before.is_empty() {
-            // Nothing to look for: it goes where it says, as far from there as the hunks before it.
+            // There is nothing to search. The hunk is applied at its position plus the offset of the hunks before it.
             let start = line.saturating_add_signed(self.drift);
             return match start >= self.done && start <= self.lines.len() {
                 true => Ok((HunkMatch { start, cut: (0, 0), fit_fuzz: 0 }, self.drift)),
@@ -134,11 +134,11 @@ impl<'a> PatchApplier<'a> {
         let (lead, trail) = (kept(all.iter()), kept(all.iter().rev()));
         let context = lead.max(trail);
         for fuzz in 0..=FUZZ_MAX.min(context) {
-            // The longer end is cut first; an end that is shorter than the other is that of the file.
+            // The longer end is cut first. A shorter context means the beginning or end of the file.
             let cut = ((fuzz + lead).saturating_sub(context), (fuzz + trail).saturating_sub(context));
             let at_start = fuzz + lead < context && line <= 1;
             let at_end = fuzz + trail < context;
-            // Where little holds it in place, it must be in one place only.
+            // A hunk with little context must match in one place only.
             let is_loose = fuzz > 0 || context == 0;
             let wanted = HunkPattern { before, cut, at_start, at_end };
             let mut found = self.places(wanted, guess);
@@ -162,7 +162,7 @@ impl<'a> PatchApplier<'a> {
         Err(self.unfit(before))
     }
 
-    /// The places where lines stand, behind what was changed already; the nearest to a line first, and of two the one below.
+    /// Returns all matches after the changed lines, sorted by distance from a line; of two equally near, the lower one first.
     fn places(&self, wanted: HunkPattern<'_>, near: usize) -> impl Iterator<Item = usize> {
         let HunkPattern { before, cut, at_start, at_end } = wanted;
         let reach = before.len() - cut.1;
@@ -193,7 +193,7 @@ impl<'a> PatchApplier<'a> {
         self.looks_left.get() > 0 && same == core.len() && there.len() == core.len()
     }
 
-    /// The line behind headings, in turn.
+    /// Returns the line after the headings, which are searched one after the other.
     fn after(&self, headings: &[String], by_words: &mut bool) -> Result<usize, String> {
         let mut from = self.done;
         for heading in headings {
@@ -214,7 +214,7 @@ impl<'a> PatchApplier<'a> {
         Ok(from)
     }
 
-    /// The one place behind a line where lines stand; with a heading, the first.
+    /// Returns the only match after a line; with a heading, the first match.
     fn sought(
         &self,
         from: usize,
@@ -264,14 +264,14 @@ impl<'a> PatchApplier<'a> {
         format!("does not fit: {}", near_match::told(&text, &wanted, "its old text"))
     }
 
-    /// Copies what stands before a hunk, and puts its new lines.
+    /// Copies the lines before a hunk, and adds its new lines.
     fn put(&mut self, hunk: &Hunk, spot: HunkMatch) -> Result<(), String> {
         let HunkMatch { start, cut, .. } = spot;
         let old = before(&hunk.lines).count();
         self.copy_to(start + cut.0);
         let core = hunk.lines.get(cut.0..hunk.lines.len() - cut.1).unwrap_or_default();
         for line in core.iter().filter(|line| line.fate != HunkLineKind::Old) {
-            // A line without an end has another behind it only if both are wrong.
+            // A line without a line end can only be followed by another if the patch is wrong.
             if !self.out.is_empty() && !self.out.ends_with(b"\n") {
                 return Err(
                     "puts a line behind one that has no newline; give that line its end as well".into()
@@ -293,12 +293,12 @@ impl<'a> PatchApplier<'a> {
     }
 }
 
-/// The lines that must be there before.
+/// Returns the lines that the old content must have.
 fn before(lines: &[HunkLine]) -> impl Iterator<Item = &str> {
     lines.iter().filter(|line| line.fate != HunkLineKind::New).map(|line| line.text.as_str())
 }
 
-/// How many lines at an end are context.
+/// Counts the context lines at one end.
 fn kept<'a>(lines: impl Iterator<Item = &'a HunkLine>) -> usize {
     lines.take_while(|line| line.fate == HunkLineKind::Kept).count()
 }

@@ -1,8 +1,8 @@
-//! The `*** Begin Patch` form: headers, and lines that begin with a blank, `+` or `-`, without counts.
+//! Parses the `*** Begin Patch` form: headers, and lines that begin with a space, `+` or `-`, without counts.
 
 use super::{FileOperation, FilePatch, Hunk, HunkLine, HunkLineKind, HunkPosition, numbered, quoted};
 
-/// How it begins.
+/// The first line.
 pub(super) const BEGIN: &str = "*** Begin Patch";
 const END: &str = "*** End Patch";
 const END_OF_FILE: &str = "*** End of File";
@@ -11,7 +11,7 @@ const MOVE: &str = "*** Move to: ";
 const SHAPE: &str = "the form is `*** Begin Patch`, then for each file `*** Add File: NAME`, `*** Update File: NAME` or \
     `*** Delete File: NAME`, then its lines, then `*** End Patch`";
 
-/// Reads a patch of this form.
+/// Parses a patch in this form.
 pub(super) fn read(text: &str) -> Result<Vec<FilePatch>, String> {
     let mut lines = numbered(text.trim_start_matches('\n'));
     if lines.next().is_none_or(|(_, line)| line != BEGIN) {
@@ -121,7 +121,7 @@ fn content(line: &str, section: &mut FilePatch) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Begins a hunk, or narrows where the one that has just begun is looked for.
+/// Starts a hunk, or adds a heading to a hunk that has no lines yet.
 fn opened(heading: &str, section: &mut FilePatch) -> Result<(), &'static str> {
     let heading = (!heading.trim().is_empty()).then(|| heading.to_owned());
     match section.hunks.last_mut() {
@@ -140,7 +140,7 @@ const fn anywhere() -> Hunk {
     Hunk { place: HunkPosition::After { headings: Vec::new(), to_the_end: false }, lines: Vec::new() }
 }
 
-/// Whether a file has what it needs.
+/// Checks that a file has all required parts.
 fn check(section: &FilePatch) -> Result<(), String> {
     let name = section.name.escape_debug();
     if section.hunks.iter().any(|hunk| hunk.lines.is_empty()) {

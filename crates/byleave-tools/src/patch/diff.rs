@@ -1,4 +1,4 @@
-//! Unified diffs, as `diff -u` and `git diff` write them.
+//! Parses unified diffs, as `diff -u` and `git diff` write them.
 
 use std::iter::Peekable;
 
@@ -6,7 +6,7 @@ use byleave::patch::{bare_name, name, name_of_both};
 
 use super::{FileOperation, FilePatch, Hunk, HunkLine, HunkLineKind, HunkPosition, numbered, quoted};
 
-/// Reads a patch of this form.
+/// Parses a patch in this form.
 pub(super) fn read(text: &str) -> Result<Vec<FilePatch>, String> {
     let mut lines = numbered(text).peekable();
     let mut sections = Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn read(text: &str) -> Result<Vec<FilePatch>, String> {
         } else if line.starts_with("GIT binary patch") || line.starts_with("Binary files ") {
             return Err(at("is about content that is no text; change that file with bash"));
         } else if line == "-- " || line == "---" {
-            // What `git format-patch` puts around: no line of a hunk, whose counts would have taken it in.
+            // Part of the text that `git format-patch` adds. It is not a hunk line, because the counts of the hunk would have included it.
             is_after_hunk = false;
         } else if is_after_hunk && line.starts_with(['+', '-', ' ', '\t', '\\']) {
             return Err(at(
@@ -40,15 +40,15 @@ pub(super) fn read(text: &str) -> Result<Vec<FilePatch>, String> {
     Ok(sections)
 }
 
-/// An old and a new name, where there is one.
+/// An old and a new name, each optional.
 type OldNewNames = (Option<String>, Option<String>);
 
-/// What stands above the hunks of a file.
+/// The header above the hunks of a file.
 #[derive(Default)]
 struct DiffHeader {
     /// The name that `diff --git` gives twice.
     same: Option<String>,
-    /// The names in `---` and `+++`; within, none for `/dev/null`.
+    /// The names in `---` and `+++`; an inner `None` means `/dev/null`.
     both: Option<OldNewNames>,
     is_new: bool,
     is_deleted: bool,
@@ -58,7 +58,7 @@ struct DiffHeader {
 }
 
 impl DiffHeader {
-    /// Reads what follows `diff --git`, up to the first hunk.
+    /// Parses the lines after `diff --git`, up to the first hunk.
     fn of_git<'a>(
         names: &str,
         lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
@@ -99,7 +99,7 @@ impl DiffHeader {
         Ok(head)
     }
 
-    /// Reads `---` and `+++`.
+    /// Parses `---` and `+++`.
     fn both<'a>(
         &mut self,
         old: &str,
@@ -113,7 +113,7 @@ impl DiffHeader {
         Ok(())
     }
 
-    /// What becomes of which file; every name that is given must say the same.
+    /// Returns the file and its operation. All given names must agree.
     fn told(&self) -> Result<(String, FileOperation), String> {
         let two = "names its file in different ways; give one name, and `rename from` and `rename to` where it is moved";
         let agreed = |of: fn(&OldNewNames) -> &Option<String>, same: Option<&String>| {
@@ -164,7 +164,7 @@ impl DiffHeader {
     }
 }
 
-/// A header without a carriage return, which some take for part of a name.
+/// Returns a header, or an error if it has a carriage return, which some programs treat as part of a name.
 fn plain(text: &str) -> Result<&str, String> {
     if text.contains('\r') {
         return Err("has a carriage return in a name; end the header lines of the patch in LF alone".into());
@@ -172,7 +172,7 @@ fn plain(text: &str) -> Result<&str, String> {
     Ok(text)
 }
 
-/// Whether a mode of git is that of a program. Only plain files have one.
+/// Checks whether a Git mode is executable. Only regular files are allowed.
 fn runs(mode: &str) -> Result<bool, String> {
     match mode {
         "100644" => Ok(false),
@@ -187,7 +187,7 @@ fn runs(mode: &str) -> Result<bool, String> {
     }
 }
 
-/// The hunks of a file, under what stands above them.
+/// Parses the hunks of a file after its header.
 fn section<'a>(
     head: &DiffHeader,
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
@@ -253,7 +253,7 @@ fn hunk<'a>(
     Ok(hunk)
 }
 
-/// `\ No newline at end of file`: the line before it has no end.
+/// Handles `\ No newline at end of file`: removes the line end of the line before.
 fn without_end(hunk: &mut Hunk) -> Result<(), String> {
     let last = hunk.lines.last_mut().filter(|line| line.text.ends_with('\n'));
     let last = last.ok_or("says of no line that it has no newline")?;
@@ -261,7 +261,7 @@ fn without_end(hunk: &mut Hunk) -> Result<(), String> {
     Ok(())
 }
 
-/// Where a hunk stands, and how many old and new lines it has: `@@ -1,2 +3,4 @@`.
+/// Parses the position and the old and new line counts of a hunk: `@@ -1,2 +3,4 @@`.
 fn counted(line: &str) -> Option<(usize, usize, usize)> {
     let mut words = line.split(' ');
     (words.next() == Some("@@")).then_some(())?;

@@ -1,4 +1,4 @@
-//! The applier against `git apply` and patch(1), and the reader against the one that the gate judges by.
+//! Differential tests: the applier against `git apply` and patch(1), and the parser against the one that the gate judges by.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use proptest::test_runner::TestRunner;
 
 use super::{FileOperation, apply, read};
 
-/// Lines of which many are the same, so that hunks fit in several places.
+/// Generates lines with many duplicates, so that hunks match in several places.
 fn line() -> impl Strategy<Value = String> {
     prop_oneof![
         3 => prop::sample::select(vec!["}", "", "{", "  a", "\ta", "a", "--- a/x", "+++ b/x", "a\r"]).prop_map(str::to_owned),
@@ -27,7 +27,7 @@ fn text() -> impl Strategy<Value = String> {
     })
 }
 
-/// A text with some of its lines taken out, replaced, or with others before them.
+/// Returns a text in which some lines are removed, replaced or preceded by others.
 fn changed(text: &str, rolls: &[(u8, String)]) -> String {
     let mut changed = String::new();
     for (line, (roll, other)) in text.split_inclusive('\n').zip(rolls) {
@@ -56,7 +56,7 @@ fn ended(command: &mut Command) -> bool {
     ended.status.success()
 }
 
-/// What another program makes of a patch, if it takes it.
+/// Returns the result of another program for a patch, if it accepts the patch.
 fn by(program: &str, folder: &Path, base: &str, patch: &str) -> Option<String> {
     let at = |name: &str| folder.join(name);
     fs::write(at("x"), base).unwrap();
@@ -79,7 +79,7 @@ fn by(program: &str, folder: &Path, base: &str, patch: &str) -> Option<String> {
         ]),
     };
     let done = ended(&mut command);
-    // Both remove a file that becomes empty only where the patch says so.
+    // Both programs remove a file that becomes empty only if the patch says so.
     done.then(|| fs::read_to_string(at("x")).unwrap_or_default())
 }
 
@@ -98,11 +98,11 @@ fn what_is_applied_is_what_git_or_patch_would_make_of_it() {
             let (out, fits) = apply::apply(base.as_bytes(), &sections[0].hunks)?;
             Ok::<_, String>((String::from_utf8(out).unwrap(), fits))
         };
-        // On what it was made for, it is what it was made of.
+        // Applied to its base, the patch gives its target.
         let (out, fits) = ours(&base).unwrap_or_else(|why| panic!("{why}\n{patch}"));
         prop_assert_eq!(&out, &new, "{}", &patch);
         prop_assert!(fits.iter().all(|fit| (fit.offset, fit.fuzz) == (0, 0)), "{:?}\n{}", fits, patch);
-        // On something else, it is what another makes of it, or nothing.
+        // Applied to another text, it gives the result of another program, or an error.
         let other = changed(&base, &drift);
         let theirs = ["patch", "git"].map(|program| by(program, folder.path(), &other, &patch));
         match ours(&other) {
@@ -137,7 +137,7 @@ fn diff(folder: &Path, old: &str, new: &str, context: u8) -> String {
     String::from_utf8(diff.current_dir(folder).output().unwrap().stdout).unwrap()
 }
 
-/// Pieces of patches, put together as they come.
+/// Generates random combinations of patch fragments.
 fn pieces() -> impl Strategy<Value = String> {
     let name = || {
         prop::sample::select(vec![
@@ -177,7 +177,7 @@ fn pieces() -> impl Strategy<Value = String> {
     )
 }
 
-/// A line taken out, twice, indented, ended otherwise or swapped with the next; mostly none.
+/// Damages a line: removes, duplicates or indents it, changes its line end, or swaps it with the next. Usually it does nothing.
 fn damaged(text: &str, at: usize, damage: u8) -> String {
     let mut lines: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
     let at = at % lines.len();
@@ -217,7 +217,7 @@ proptest! {
             };
             prop_assert!(is_judged, "{:?}\n{}\n{:?}", section, text, judged);
         }
-        // What was judged beside it keeps it from being applied; without damage and doubt there is none.
+        // A name that was judged in addition prevents the application. An undamaged and unambiguous patch has none.
         let ours: BTreeSet<&str> = sections.iter().flat_map(super::FilePatch::names).collect();
         let theirs: BTreeSet<&str> = written.union(&deleted).copied().collect();
         prop_assert!(ours.is_subset(&theirs), "{}", text);

@@ -1,7 +1,7 @@
-//! Bodies: read as they come, unpacked, and never more than was wanted.
+//! Reads a response body as it arrives, decompresses it, and never keeps more than the limit.
 //!
-//! The limit is on what is unpacked: a few kilobytes of gzip can stand for gigabytes. There is one on what comes over the wire as
-//! well, which can be endless and stand for nothing.
+//! The limit applies to the decompressed size, because a few kilobytes of gzip can expand to gigabytes. A second limit applies to the
+//! received size, because an endless stream can expand to nothing.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -13,32 +13,32 @@ use hyper::body::Incoming;
 use hyper::header::CONTENT_ENCODING;
 use tokio::time::{Instant, timeout_at};
 
-/// What a packed body may take on the wire beyond what it may take unpacked: heads of members, and blocks that do not shrink.
+/// The number of bytes by which a compressed body may exceed the limit on the wire: headers of members, and blocks that do not shrink.
 const WIRE_SLACK_BYTES: usize = 64 << 10;
 
 /// A body, as far as it was read.
 #[derive(Debug)]
 pub(super) struct ResponseBody {
     pub(super) bytes: Vec<u8>,
-    /// How many bytes came over the wire.
+    /// The number of received bytes.
     pub(super) received: usize,
     pub(super) end: BodyEnd,
 }
 
-/// Why nothing more was read.
+/// The reason why reading ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BodyEnd {
-    /// That was all.
+    /// The body is complete.
     Whole,
-    /// There is more than was wanted.
+    /// The limit was reached.
     Cut,
-    /// It took too long.
+    /// The time was over.
     TooSlow(Duration),
-    /// The line broke, or what came cannot be unpacked.
+    /// The connection broke, or the content cannot be decompressed.
     Broken(String),
 }
 
-/// Whether a body is packed in a way that we unpack; `Err` names another.
+/// Checks whether a body has a supported compression. `Err` names an unsupported one.
 pub(super) fn is_packed(headers: &HeaderMap) -> Result<bool, String> {
     let mut packed = false;
     for value in headers.get_all(CONTENT_ENCODING) {
@@ -53,7 +53,7 @@ pub(super) fn is_packed(headers: &HeaderMap) -> Result<bool, String> {
     Ok(packed)
 }
 
-/// Reads a body until it ends, is long enough, or its time is over.
+/// Reads a body until it ends, reaches its limit, or its time is over.
 pub(super) async fn read(
     body: Incoming,
     packed: bool,
@@ -73,7 +73,7 @@ pub(super) async fn read(
     ResponseBody { bytes, received, end }
 }
 
-/// A time that ran out.
+/// The error for a time that is over.
 struct BodyTimeoutError;
 
 async fn fill(
@@ -100,7 +100,7 @@ async fn fill(
     }
 }
 
-/// Where a body goes.
+/// The destination of a body.
 enum BodySink {
     Plain(LimitedBuffer),
     Packed(Box<MultiGzDecoder<LimitedBuffer>>),
@@ -110,7 +110,7 @@ impl BodySink {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Plain(limited) => limited.write_all(bytes),
-            // Without the flush, what is unpacked would wait inside for more to come.
+            // Without the flush, decompressed data would stay inside until more input arrives.
             Self::Packed(decoder) => decoder.write_all(bytes).and_then(|()| decoder.flush()),
         }
     }
@@ -139,7 +139,7 @@ impl BodySink {
     }
 }
 
-/// Takes so many bytes, and fails on the next.
+/// A buffer that accepts this many bytes and fails on the next.
 struct LimitedBuffer {
     bytes: Vec<u8>,
     bytes_max: usize,

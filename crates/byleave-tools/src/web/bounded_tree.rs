@@ -1,7 +1,7 @@
-//! The tree of a page, counted while it grows.
+//! A DOM tree whose nodes are counted while it grows.
 //!
-//! A page of a megabyte can ask its parser for a tree of billions: what is left open is opened anew in every paragraph. So the
-//! parser is fed a little at a time, and whoever feeds it looks here in between.
+//! A page of a megabyte can make its parser build a tree of billions of nodes, because unclosed elements are opened again in every
+//! paragraph. So the parser gets a little input at a time, and the caller checks the count in between.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -11,7 +11,7 @@ use html5ever::tendril::StrTendril;
 use html5ever::{Attribute, ExpandedName, QualName};
 use markup5ever_rcdom::{Handle, RcDom};
 
-/// A tree, and how many nodes were made for it.
+/// A tree and the number of its nodes.
 #[derive(Default)]
 pub(super) struct CountingDomSink {
     tree: RcDom,
@@ -19,7 +19,7 @@ pub(super) struct CountingDomSink {
 }
 
 impl CountingDomSink {
-    /// How many nodes were made so far.
+    /// Returns the number of nodes so far.
     pub(super) fn nodes(&self) -> usize {
         self.nodes.get()
     }
@@ -29,7 +29,7 @@ impl CountingDomSink {
     }
 }
 
-/// As the tree does it. What is wrong with a page is nobody's business here, and a `select` shows its options once.
+/// Delegates to the tree. Parse errors are ignored, and a `select` shows its options once.
 impl TreeSink for CountingDomSink {
     type Output = RcDom;
     type Handle = Handle;

@@ -1,28 +1,28 @@
-//! Content: what a body is, and its text, whatever its encoding.
+//! The type of a response body, and its text in any encoding.
 
 use encoding_rs::{Encoding, UTF_8};
 use hyper::HeaderMap;
 use hyper::header::{CONTENT_TYPE, HeaderName};
 
-/// So far a page is looked through for the encoding that it names; browsers look as far.
+/// The number of bytes that are searched for the page's encoding, the same as in browsers.
 const PRESCAN_BYTES: usize = 1024;
-/// So far a body without a type is looked through for what no text has.
+/// The number of bytes of an untyped body that are searched for non-text bytes.
 const SNIFF_BYTES: usize = 1024;
 
-/// What an answer says of its content.
+/// The content type of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct MediaType {
-    /// Its type without parameters, lower case; empty where nothing is said.
+    /// The type without parameters, in lower case; empty if it is missing.
     pub(super) essence: String,
     charset: Option<String>,
 }
 
-/// What is shown of a content.
+/// The form in which a content is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContentForm {
     Html,
     Text,
-    /// Not known before it is looked at.
+    /// Unknown until the content is examined.
     Unsaid,
     Binary,
 }
@@ -70,13 +70,13 @@ impl MediaType {
         }
     }
 
-    /// The type as it is told.
+    /// Returns the type for a message.
     pub(super) fn told(&self) -> &str {
         if self.essence.is_empty() { "no content type" } else { &self.essence }
     }
 }
 
-/// A header of one value, as text; several are none.
+/// Returns a header with exactly one value, as text.
 pub(super) fn header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -85,7 +85,8 @@ pub(super) fn header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     }
 }
 
-/// Whether these bytes are no text: a zero byte stands among the first, which text has in UTF-16 alone, and that says so.
+/// Checks whether the bytes are not text: there is a zero byte near the beginning. In text only UTF-16 has one, and it has a byte order
+/// mark.
 pub(super) fn is_binary(bytes: &[u8], form: ContentForm) -> bool {
     if Encoding::for_bom(bytes).is_some() {
         return false;
@@ -100,14 +101,14 @@ pub(super) fn is_binary(bytes: &[u8], form: ContentForm) -> bool {
     }
 }
 
-/// Text, and what is to be said of how it was read.
+/// Decoded text, and a note on how it was decoded.
 pub(super) struct DecodedText {
     pub(super) text: String,
     pub(super) encoding: &'static str,
     pub(super) told: Option<String>,
 }
 
-/// Reads bytes as text: as their mark says, else as the answer says, else as the page says, else as UTF-8.
+/// Decodes bytes: by their byte order mark, else by the response header, else by the page, else as UTF-8.
 pub(super) fn text(bytes: &[u8], kind: &MediaType, is_cut: bool) -> DecodedText {
     let named =
         kind.charset.clone().or_else(|| (kind.form() == ContentForm::Html).then(|| prescan(bytes)).flatten());
@@ -123,7 +124,7 @@ pub(super) fn text(bytes: &[u8], kind: &MediaType, is_cut: bool) -> DecodedText 
     let mut decoder = encoding.new_decoder();
     let room = decoder.max_utf8_buffer_length(bytes.len()).unwrap_or(bytes.len());
     let mut text = String::with_capacity(room);
-    // A character that the cut went through is no mistake.
+    // A character that was cut at the end is not an error.
     let (_, _, replaced) = decoder.decode_to_string(bytes, &mut text, !is_cut);
     let encoding = decoder.encoding().name();
     if replaced && told.is_none() {
@@ -132,7 +133,7 @@ pub(super) fn text(bytes: &[u8], kind: &MediaType, is_cut: bool) -> DecodedText 
     DecodedText { text, encoding, told }
 }
 
-/// The encoding that a page names in its first bytes.
+/// Returns the encoding that a page names in its first bytes.
 fn prescan(bytes: &[u8]) -> Option<String> {
     let start = String::from_utf8_lossy(bytes.get(..PRESCAN_BYTES.min(bytes.len()))?).to_ascii_lowercase();
     let mut rest = start.as_str();
@@ -143,7 +144,7 @@ fn prescan(bytes: &[u8]) -> Option<String> {
             let value = value.trim_start().strip_prefix('=')?.trim_start().trim_start_matches(['"', '\'']);
             let end = value.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ';' | '/'));
             let label = value.get(..end.unwrap_or(value.len()))?;
-            // A page that can be read this far is not in UTF-16, whatever it says.
+            // A page that can be read up to here is not in UTF-16, whatever it says.
             return Some(if label.starts_with("utf-16") { "utf-8" } else { label }.to_owned());
         }
     }

@@ -1,4 +1,4 @@
-//! Why there is no page, in words that tell the model what to do next.
+//! Why a fetch failed, in words that say what the model can do next.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use byleave_sandbox::net::refusal::{ConnectionError, ConnectionRefusedError};
 
 use super::limits::{HEAD_BYTES_MAX, HOPS_MAX, REQUESTS_MAX, shortened};
 
-/// Why there is no page.
+/// The reason why a fetch failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FetchError {
     #[error("nobody said which rules are in force, so nothing is fetched; tell the person who runs this")]
@@ -60,7 +60,7 @@ pub(super) enum FetchError {
 }
 
 impl FetchError {
-    /// Where it leads, where that is for another call to say.
+    /// Returns the target of a redirect, if another call could fetch it.
     pub(super) fn leads_to(&self) -> Option<&str> {
         match self {
             Self::ElsewhereUnasked { to, .. } | Self::Downgrade { to, .. } => Some(to),

@@ -1,7 +1,7 @@
-//! Pages: HTML as Markdown or as plain text, and what a page says about itself.
+//! Renders HTML as Markdown or as plain text, and collects what a page says about itself.
 //!
-//! Must never follow anything, nor run anything: scripts and styles are dropped. What a page can make us do is bounded before it is
-//! shown: how many nodes, how deep, how long; one that goes beyond is shown as text without its tags.
+//! It must never load or run anything; scripts and styles are dropped. The number of nodes, the depth and the length are limited before
+//! rendering. A page beyond these limits is shown as text without tags.
 
 use std::rc::Rc;
 use std::thread;
@@ -14,10 +14,10 @@ use markup5ever_rcdom::{Node, NodeData};
 
 use super::bounded_tree::CountingDomSink;
 
-/// What is dropped with all that is in it.
+/// Elements that are dropped with their content.
 const DROPPED: [&str; 9] =
     ["script", "style", "template", "svg", "iframe", "object", "canvas", "head", "noframes"];
-/// What begins a line of its own in plain text.
+/// Elements that start a new line in plain text.
 const BLOCKS: [&str; 30] = [
     "address",
     "article",
@@ -50,38 +50,38 @@ const BLOCKS: [&str; 30] = [
     "tr",
     "ul",
 ];
-/// What puts something before every line within it.
+/// Elements that add a prefix to every line within them.
 const PREFIXED: [&str; 3] = ["blockquote", "ol", "ul"];
 
-/// So much is given to the parser at a time: what it makes of that is looked at before it gets more.
+/// The size of one input to the parser. The tree is checked before the parser gets more.
 const BITE_BYTES: usize = 64;
 const NODES_MAX: usize = 400_000;
 const DEPTH_MAX: usize = 120;
 const LINES_TIMES_PREFIXES_MAX: usize = 4_000_000;
 const PARSING_MAX: Duration = Duration::from_secs(3);
-/// Markdown is made by functions that call themselves, a few for every level.
+/// The stack size, because the conversion to Markdown is recursive, with a few calls for every level.
 const STACK_BYTES: usize = 64 << 20;
 
-/// How a page is shown.
+/// The output format of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RenderFormat {
     Markdown,
     Text,
 }
 
-/// A page, read.
+/// A rendered page.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RenderedPage {
     pub(super) text: String,
-    /// Why it is not shown as was wanted.
+    /// Why the page is not in the wanted format.
     pub(super) plain_because: Option<&'static str>,
-    /// What it says to robots.
+    /// The directives for robots.
     pub(super) robots: Vec<String>,
-    /// Where it would send a browser on to.
+    /// The address that the page would send a browser to.
     pub(super) refresh: Option<String>,
 }
 
-/// Reads a page. Blocks, within limits; never fails.
+/// Renders a page. Blocks, within limits; never fails.
 pub(super) fn read(html: String, shown: RenderFormat) -> RenderedPage {
     let plain = stripped(&html);
     let work = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || parsed(&html, shown));
@@ -131,7 +131,7 @@ fn parsed(html: &str, shown: RenderFormat) -> Result<RenderedPage, &'static str>
     Ok(page)
 }
 
-/// What is to be known of a tree before it is shown.
+/// The measurements of a tree before rendering.
 #[derive(Default)]
 struct DomSummary {
     depth_max: usize,
@@ -143,7 +143,7 @@ struct DomSummary {
 }
 
 impl DomSummary {
-    /// Looks at every node, without calling itself.
+    /// Measures all nodes, without recursion.
     fn of(root: &Rc<Node>) -> Self {
         let mut survey = Self::default();
         let mut left = vec![(Rc::clone(root), 0_usize, 0_usize)];
@@ -200,10 +200,10 @@ fn attribute(node: &Node, wanted: &str) -> Option<String> {
     attrs.iter().find(|attr| &*attr.name.local == wanted).map(|attr| attr.value.to_string())
 }
 
-/// The text of a tree, a line for each block; without calling itself.
+/// Returns the text of a tree, one line per block, without recursion.
 fn text_of(root: &Rc<Node>) -> String {
     let mut text = String::new();
-    // A node, and whether it is left rather than entered.
+    // A node, and whether it is being left rather than entered.
     let mut left = vec![(Rc::clone(root), false)];
     while let Some((node, is_left)) = left.pop() {
         let tag = tag(&node);
@@ -226,7 +226,7 @@ fn text_of(root: &Rc<Node>) -> String {
     text
 }
 
-/// Adds words with one space between them.
+/// Adds words separated by single spaces.
 fn add_words(text: &mut String, more: &str) {
     let mut is_spaced = text.is_empty() || text.ends_with(['\n', ' ']);
     for one in more.chars() {
@@ -239,7 +239,7 @@ fn add_words(text: &mut String, more: &str) {
     }
 }
 
-/// A page without its tags, for one that cannot be parsed: in one pass, whatever it is.
+/// Removes all tags in one pass, for a page that cannot be parsed.
 fn stripped(html: &str) -> String {
     let mut text = String::new();
     let mut is_inside = false;

@@ -1,6 +1,6 @@
-//! One request over one line: to an address that was judged, in TLS where the address says so, and nothing kept for the next.
+//! One HTTP request over one connection to a judged address, with TLS if the address says so. Nothing is kept for the next request.
 //!
-//! The line comes from the [`Door`], which is the only thing here that dials. No proxy, no cookie, no credential, no body.
+//! The connection comes from the [`Egress`], which is the only part that dials. There is no proxy, no cookie, no credential and no body.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,23 +22,23 @@ use url::Url;
 use super::error::FetchError;
 use super::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
 
-/// Where a request goes.
+/// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FetchTarget {
-    /// In its usual spelling, as it was judged: this, and not what stands in the address, is dialled and named to the server.
+    /// The normalized host, as it was judged. This host is dialled and sent to the server, not the one in the address.
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) address: Url,
 }
 
-/// An answer whose body is still to come.
+/// A response whose body has not been read.
 pub(super) struct PendingResponse {
     pub(super) response: Response<Incoming>,
-    /// Ends the line with the answer.
+    /// The task that ends the connection with the response.
     pub(super) line: HttpConnectionTask,
 }
 
-/// Whoever moves the bytes of a line; ends with it.
+/// The task that drives a connection. It is aborted when dropped.
 pub(super) struct HttpConnectionTask(JoinHandle<()>);
 
 impl Drop for HttpConnectionTask {
@@ -50,7 +50,7 @@ impl Drop for HttpConnectionTask {
 trait AsyncStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> AsyncStream for S {}
 
-/// TLS with the machine's own certificates, and these.
+/// Creates a TLS configuration with the machine's own certificates and these.
 pub(super) fn tls(
     roots: &[rustls::pki_types::CertificateDer<'static>],
 ) -> Result<Arc<ClientConfig>, rustls::Error> {
@@ -64,7 +64,7 @@ pub(super) fn tls(
     Ok(Arc::new(config))
 }
 
-/// Asks for what the target names, and reads the head of the answer.
+/// Sends the request, and reads the head of the response.
 pub(super) async fn get(
     door: &Egress,
     tls: &Arc<ClientConfig>,
@@ -91,7 +91,7 @@ pub(super) async fn get(
         .await
         .map_err(broken)?;
     let line = HttpConnectionTask(tokio::spawn(async move {
-        // How the line ended shows in the answer.
+        // An error of the connection also appears in the response.
         connection.await.ok();
     }));
     let response = sender.send_request(request(target)?).await.map_err(broken)?;
@@ -119,7 +119,7 @@ fn request(target: &FetchTarget) -> Result<Request<Empty<Bytes>>, FetchError> {
     request.map_err(|error| FetchError::Http { host: target.host.clone(), why: error.to_string() })
 }
 
-/// An error with what caused it: hyper's own words alone say little.
+/// Returns an error with its causes, because hyper's own message says little.
 fn told(error: &hyper::Error) -> String {
     let mut told = error.to_string();
     let mut cause = std::error::Error::source(error);

@@ -1,4 +1,4 @@
-//! Pace: how often one host is asked, whoever wants it. A model in a loop must not be a flood to somebody.
+//! Limits the request rate per host, for all calls together. A model in a loop must not flood a server.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -10,17 +10,17 @@ use super::error::FetchError;
 use super::limits::REQUESTS_MAX;
 
 const WINDOW: Duration = Duration::from_secs(60);
-/// Beyond so many hosts at once, those that were not asked lately are let go of first.
+/// The number of hosts above which hosts without recent requests are removed.
 const HOSTS_MAX: usize = 1024;
 
-/// When which host was asked.
+/// The times of requests by host.
 #[derive(Debug, Default)]
 pub(super) struct HostRateLimiter {
     asked: Mutex<HashMap<String, VecDeque<Instant>>>,
 }
 
 impl HostRateLimiter {
-    /// One more request to this host, unless there were too many.
+    /// Counts a request to this host, or returns an error if there were too many.
     pub(super) fn step(&self, host: &str) -> Result<(), FetchError> {
         let now = Instant::now();
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);

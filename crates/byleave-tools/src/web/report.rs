@@ -1,4 +1,4 @@
-//! What is told of a fetch: lines of ours, and then the content, which is a stranger's.
+//! The report of a fetch: lines of the gate, followed by the content, which is untrusted.
 
 use byleave::core::outcome::Output;
 use hyper::HeaderMap;
@@ -12,7 +12,7 @@ use super::html::{self, RenderFormat};
 use super::limits::shortened;
 use crate::gate_lines::in_its_own_words;
 
-/// What is told of a fetch, before its content.
+/// The lines of a report before its content.
 pub(super) struct FetchReport {
     address: Url,
     status: hyper::StatusCode,
@@ -54,7 +54,7 @@ impl FetchReport {
         };
     }
 
-    /// Reads a page, and keeps what it says of itself.
+    /// Renders a page, and notes what it says about itself.
     pub(super) async fn page(&mut self, html: String, shown: RenderFormat) -> String {
         let read = tokio::task::spawn_blocking(move || html::read(html, shown)).await;
         let page = match read {
@@ -66,7 +66,7 @@ impl FetchReport {
         };
         self.robots.extend(directives(&page.robots.join(",")));
         self.lines.extend(page.plain_because.map(|why| format!("shown as plain text: {why}")));
-        // Whatever it is, it was not followed, and only what reads as an address is told.
+        // The target was not followed, and it is shown only if it is a valid address.
         if let Some(refresh) = page.refresh.and_then(|place| self.address.join(&place).ok()) {
             self.lines.push(format!(
                 "the page sends browsers on to `{}`: not followed",
@@ -76,7 +76,7 @@ impl FetchReport {
         page.text
     }
 
-    /// The result for what is no text.
+    /// Returns the result for content that is not text.
     pub(super) fn not_shown(mut self, kind: &MediaType, headers: &HeaderMap, body: &ResponseBody) -> Output {
         let length = content::header(headers, &CONTENT_LENGTH).and_then(|text| text.parse::<u64>().ok());
         self.content_type = kind.told().to_owned();
@@ -98,7 +98,7 @@ impl FetchReport {
         }
     }
 
-    /// The result for text.
+    /// Returns the result for text.
     pub(super) fn shown(mut self, text: &str, end: BodyEnd) -> Output {
         let is_cut = end != BodyEnd::Whole;
         let mut error = self.error();
@@ -132,7 +132,7 @@ impl FetchReport {
         }
     }
 
-    /// What a status says that is no success.
+    /// Returns the error for a status that is not a success.
     fn error(&self) -> Option<String> {
         let todo = match self.status.as_u16() {
             200..=299 => return None,
@@ -183,7 +183,7 @@ impl FetchReport {
     }
 }
 
-/// The directives for robots in a text that strangers wrote: single words, and few.
+/// Returns the robots directives in an untrusted text: only single words, and few.
 fn directives(text: &str) -> Vec<String> {
     let plain = |word: &&str| {
         !word.is_empty()

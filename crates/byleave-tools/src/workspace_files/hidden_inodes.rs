@@ -1,5 +1,4 @@
-//! The veil: which files must not be seen, by what they are instead of by what they are called. A hard link has no target to
-//! follow, so its name alone says nothing.
+//! The hidden files by device and inode instead of by name. A hard link has no target to resolve, so its name alone says nothing.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,18 +11,18 @@ use byleave::core::policy::Policy;
 use byleave_sandbox::protected_paths::{PathPolicy, look};
 use rustix::fs::Stat;
 
-/// How much is looked through; where there is more, every file with several names is taken for one that must not be seen.
+/// The maximum number of entries that are searched. Beyond it, every file with several names is treated as hidden.
 const ENTRIES_MAX: usize = 200_000;
 
-/// The files with several names that must not be seen.
+/// The hidden files that have several names.
 pub(super) struct HiddenInodes {
     files: HashSet<(u64, u64)>,
-    /// Not everything could be looked through.
+    /// Whether the search was incomplete.
     is_torn: bool,
 }
 
 impl HiddenInodes {
-    /// Looks through the workspace and the places that rules keep from being read.
+    /// Searches the workspace and the paths that rules deny to read.
     pub(super) fn of(workspace: &Path, marker: &Arc<dyn PathPolicy + Send + Sync>, rules: &Policy) -> Self {
         let mut veil = Self { files: HashSet::new(), is_torn: false };
         let denied = rules.reads(Verdict::Deny).map(|(place, _)| PathBuf::from(place));
@@ -44,7 +43,7 @@ impl HiddenInodes {
         veil
     }
 
-    /// Whether a file is among them.
+    /// Checks whether a file is one of them.
     #[expect(clippy::useless_conversion, reason = "the widths differ between architectures")]
     pub(super) fn covers(&self, stat: &Stat) -> bool {
         self.is_torn || self.files.contains(&(stat.st_dev.into(), stat.st_ino.into()))
@@ -60,7 +59,7 @@ impl HiddenInodes {
             };
             *left = less;
             if found.is_dir() {
-                // What this user cannot look into, this user cannot have linked from there.
+                // A directory that this user cannot list is skipped.
                 let entries = fs::read_dir(&path).into_iter().flatten().flatten();
                 all.extend(entries.map(|entry| entry.path()));
             } else if found.nlink() > 1 {

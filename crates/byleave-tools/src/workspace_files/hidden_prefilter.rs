@@ -1,8 +1,8 @@
-//! The sieve: which names need not be put to the rules one by one, because no rule that hides anything could mean them.
+//! A prefilter without false negatives for hidden paths: `false` means that no rule can hide the name.
 //!
-//! It never says that something is hidden, and never that something is not which could be: it only spares the question. Every glob
-//! of a rule has a text in it without which nothing fits, or a place beneath which everything lies that it fits. A path with none of
-//! those texts, in none of those places, fits none of the globs.
+//! `true` only means that the policy must be evaluated. Every glob of a rule either contains a literal text that all its matches contain,
+//! or has a directory that contains all its matches. A path with none of those texts and in none of those directories matches none of the
+//! globs.
 
 use std::path::{Path, PathBuf};
 
@@ -11,19 +11,20 @@ use byleave::core::decision::Verdict;
 use byleave::core::pattern::Pattern;
 use byleave::core::policy::Policy;
 
-/// Shorter than this a text is in too many names to be worth looking for.
+/// The minimum length of a literal. Shorter ones occur in too many names.
 const TEXT_BYTES_MIN: usize = 2;
 
-/// What is needed to tell which paths must be put to the rules.
+/// The data that decides which paths need a policy check.
 pub(crate) struct HiddenPrefilter {
-    /// In lower case; none where some glob cannot be told by a text, so that everything is asked.
+    /// The literals in lower case. `None` if a glob has neither a literal nor a directory, or cannot be analysed; then every path
+    /// needs a check.
     texts: Option<AhoCorasick>,
-    /// In lower case.
+    /// The directories in lower case.
     places: Vec<PathBuf>,
 }
 
 impl HiddenPrefilter {
-    /// For these rules, and for these places of our own.
+    /// Creates a prefilter for these rules and for Byleave's own paths.
     pub(super) fn of(rules: &Policy, ours: &[PathBuf]) -> Self {
         let mut places: Vec<PathBuf> = ours.iter().map(|place| lower(&place.to_string_lossy())).collect();
         let (mut texts, mut is_whole) = (Vec::new(), true);
@@ -43,7 +44,7 @@ impl HiddenPrefilter {
         Self { texts, places }
     }
 
-    /// Whether every name in this directory must be asked about, because of where it is.
+    /// Checks whether every name in this directory needs a policy check, because of its location.
     pub(crate) fn is_near(&self, directory: &str) -> bool {
         if self.may_mean(directory.as_bytes()) {
             return true;
@@ -52,42 +53,42 @@ impl HiddenPrefilter {
         self.places.iter().any(|place| place.starts_with(&directory) || directory.starts_with(place))
     }
 
-    /// Whether a name must be asked about, in a directory that is not near.
+    /// Checks whether a name needs a policy check, in a directory for which [`Self::is_near`] is `false`.
     pub(crate) fn may_mean(&self, name: &[u8]) -> bool {
         let Some(texts) = &self.texts else { return true };
         let mut folded = [0; 256];
         let Some(room) = folded.get_mut(..name.len()) else {
-            // Longer than a name can be: a path.
+            // It is longer than a name can be, so it is a path.
             return !name.is_ascii() || texts.is_match(&name.to_ascii_lowercase());
         };
         room.copy_from_slice(name);
         room.make_ascii_lowercase();
-        // Other letters may be folded to these, so only the rules can say.
+        // Other letters may fold to ASCII, so only the policy can decide.
         !room.is_ascii() || texts.is_match(&*room)
     }
 }
 
-/// What everything that fits a glob has in common.
+/// A property that all matches of a glob have in common.
 #[derive(Debug, PartialEq, Eq)]
 enum GlobLiteral {
-    /// This is in one step of its path, in lower case.
+    /// A text within one path component, in lower case.
     Text(String),
-    /// It lies there, or is that.
+    /// A path: every match is this path or lies beneath it.
     Place(String),
 }
 
 fn lower(path: &str) -> PathBuf {
-    // As rules fold paths; what is compared are whole steps, so that both sides must be folded alike.
+    // The same folding as in rules. Whole components are compared, so both sides must be folded in the same way.
     Path::new(&path.to_lowercase()).to_path_buf()
 }
 
-/// The marks of a glob: its own, or those of what its braces stand for. None where that cannot be told.
+/// Returns the literals of a glob: its own, or those of its brace alternatives. `None` if they cannot be determined.
 fn marks_of(glob: &str) -> Option<Vec<GlobLiteral>> {
     if let Some(mark) = mark_of(glob) {
         return Some(vec![mark]);
     }
     let (before, rest) = glob.split_once('{')?;
-    // One that holds others, or a glob in which a brace may stand for itself, is more than is worth telling.
+    // Nested braces, and globs in which a brace may be literal, are not worth analysing.
     let (inside, after) = rest.split_once('}')?;
     if inside.contains('{') || glob.contains(['\\', '[']) {
         return None;
@@ -96,8 +97,7 @@ fn marks_of(glob: &str) -> Option<Vec<GlobLiteral>> {
     each.collect::<Option<Vec<_>>>().map(|each| each.into_iter().flatten().collect())
 }
 
-/// The longest text that must be in a path for the glob to fit it. None where there is none, or where the glob is not understood
-/// for certain.
+/// Returns the longest text that every match of the glob must contain. `None` if there is none, or if the glob cannot be analysed reliably.
 fn mark_of(glob: &str) -> Option<GlobLiteral> {
     let (place, rest) = place_of(glob);
     let whole = matches!(rest.as_str(), "" | "**");
@@ -119,7 +119,7 @@ fn text_of(glob: &str) -> Option<String> {
             '*' | '?' | '/' => end(&mut text),
             '[' => {
                 end(&mut text);
-                // `]` in the first place stands for itself.
+                // A `]` in the first position is literal.
                 let first = rest.next()?;
                 let first = if matches!(first, '!' | '^') { rest.next()? } else { first };
                 let mut last = if first == ']' { rest.next()? } else { first };
@@ -134,7 +134,7 @@ fn text_of(glob: &str) -> Option<String> {
                     match rest.next()? {
                         '{' => depth += 1,
                         '}' => depth -= 1,
-                        // What is escaped or in a class in there is more than is worth telling.
+                        // Escapes and classes within braces are not worth analysing.
                         '\\' | '[' => return None,
                         _ => {}
                     }
@@ -156,11 +156,11 @@ fn text_of(glob: &str) -> Option<String> {
     (best.len() >= TEXT_BYTES_MIN).then_some(best)
 }
 
-/// The whole steps in front of the first that is not plain, where there are some, and the rest.
+/// Returns the leading components without wildcards, if there are any, and the rest.
 fn place_of(glob: &str) -> (Option<String>, String) {
     let is_plain = |step: &&str| step.is_ascii() && !step.contains(['*', '?', '[', ']', '{', '}', '\\']);
     let Some(steps) = glob.strip_prefix('/') else { return (None, glob.to_owned()) };
-    // A brace may reach over several steps: those behind it are the rest, and so is its own.
+    // A brace may span several components. Its own component and those after it belong to the rest.
     let mut steps = steps.split('/').peekable();
     let mut place = String::new();
     while let Some(step) = steps.next_if(is_plain) {

@@ -1,4 +1,4 @@
-//! A file that was opened: that it is a plain one, how long it is, what is in it.
+//! An open regular file: its type, size and content.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -10,28 +10,28 @@ use rustix::io::Errno;
 use super::Files;
 use crate::file_type;
 
-/// A plain file that may be read, open.
+/// An open regular file that may be read.
 pub(crate) struct OpenFile {
-    /// To read it.
+    /// The open file.
     pub(crate) file: File,
-    /// What it was when it was opened.
+    /// The status when it was opened.
     pub(crate) stat: Stat,
 }
 
-/// What was in a file, and by what that file is known again.
+/// The content of a file, and the metadata that identify its version.
 pub(crate) struct FileContent {
-    /// All of it.
+    /// The content.
     pub(crate) bytes: Vec<u8>,
-    /// How long it was.
+    /// The size.
     pub(crate) size: u64,
-    /// When it was last changed, in nanoseconds, as changes say it.
+    /// The modification time in nanoseconds, as in file changes.
     pub(crate) modified: i64,
-    /// Who may do what with it.
+    /// The mode.
     pub(crate) mode: u32,
 }
 
 impl Files {
-    /// Opens a plain file that the plan lets be read.
+    /// Opens a regular file that the plan allows to read.
     pub(crate) fn file(&self, path: &str) -> Result<OpenFile, String> {
         let handle = self.open(path, OFlags::RDONLY)?;
         let stat = fstat(handle.as_fd())
@@ -52,9 +52,9 @@ impl Files {
         Err(format!("`{}` is {what}, not a file; name a file", self.shown(path)))
     }
 
-    /// What is in a file that is to be changed; nothing where nothing is.
+    /// Reads a file that is to be changed. Returns `None` if it does not exist.
     pub(crate) fn old(&self, path: &str) -> Result<Option<FileContent>, String> {
-        // First, so that it fails alike whether something is there or not.
+        // This check is first, so that it fails in the same way whether the file exists or not.
         self.may_be_seen(path)?;
         match self.handle(path, OFlags::RDONLY) {
             Err(Errno::NOENT) => Ok(None),
@@ -62,7 +62,7 @@ impl Files {
         }
     }
 
-    /// Whether something is at a path that is to be changed.
+    /// Checks whether a path that is to be changed exists.
     pub(crate) fn is_there(&self, path: &str) -> Result<bool, String> {
         self.may_be_seen(path)?;
         match self.handle(path, OFlags::PATH) {
@@ -72,7 +72,8 @@ impl Files {
         }
     }
 
-    /// What a file is that is to be removed, without what is in it. It is looked at, and not opened: who removes a file need not be let read it.
+    /// Returns the metadata of a file that is to be deleted, without its content. The file is not opened, because deleting does not require
+    /// the right to read.
     pub(crate) fn to_remove(&self, path: &str) -> Result<FileContent, String> {
         let handle = self.handle(path, OFlags::PATH).map_err(|errno| self.not_opened(path, errno))?;
         let stat = fstat(handle.as_fd())
@@ -94,7 +95,7 @@ impl Files {
         }
     }
 
-    /// Everything that is in a file. One that is longer than may be read as a whole is not read.
+    /// Reads a whole file. A file beyond the size limit is not read.
     pub(crate) fn content(&self, path: &str) -> Result<FileContent, String> {
         let OpenFile { file, stat } = self.file(path)?;
         let too_long = |bytes: u64| {
@@ -109,7 +110,7 @@ impl Files {
             return Err(too_long(length));
         }
         let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
-        // It may grow while it is read.
+        // The file may grow while it is read.
         file.take(self.bytes_max() + 1)
             .read_to_end(&mut bytes)
             .map_err(|error| format!("`{}` cannot be read: {error}", self.shown(path)))?;
@@ -124,7 +125,7 @@ impl Files {
         })
     }
 
-    /// The same as text.
+    /// Reads a whole file as text.
     pub(crate) fn text(&self, path: &str) -> Result<(String, FileContent), String> {
         let content = self.content(path)?;
         match String::from_utf8(content.bytes) {
@@ -137,7 +138,7 @@ impl Files {
     }
 }
 
-/// When a file was last changed, in nanoseconds.
+/// Returns the modification time of a file, in nanoseconds.
 #[expect(clippy::useless_conversion, reason = "the widths differ between architectures")]
 fn modified(stat: &Stat) -> i64 {
     let seconds: i64 = stat.st_mtime.into();

@@ -1,4 +1,4 @@
-//! Approvers made of closures: ones that answer at once, ones that wait, and ones that block.
+//! Approvers made from closures: immediate, asynchronous and blocking.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::{Approver, ApproverError, Reply};
 use crate::boxed::BoxFuture;
 use crate::plugin_guard::apart;
 
-/// An approver from a closure that answers at once. For one that may block, see [`callback_blocking`].
+/// Returns an approver from a closure that answers at once. For one that may block, see [`callback_blocking`].
 pub fn callback<F, R>(name: impl Into<String>, closure: F) -> impl Approver
 where
     F: Fn(&QuestionView) -> R + Send + Sync + 'static,
@@ -20,7 +20,7 @@ where
     SyncCallback { name: name.into(), ask: move |sheet: &QuestionView| closure(sheet).into_reply() }
 }
 
-/// An approver from a closure that waits without blocking.
+/// Returns an approver from an asynchronous closure.
 pub fn callback_async<F, Fut, R>(name: impl Into<String>, closure: F) -> impl Approver
 where
     F: Fn(QuestionView) -> Fut + Send + Sync + 'static,
@@ -34,8 +34,8 @@ where
     AsyncCallback { name: name.into(), ask }
 }
 
-/// An approver from a closure that may block its thread, as a dialogue does. It is given a thread where that harms
-/// nobody, and is left behind when it takes too long.
+/// Returns an approver from a closure that may block its thread, such as a dialog. It runs on a thread where blocking is
+/// harmless, and is abandoned when it takes too long.
 pub fn callback_blocking<F, R>(name: impl Into<String>, closure: F) -> impl Approver
 where
     F: Fn(&QuestionView) -> R + Send + Sync + 'static,
@@ -48,9 +48,9 @@ where
     })
 }
 
-/// What an approving closure may return: a [`Reply`], a `bool`, or a `Result` of either.
+/// The return types of an approving closure: a [`Reply`], a `bool`, or a `Result` of either.
 pub trait IntoReply {
-    /// The reply it stands for; an error refuses.
+    /// Converts the value into a reply. An error refuses the call.
     fn into_reply(self) -> Result<Reply, ApproverError>;
 }
 

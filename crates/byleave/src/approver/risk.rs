@@ -1,4 +1,4 @@
-//! Gravity: how carefully a question must be put, told from its facts and never from the model's words.
+//! Risk levels: how carefully a question must be asked. They are derived from facts, and must never depend on the model's words.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use byleave_core::file_change::{FileChangeKind, FileNodeKind, GitStatus};
 use byleave_core::question::QuestionKind;
 use byleave_core::question_view::{QuestionView, RehearsalView};
 
-/// How much a wrong yes would cost.
+/// The cost of a wrong approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RiskLevel {
-    /// Can be taken back, or is small.
+    /// The action is reversible or small.
     Ordinary,
-    /// Destroys, leaves the sandbox, or was not understood.
+    /// The action destroys something, leaves the sandbox, or was not understood.
     Grave,
-    /// Cannot be taken back, or could do great harm and nobody knows that it can.
+    /// The action is irreversible, or could do great harm and is not known to be reversible.
     Final,
 }
 
 impl RiskLevel {
-    /// How grave the question of a sheet is.
+    /// Returns the risk level of a question.
     pub fn of(sheet: &QuestionView) -> Self {
         if sheet.question.kind == QuestionKind::Checkpoint {
             return Self::Final;
         }
-        // What has run already cannot be made worse but by being told.
+        // The call has already run. Only releasing its result could make it worse.
         if sheet.question.kind == QuestionKind::Release {
             return Self::Ordinary;
         }
@@ -34,7 +34,7 @@ impl RiskLevel {
             reasons.filter(|reason| reason.verdict == Verdict::Ask).any(|reason| reason.cause == Some(cause))
         };
         let stands = matches!(&sheet.seen, Some(RehearsalView::Ran { rehearsal, .. }) if rehearsal.stands());
-        // What could do great harm and was not seen to be only what can be undone counts as if it could not.
+        // An action that could do great harm is treated as irreversible unless it was seen to be reversible.
         if sheet.plan.irreversible
             || asks_for(AskCause::Irreversible)
             || asks_for(AskCause::Dangerous) && !stands
@@ -53,7 +53,7 @@ impl RiskLevel {
         if grave { Self::Grave } else { Self::Ordinary }
     }
 
-    /// How long a question must have been on the screen before a key can answer it.
+    /// Returns how long a question must be on the screen before a key can answer it.
     pub const fn dwell(self) -> Duration {
         match self {
             Self::Ordinary => Duration::from_millis(500),
@@ -62,7 +62,7 @@ impl RiskLevel {
         }
     }
 
-    /// The words that a person must type to say yes, where a key is not enough.
+    /// Returns the words that a person must type to approve, if a key is not enough.
     pub const fn words(self, kind: QuestionKind) -> Option<&'static str> {
         match (self, kind) {
             (_, QuestionKind::Checkpoint) => Some("release"),
@@ -72,7 +72,7 @@ impl RiskLevel {
     }
 }
 
-/// Whether the rehearsal removed files that no repository has.
+/// Checks whether the rehearsal removed files that are in no repository.
 fn loses_what_only_the_disk_has(sheet: &QuestionView) -> bool {
     let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.seen else { return false };
     rehearsal.changes.list.iter().any(|change| {

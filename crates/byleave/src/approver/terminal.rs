@@ -1,6 +1,6 @@
-//! A person at a terminal: the question in full, then a key.
+//! An approver for a person at a terminal: it shows the full question, then reads a key.
 //!
-//! It must never take for an answer what was typed before the question could be read, nor silence, nor the end of input.
+//! It must never accept as an answer keys typed before the question could be read, silence, or the end of input.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -21,47 +21,47 @@ use crate::boxed::BoxFuture;
 use crate::lock::locked;
 use crate::plugin_guard::apart;
 
-/// How often a person may be misunderstood.
+/// How many invalid answers are accepted before giving up.
 const TRIES_MAX: usize = 5;
-/// The most that is read as one line.
+/// The maximum length of one line of input.
 const LINE_BYTES_MAX: usize = 64 * 1024;
-/// How soon a question that nobody waits for any more leaves the screen.
+/// The interval for checking whether a question was withdrawn.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
-/// Something to draw on and to read keys from.
+/// A console to draw on and to read keys from.
 pub trait Console: Send + 'static {
     /// Draws text.
     fn draw(&mut self, text: &str) -> io::Result<()>;
-    /// Throws away what was typed and not read, and what is typed in this time.
+    /// Discards unread input, and everything typed during this time.
     fn drain(&mut self, dwell: Duration) -> io::Result<()>;
-    /// Reads what was typed, waiting no longer than this.
+    /// Reads typed bytes, and waits at most this long.
     fn keys(&mut self, wait: Duration) -> io::Result<KeyInput>;
 }
 
-/// What came of waiting for keys.
+/// The result of waiting for keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyInput {
-    /// Nothing yet.
+    /// No input yet.
     Nothing,
     /// These bytes.
     Typed(Vec<u8>),
-    /// Nothing ever again.
+    /// The end of input.
     End,
 }
 
-/// A person at a terminal, asked one question at a time.
+/// An approver for a person at a terminal, asked one question at a time.
 pub struct TerminalApprover {
     name: String,
     console: Arc<Mutex<dyn Console>>,
 }
 
 impl TerminalApprover {
-    /// The terminal that this process was started from.
+    /// Opens the terminal that this process was started from.
     pub fn open(name: impl Into<String>) -> io::Result<Self> {
         Self::open_at(name, "/dev/tty")
     }
 
-    /// The terminal at this path.
+    /// Opens the terminal at this path.
     #[expect(clippy::disallowed_methods, reason = "a terminal, and no file")]
     pub fn open_at(name: impl Into<String>, path: impl AsRef<Path>) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
@@ -71,7 +71,7 @@ impl TerminalApprover {
         Ok(Self::over(name, Tty(file)))
     }
 
-    /// A person at any console.
+    /// Creates an approver for any console.
     pub fn over(name: impl Into<String>, console: impl Console) -> Self {
         Self { name: name.into(), console: Arc::new(Mutex::new(console)) }
     }
@@ -93,7 +93,7 @@ impl Approver for TerminalApprover {
         let console = Arc::clone(&self.console);
         Box::pin(async move {
             let withdrawn = Arc::new(AtomicBool::new(false));
-            // If nobody waits any more, the thread must let go of the terminal, or it would take the next answer.
+            // If the question is withdrawn, the thread must release the terminal. Otherwise it would take the next answer.
             let _withdraw = WithdrawOnDrop(Arc::clone(&withdrawn));
             apart(move || {
                 let mut console = locked(&console);
@@ -113,7 +113,7 @@ impl Drop for WithdrawOnDrop {
     }
 }
 
-/// One question, from drawing it to its answer.
+/// The dialog of one question, from drawing it to its answer.
 struct TerminalDialog<'a> {
     console: &'a mut dyn Console,
     withdrawn: &'a AtomicBool,
@@ -130,7 +130,7 @@ impl TerminalDialog<'_> {
         if !rendering.complete {
             return Err(ApproverError::Failed("the question cannot be shown in full on a terminal".into()));
         }
-        // Another question may have had the terminal until now.
+        // Another question may have used the terminal until now.
         if self.withdrawn.load(Ordering::Relaxed) {
             return Err(withdrawn());
         }
@@ -164,13 +164,13 @@ impl TerminalDialog<'_> {
         }
     }
 
-    /// What cannot be taken back needs more than a letter.
+    /// Asks for typed words, because an irreversible action needs more than one key.
     fn confirm(&mut self, words: &str) -> Result<Option<Reply>, ApproverError> {
         let answer = self.line(&format!("this cannot be taken back; type `{words}` to go ahead > "))?;
         Ok((answer == words).then_some(Reply::Yes { note: None }))
     }
 
-    /// A key pressed in passing releases nothing: the whole word, or it stays.
+    /// Asks for the whole word, because an accidental key press must not release a checkpoint.
     fn checkpoint(&mut self) -> Result<Option<Reply>, ApproverError> {
         let answer =
             self.line("type `release` to go ahead, `abort` to stop everything, anything else for no > ")?;
@@ -211,7 +211,7 @@ impl TerminalDialog<'_> {
         self.console.draw(text).map_err(broke)
     }
 
-    /// One line, without white space around it.
+    /// Reads one line and trims it.
     fn line(&mut self, prompt: &str) -> Result<String, ApproverError> {
         self.draw(prompt)?;
         loop {
@@ -248,7 +248,7 @@ fn broke(error: io::Error) -> ApproverError {
     ApproverError::Failed(format!("the terminal broke: {error}"))
 }
 
-/// The renderer has escaped everything already; a terminal acts on control characters, so it is not left to that alone.
+/// Escapes control characters again. The renderer already did so, but a terminal would act on any that it missed.
 fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })

@@ -1,9 +1,9 @@
-//! An approver behind HTTP: the question goes out signed, the answer must come back signed (see [`crate::signed_http`]).
+//! An approver behind HTTP. The question is sent signed, and the answer must be signed (see [`crate::signed_http`]).
 //!
-//! The body sent is an object with `question` (the digest an answer must repeat), `expires_at`, `sheet`, `lines` (the
-//! question as it must be shown) and `complete`. The answer is an object with `question` and `reply`, which has `say`:
-//! `yes` (with `note`), `no` (with `feedback`), `edit` (with `value`, `note`), `part` (with `paths`, `note`), `leave` (with
-//! `leave`) or `abort`.
+//! The request body is an object with `question`, `expires_at`, `sheet`, `lines` and `complete`. An answer must repeat
+//! `question`, a digest. `lines` is the question as it must be shown. The answer is an object with `question` and `reply`.
+//! `reply` has a field `say`: `yes` (with `note`), `no` (with `feedback`), `edit` (with `value`, `note`), `part` (with
+//! `paths`, `note`), `leave` (with `leave`) or `abort`.
 
 use byleave_core::call::Millis;
 use byleave_core::digest::Digest;
@@ -19,7 +19,7 @@ use crate::boxed::BoxFuture;
 use crate::secret::Secret;
 use crate::signed_http::{ServiceError, ServiceResponseError, SignedService};
 
-/// An approver behind HTTP, which holds the request until it has an answer.
+/// An approver behind HTTP. The service holds the request open until it has an answer.
 pub struct WebhookApprover {
     name: String,
     grade: Assurance,
@@ -27,12 +27,12 @@ pub struct WebhookApprover {
 }
 
 impl WebhookApprover {
-    /// An approver that posts to this address: https, or http on this machine. The secret is shared with the service.
+    /// Creates an approver that posts to this URL: https, or http on this machine. The secret is shared with the service.
     pub fn new(name: impl Into<String>, url: &str, secret: Secret) -> Result<Self, ServiceError> {
         Ok(Self { name: name.into(), grade: Assurance::Program, service: SignedService::new(url, secret)? })
     }
 
-    /// Says how sure the service is that its answers are a person's. Unless told otherwise, it counts as a program.
+    /// Sets how certain the service is that its answers come from a person. The default is [`Assurance::Program`].
     #[must_use]
     pub fn with_grade(mut self, grade: Assurance) -> Self {
         self.grade = grade;

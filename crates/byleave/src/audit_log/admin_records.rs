@@ -1,4 +1,4 @@
-//! Acts of administrators as lines of their own: how one is written, and how it is read back.
+//! Encodes admin actions as entries of their own, and decodes them.
 
 use byleave_core::admin_action::AdminAction;
 use byleave_core::digest::Digest;
@@ -8,14 +8,14 @@ use byleave_core::id::{AdminActionId, CallId};
 use crate::audit_log::batch_encoding::{EncodedBatch, unframe};
 use crate::ledger::LedgerError;
 
-/// An act as its line.
+/// Encodes an admin action as its entry.
 pub fn line_of(act: &AdminAction) -> Result<ChainedEntry, LedgerError> {
     let body = serde_json::to_string(act).map_err(|error| LedgerError::new("cannot write an act", error))?;
     let link = link(act.id, &body);
     Ok(ChainedEntry::found(0, body, link))
 }
 
-/// The act that lies in the row of this place, if it is as it was written.
+/// Reads the admin action in the row at this position. Fails if the row was altered.
 pub fn read(place: CallId, row: EncodedBatch<'_>) -> Result<AdminAction, String> {
     let mut lines = Vec::new();
     unframe(row, &mut lines);
@@ -28,7 +28,7 @@ pub fn read(place: CallId, row: EncodedBatch<'_>) -> Result<AdminAction, String>
     if act.id == id { Ok(act) } else { Err("it has another's id".into()) }
 }
 
-/// The place of an act among the lines: its id is that of a record of its own.
+/// Returns the position of an admin action among the entries. Its id serves as the id of a record of its own.
 pub const fn place_of(act: AdminActionId) -> CallId {
     CallId::new(act.uuid())
 }

@@ -1,4 +1,4 @@
-//! The anchor in a file, which is best kept where whoever can write the book cannot.
+//! The anchor in a file. Keep it where writers of the audit log cannot write.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,17 +10,17 @@ use byleave_files::own;
 use crate::audit_log::Anchor;
 use crate::ledger::LedgerError;
 
-/// The anchor in a file.
+/// The file with the anchor.
 #[derive(Clone, Debug)]
 pub struct AnchorFile(PathBuf);
 
 impl AnchorFile {
-    /// The anchor at this path, whether or not there is one yet.
+    /// Returns the anchor file at this path, whether or not it exists yet.
     pub const fn at(path: PathBuf) -> Self {
         Self(path)
     }
 
-    /// The anchor as it was last written.
+    /// Reads the anchor as it was last written.
     pub fn read(&self) -> Result<Option<Anchor>, LedgerError> {
         let what = || format!("cannot read the anchor `{}`", self.0.display());
         match own::read(&self.0) {
@@ -32,7 +32,7 @@ impl AnchorFile {
         }
     }
 
-    /// Writes it; it is on the disk when this returns.
+    /// Writes the anchor. It is on the disk when this returns.
     pub fn write(&self, anchor: &Anchor) -> Result<(), LedgerError> {
         let text =
             serde_json::to_vec(anchor).map_err(|error| LedgerError::new("cannot write the anchor", error))?;
@@ -42,7 +42,7 @@ impl AnchorFile {
     }
 }
 
-/// Puts a file in the place of another at once: whoever reads sees the old one or the new one.
+/// Replaces a file atomically. A reader sees either the old or the new one.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let beside = path.with_extension("new");
     let mut file =

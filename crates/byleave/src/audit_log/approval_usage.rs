@@ -1,7 +1,7 @@
-//! The tally of leaves: what was given and what was used, by the lines alone.
+//! Counts how often standing approvals were given and used, from the entries alone.
 //!
-//! The ledger finds uses through a projection, and who can write the file can take rows out of it, use a leave once more
-//! and put them back. The lines of that use stay: so here a leave that was used too often shows, for ever.
+//! The ledger finds uses through a projection. Someone who can write the file can remove rows from the projection, use a
+//! standing approval once more, and put the rows back. The entries of that use remain, so this count always reveals it.
 
 use std::collections::HashMap;
 
@@ -15,16 +15,16 @@ use byleave_core::standing_approval::StandingApproval;
 
 use crate::audit_log::LogPosition;
 
-/// What a line of a record did with a leave.
+/// An event of a standing approval in an entry of a record.
 #[derive(Debug)]
 pub enum ApprovalEvent<'a> {
-    /// It gave one.
+    /// The entry gave it.
     Given(&'a StandingApproval),
-    /// It used one, for an attempt.
+    /// The entry used it for an attempt.
     Used(StandingApprovalId, AttemptId),
 }
 
-/// What a record did with leaves, each with the number of its line.
+/// Returns the standing approval events of a record, each with the number of its entry.
 pub fn moves(record: &Record) -> impl Iterator<Item = (u32, ApprovalEvent<'_>)> {
     (0_u32..).zip(record.entries()).filter_map(|(seq, entry)| match &entry.fact {
         RecordEvent::Answered(answered) => match &answered.answer {
@@ -39,20 +39,20 @@ pub fn moves(record: &Record) -> impl Iterator<Item = (u32, ApprovalEvent<'_>)> 
     })
 }
 
-/// Where a leave was given.
+/// The entry that gave a standing approval.
 #[derive(Clone, Copy, Debug)]
 pub struct ApprovalOrigin<'a> {
-    /// The number of the line.
+    /// The number of the entry.
     pub seq: u32,
-    /// When.
+    /// When it was given.
     pub at: Millis,
     /// The answer that gave it.
     pub answered: &'a RecordedAnswer,
-    /// The leave.
+    /// The standing approval.
     pub leave: &'a StandingApproval,
 }
 
-/// Where a sound record of this tenant gave a leave.
+/// Finds the entry of an undamaged record of this tenant that gave a standing approval.
 pub fn gift<'a>(record: &'a Record, tenant: &TenantId, id: StandingApprovalId) -> Option<ApprovalOrigin<'a>> {
     if record.damage().is_some() || record.heading()?.tenant != *tenant {
         return None;
@@ -68,29 +68,29 @@ pub fn gift<'a>(record: &'a Record, tenant: &TenantId, id: StandingApprovalId) -
     })
 }
 
-/// Whether a record used a leave for an attempt.
+/// Checks whether a record used a standing approval for an attempt.
 pub fn was_used(record: &Record, leave: StandingApprovalId, attempt: AttemptId) -> bool {
     moves(record)
         .any(|(_, moved)| matches!(moved, ApprovalEvent::Used(used, by) if used == leave && by == attempt))
 }
 
-/// All leaves of a book.
+/// The usage of all standing approvals of an audit log.
 #[derive(Debug, Default)]
 pub struct ApprovalUsage {
     accounts: HashMap<(TenantId, StandingApprovalId), UsageCount>,
 }
 
-/// One leave of one tenant.
+/// The usage of one standing approval of one tenant.
 #[derive(Debug, Default)]
 struct UsageCount {
-    /// By tool: where it was first given, and for how many uses.
+    /// By tool: the position where it was first given, and its maximum number of uses.
     given: HashMap<String, (i64, Option<u32>)>,
     uses: u64,
     newest_use: Option<(i64, LogPosition)>,
 }
 
 impl UsageCount {
-    /// How often it may be used; given for several tools, the most generous one counts.
+    /// Returns the maximum number of uses. If it was given for several tools, the highest limit applies.
     fn uses_max(&self) -> Option<u64> {
         let limits = self.given.values().map(|(_, uses_max)| uses_max.map_or(u64::MAX, u64::from));
         Some(limits.max().unwrap_or(0)).filter(|max| *max < u64::MAX)
@@ -98,7 +98,7 @@ impl UsageCount {
 }
 
 impl ApprovalUsage {
-    /// Takes in what a record did; `place_of` says where in the book a line of it stands.
+    /// Adds the events of a record. `place_of` returns the position of an entry in the audit log.
     pub fn take(&mut self, record: &Record, place_of: impl Fn(u32) -> i64) {
         let Some(tenant) = record.heading().map(|heading| &heading.tenant) else { return };
         for (seq, moved) in moves(record) {
@@ -126,7 +126,7 @@ impl ApprovalUsage {
         }
     }
 
-    /// The first leave that was used more often than it may be, by the newest use of it.
+    /// Returns the first standing approval that was used too often, with the position of its newest use.
     pub fn overdrawn(&self) -> Option<(LogPosition, String)> {
         let overdrawn = self.accounts.iter().filter_map(|((_, leave), account)| {
             let max = account.uses_max().filter(|max| account.uses > *max)?;

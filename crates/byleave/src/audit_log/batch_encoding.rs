@@ -1,27 +1,27 @@
-//! How the lines of one append are laid out in a row, and how they are read back.
+//! Encodes the entries of one append in a row, and decodes them.
 //!
-//! Reading never hides anything: what is not laid out as it was written becomes a line that does not fit its link, so
-//! that the record is broken at that very place.
+//! Decoding must never hide damage. Bytes with an invalid layout become an entry that does not match its link, so that
+//! the record is broken at that exact position.
 
 use byleave_core::digest::Digest;
 use byleave_core::hash_chain::ChainedEntry;
 
-/// The lines of one append, as they lie in a row.
+/// The entries of one append, as stored in a row.
 #[derive(Clone, Copy, Debug)]
 pub struct EncodedBatch<'a> {
-    /// The place of the first.
+    /// The number of the first entry.
     pub seq: u32,
-    /// How many there are.
+    /// How many entries there are.
     pub count: u32,
-    /// The link of the last.
+    /// The link of the last entry.
     pub head: Digest,
-    /// What [`frame`] made of them.
+    /// The bytes that [`frame`] made.
     pub body: &'a [u8],
 }
 
-/// Lays the lines of one append out: each body after its length, and after each but the last its link.
+/// Encodes the entries of one append: each body follows its length, and each link but the last follows its body.
 ///
-/// The link of the last line is the row's head, which stands in a column of its own.
+/// The link of the last entry is the head of the row, which has a column of its own.
 pub fn frame(lines: &[ChainedEntry]) -> Option<Vec<u8>> {
     let size = lines.iter().map(|line| line.body().len() + 36).sum();
     let mut body = Vec::with_capacity(size);
@@ -36,14 +36,14 @@ pub fn frame(lines: &[ChainedEntry]) -> Option<Vec<u8>> {
     Some(body)
 }
 
-/// Reads the lines of one row back into `lines`. What cannot be read becomes a line that fits no link.
+/// Decodes the entries of one row into `lines`. Unreadable bytes become an entry that matches no link.
 pub fn unframe(row: EncodedBatch<'_>, lines: &mut Vec<ChainedEntry>) {
     let mut rest = row.body;
     for place in 0..row.count {
         let seq = row.seq.saturating_add(place);
         let is_last = place + 1 == row.count;
         let line = take_line(&mut rest, seq, is_last.then_some(row.head));
-        // Bytes after the last line are bytes that nobody wrote.
+        // Bytes after the last entry mean that the row was altered.
         let line = line.filter(|_| !is_last || rest.is_empty());
         let Some(line) = line else {
             lines.push(unreadable(seq));
@@ -70,7 +70,7 @@ fn take_line(rest: &mut &[u8], seq: u32, head: Option<Digest>) -> Option<Chained
     Some(ChainedEntry::found(seq, std::str::from_utf8(body).ok()?.to_owned(), link))
 }
 
-/// A line whose link fits nothing.
+/// Returns an entry whose link matches nothing.
 fn unreadable(seq: u32) -> ChainedEntry {
     ChainedEntry::found(seq, String::new(), Digest::from_bytes([0; 32]))
 }

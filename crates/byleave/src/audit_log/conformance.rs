@@ -1,8 +1,8 @@
-//! The public conformance suite of books: what every implementation of [`AuditLog`] must show, whatever it is built on.
+//! The public conformance suite for every implementation of [`AuditLog`].
 //!
-//! Write a [`AuditLogHarness`] for the store and put `byleave::book_conformance!(YourBench::new());` into a test file: each case
-//! becomes a test of its own name. Cases never panic; what is wrong comes back as a [`FailedCaseError`]. Each wants a bench of its
-//! own, on an empty store, in a tokio runtime with several threads. That the ledger is one is not asked here: it has a
+//! Write an [`AuditLogHarness`] for the store and put `byleave::book_conformance!(YourBench::new());` into a test file. Each
+//! case becomes a test of the same name. Cases never panic: they return a [`FailedCaseError`]. Each case needs a harness of
+//! its own, with an empty store, in a multi-threaded tokio runtime. The ledger itself is not tested here: it has a
 //! [suite of its own](crate::ledger::conformance).
 
 mod forget;
@@ -25,25 +25,25 @@ use crate::ledger::{Ledger, LedgerError};
 
 pub use crate::ledger::conformance::FailedCaseError;
 
-/// A store to be tried.
+/// A store under test.
 pub trait AuditLogHarness: Send + Sync {
-    /// A ledger and the book of what it takes, as if another process had opened them. Seals only when it is told to.
+    /// Opens a ledger with its audit log, as another process would. It seals only on request.
     fn open(&self) -> BoxFuture<'_, Result<OpenedStore, LedgerError>>;
 
-    /// Every process is started anew: what is not durable is gone. No handle is left when this is called.
+    /// Restarts every process, so that everything not durable is lost. No handle is left when this is called.
     fn restart(&self) -> BoxFuture<'_, Result<(), LedgerError>>;
 }
 
-/// A ledger, and the book of what it takes.
+/// A ledger with its audit log.
 #[derive(Clone)]
 pub struct OpenedStore {
-    /// Where records are written.
+    /// The ledger that writes records.
     pub ledger: Arc<dyn Ledger>,
-    /// Where they are read.
+    /// The audit log that reads them.
     pub book: Arc<dyn AuditLog>,
 }
 
-/// One thing that every book must show.
+/// One requirement for every audit log.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditLogCase {
     /// Its name.
@@ -52,13 +52,13 @@ pub struct AuditLogCase {
 }
 
 impl AuditLogCase {
-    /// Tries it.
+    /// Runs the case.
     pub async fn run(&self, bench: &dyn AuditLogHarness) -> Result<(), FailedCaseError> {
         (self.run)(bench).await.map_err(|flaw| FailedCaseError { case: self.name, what: flaw.what() })
     }
 }
 
-/// Tries one case by its name.
+/// Runs the case with this name.
 pub async fn run(name: &str, bench: &dyn AuditLogHarness) -> Result<(), FailedCaseError> {
     match CASES.iter().find(|case| case.name == name) {
         Some(case) => case.run(bench).await,
@@ -68,12 +68,12 @@ pub async fn run(name: &str, bench: &dyn AuditLogHarness) -> Result<(), FailedCa
 
 macro_rules! cases {
     (($d:tt) $($module:ident::$name:ident,)*) => {
-        /// Every case there is.
+        /// All cases.
         pub const CASES: &[AuditLogCase] = &[
             $(AuditLogCase { name: stringify!($name), run: |bench| Box::pin($module::$name(bench)) },)*
         ];
 
-        /// Makes a test of every case that a book must hold to; the expression is evaluated anew for each.
+        /// Makes a test of every audit log case. The expression is evaluated again for each.
         ///
         /// The crate that uses it needs `tokio` with `macros` and `rt-multi-thread`.
         #[macro_export]
@@ -116,12 +116,12 @@ cases! { ($)
 }
 
 impl OpenedStore {
-    /// Writes down what a script has played since the last time.
+    /// Appends the entries that a script has added since the last append.
     async fn append(&self, script: &mut CallScript) -> Result<(), ConformanceError> {
         Ok(self.ledger.append(script.batch()).await?)
     }
 
-    /// Has a script run to its end, and writes it down.
+    /// Runs a script to its end, and appends its entries.
     async fn finish(&self, script: &mut CallScript) -> Result<(), ConformanceError> {
         script.begin(self.ledger.owner())?;
         script.end()?;
@@ -129,12 +129,12 @@ impl OpenedStore {
         self.append(script).await
     }
 
-    /// What the book keeps of a call.
+    /// Reads a call from the audit log.
     async fn kept(&self, call: CallId) -> Result<StoredCall, ConformanceError> {
         self.book.record(call).await?.ok_or_else(|| ConformanceError::new("the record is not there"))
     }
 
-    /// Checks that the book finds nothing wrong with itself.
+    /// Checks that the audit log verifies.
     async fn is_sound(&self, when: &str) -> Result<(), ConformanceError> {
         match self.book.verify().await?.flaw {
             None => Ok(()),

@@ -1,7 +1,7 @@
-//! The vault: contents encrypted under their record's key, and record keys wrapped by the book's master key.
+//! Encrypts contents under the key of their record, and wraps record keys with the master key of the audit log.
 //!
-//! Destroying the wrapped key forgets the contents. Nothing here may write a key or a content in the clear. Every book that
-//! keeps contents seals them like this, so that one can be read into another.
+//! Destroying the wrapped key erases the contents. This module must never write a key or a content in plaintext. Every audit
+//! log that stores contents uses this format, so that one can be imported into another.
 
 use byleave_core::digest::{Digest, RecordKey};
 use byleave_core::id::CallId;
@@ -11,34 +11,34 @@ use zeroize::Zeroizing;
 
 use crate::ledger::{ContentError, RecordContent};
 
-/// How many bytes a wrapped key has: key, tag, nonce.
+/// The size of a wrapped key: key, tag, nonce.
 pub const WRAPPED_BYTES: usize = 32 + TAG_BYTES + NONCE_BYTES;
 const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
 
-/// Wraps and unwraps the keys of records.
+/// A vault that wraps and unwraps the keys of records.
 pub struct KeyVault {
     master: Zeroizing<[u8; 32]>,
 }
 
-/// Something could not be encrypted: there are no random numbers, or it is too large.
+/// An encryption error: random numbers are not available, or the data is too large.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
-    /// There are no random numbers.
+    /// Random numbers are not available.
     #[error("no random numbers: {0}")]
     Random(#[from] getrandom::Error),
-    /// It is too large.
+    /// The data is too large.
     #[error("too large to encrypt")]
     TooLarge,
 }
 
 impl KeyVault {
-    /// A vault under a master key.
+    /// Creates a vault with a master key.
     pub const fn new(master: Zeroizing<[u8; 32]>) -> Self {
         Self { master }
     }
 
-    /// A value that tells whether a book belongs to this vault, and nothing more.
+    /// Returns a value that identifies whether an audit log belongs to this vault, and reveals nothing else.
     pub fn mark(&self) -> [u8; 32] {
         blake3::keyed_hash(&self.master, b"byleave.book").into()
     }
@@ -51,19 +51,19 @@ impl KeyVault {
         Ok(wrapped)
     }
 
-    /// The key, if these bytes are what [`KeyVault::wrap`] made for this call.
+    /// Unwraps a key. Returns `None` unless [`KeyVault::wrap`] made these bytes for this call.
     pub fn unwrap(&self, call: CallId, wrapped: &[u8]) -> Option<RecordKey> {
         let bytes = Zeroizing::new(open(&self.master, &key_name(call), wrapped)?);
         <[u8; 32]>::try_from(bytes.as_slice()).ok().map(RecordKey::from_bytes)
     }
 }
 
-/// Whether this is what stands in place of a key that was destroyed.
+/// Checks whether these bytes mark a destroyed key.
 pub fn is_destroyed(wrapped: &[u8]) -> bool {
     wrapped.iter().all(|byte| *byte == 0)
 }
 
-/// Encrypts the contents of one batch, with a note beside them, as one: beginning a message costs more than most contents.
+/// Encrypts the contents of one batch together with a note. One message for all is cheaper than one per content.
 pub fn pack(
     key: &RecordKey,
     call: CallId,
@@ -81,7 +81,7 @@ pub fn pack(
     seal_plain(key, call, seq, packed)
 }
 
-/// Encrypts what someone else has laid out for one batch: for those who make it smaller first, which cannot be done afterwards.
+/// Encrypts the encoded contents of one batch. It is for callers that compress them first, because ciphertext does not compress.
 pub fn seal_plain(
     key: &RecordKey,
     call: CallId,
@@ -92,7 +92,7 @@ pub fn seal_plain(
     Ok(plain)
 }
 
-/// Decrypts what [`seal_plain`] made for this place.
+/// Decrypts what [`seal_plain`] encrypted for this position.
 pub fn open_plain(key: &RecordKey, call: CallId, seq: u32, sealed: &[u8]) -> Result<Vec<u8>, ContentError> {
     open(&content_key(key), &batch_name(call, seq), sealed).ok_or(ContentError::Changed)
 }
@@ -104,16 +104,16 @@ fn put(packed: &mut Vec<u8>, bytes: &[u8]) -> Result<(), VaultError> {
     Ok(())
 }
 
-/// What was packed together.
+/// The decrypted contents of one batch.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UnpackedContents {
-    /// The note beside them.
+    /// The note stored with them.
     pub note: String,
     /// The contents.
     pub contents: Vec<RecordContent>,
 }
 
-/// Decrypts what was packed for this place, and holds each content against its digest.
+/// Decrypts the batch for this position, and checks each content against its digest.
 pub fn unpack(
     key: &RecordKey,
     call: CallId,
@@ -145,7 +145,7 @@ fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
-/// The record's key also keys digests; encryption gets one of its own.
+/// Derives a separate encryption key, because the record's key is also used for digests.
 fn content_key(key: &RecordKey) -> Zeroizing<[u8; 32]> {
     Zeroizing::new(blake3::derive_key("byleave 2025 contents of a record", key.expose()))
 }
@@ -158,7 +158,7 @@ fn batch_name(call: CallId, seq: u32) -> Vec<u8> {
     [b"contents".as_slice(), call.as_bytes(), &seq.to_le_bytes()].concat()
 }
 
-/// Encrypts in place; the tag and the nonce go behind.
+/// Encrypts in place and appends the tag and the nonce.
 fn seal(key: &[u8; 32], name: &[u8], bytes: &mut Vec<u8>) -> Result<(), VaultError> {
     let mut nonce = [0; NONCE_BYTES];
     getrandom::fill(&mut nonce)?;

@@ -1,4 +1,4 @@
-//! Export: records as JSON or Markdown, for people and programs outside. True contents only where asked for.
+//! Exports records as JSON or Markdown. It must never include original contents unless they are requested.
 
 use std::fmt::Write as _;
 
@@ -12,31 +12,31 @@ use serde_json::{Value, json};
 use super::{AuditLog, CallFilter, Cursor, PageRequest, StoredCall};
 use crate::ledger::{LedgerError, RecordContent};
 
-/// How many calls are looked up at once.
+/// How many calls are looked up per page.
 const PAGE: usize = 64;
 
-/// Whether true contents go out with the records.
+/// Whether original contents are exported with the records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeContents {
-    /// Only what the record says of them: digest and size.
+    /// Exports only the digest and size of each content.
     #[default]
     LeftOut,
-    /// As far as they can still be read.
+    /// Exports all contents that can still be read.
     Included,
 }
 
-/// One record on its way out.
+/// One record to export.
 #[derive(Clone, Debug)]
 pub struct ExportedRecord {
     /// The call.
     pub call: CallId,
     /// Its record.
     pub kept: StoredCall,
-    /// Its contents, where they were asked for.
+    /// Its contents, if requested.
     pub contents: Vec<RecordContent>,
 }
 
-/// One record; `None` where there is no such call.
+/// Reads one record to export. Returns `None` if the call does not exist.
 pub async fn one(
     book: &dyn AuditLog,
     call: CallId,
@@ -50,7 +50,7 @@ pub async fn one(
     Ok(Some(ExportedRecord { call, kept, contents }))
 }
 
-/// Every record that fits, the newest first, one at a time.
+/// Streams every record that matches the filter, the newest first.
 pub fn records(
     book: &dyn AuditLog,
     filter: CallFilter,
@@ -81,7 +81,7 @@ pub fn records(
 }
 
 impl ExportedRecord {
-    /// The record as JSON: each line with its link, so that it can be checked without the book.
+    /// Returns the record as JSON. Each entry has its link, so that it can be verified without the audit log.
     pub fn json(&self) -> Value {
         let entries: Vec<Value> = self.kept.lines.iter().map(line_json).collect();
         let mut value = json!({
@@ -105,7 +105,7 @@ impl ExportedRecord {
         value
     }
 
-    /// The record as Markdown, for people.
+    /// Returns the record as Markdown, for people.
     pub fn markdown(&self) -> String {
         let mut out = String::new();
         let mut put = |text: &str| {
@@ -149,7 +149,7 @@ impl ExportedRecord {
 
 fn line_json(line: &ChainedEntry) -> Value {
     let entry = serde_json::from_str(line.body()).unwrap_or(Value::Null);
-    // The text too: the link is over these very bytes.
+    // The text is included because the link is computed over these exact bytes.
     json!({ "seq": line.seq(), "link": line.link(), "entry": entry, "text": line.body() })
 }
 
@@ -167,7 +167,7 @@ fn content_json(content: &RecordContent) -> Value {
     }
 }
 
-/// What a person wants to know of an entry beyond its kind; not escaped.
+/// Describes an entry beyond its kind, for people. The text is not escaped.
 pub fn remark(entry: &Entry) -> String {
     let refused = |refusal: &byleave_core::refusal::Refusal| format!("refused: {refusal}");
     match &entry.fact {
@@ -215,7 +215,7 @@ pub fn remark(entry: &Entry) -> String {
     }
 }
 
-/// Text that cannot break out of its line or its cell.
+/// Escapes text so that it cannot break out of its line or table cell.
 fn inline(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -237,7 +237,7 @@ fn code(text: &str) -> String {
     format!("`{text}`")
 }
 
-/// A fence longer than any run of backticks in the text.
+/// Returns a code fence longer than any run of backticks in the text.
 fn fence_for(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     "`".repeat(longest.saturating_add(1).max(3))

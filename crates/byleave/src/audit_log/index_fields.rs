@@ -1,6 +1,6 @@
-//! What lists are made of: what the entries of an append say by themselves, and what a call is listed as.
+//! Extracts the fields that lists are built from: those found in the entries of an append, and the summary of a call.
 //!
-//! Pure functions for every book. What they say is for finding things, and for nothing else.
+//! These are pure functions, shared by every audit log. Their results must only be used to find things.
 
 use byleave_core::call::Millis;
 use byleave_core::entry::{Entry, RecordEvent};
@@ -13,27 +13,27 @@ use serde::{Deserialize, Serialize};
 use crate::audit_log::CallState;
 use crate::ledger::CallSummary;
 
-/// What the entries of one append say by themselves.
+/// The fields found in the entries of one append.
 #[derive(Clone, Debug, Default)]
 pub struct IndexFields {
-    /// When the first of them was written.
+    /// When the first entry was written.
     pub opened_at: Millis,
-    /// When the last of them was written.
+    /// When the last entry was written.
     pub changed_at: Millis,
-    /// The outcome in a word, with the code of a refusal.
+    /// The outcome as a single word, with the code of a refusal.
     pub outcome: Option<(&'static str, Option<&'static str>)>,
     /// When a person was asked.
     pub asked_at: Millis,
-    /// An attempt ended or was interrupted.
+    /// Whether an attempt ended or was interrupted.
     pub ends: bool,
-    /// Leaves that were given, each with its tool.
+    /// Standing approvals that were given, each with its tool.
     pub leaves_given: Vec<(StandingApprovalId, String)>,
-    /// Leaves that were used, each with the attempt.
+    /// Standing approvals that were used, each with the attempt.
     pub leaves_used: Vec<(StandingApprovalId, AttemptId)>,
 }
 
 impl IndexFields {
-    /// What these entries say.
+    /// Extracts the fields from these entries.
     pub fn of(entries: &[Entry]) -> Self {
         let mut marks = Self {
             opened_at: entries.first().map_or(0, |entry| entry.at),
@@ -65,7 +65,7 @@ impl IndexFields {
     }
 }
 
-/// What stands in a list of calls and cannot be read off the record; kept with the contents.
+/// The part of a call's summary that the record does not contain. It is stored with the contents.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListNote {
     tool: String,
@@ -74,19 +74,19 @@ pub struct ListNote {
 }
 
 impl ListNote {
-    /// The note on a listing, as it is kept.
+    /// Encodes the note for a summary.
     pub fn text(listing: &CallSummary) -> String {
         let CallSummary { tool, operation, summary, .. } = listing.clone();
         serde_json::to_string(&Self { tool, operation, summary }).unwrap_or_default()
     }
 
-    /// Reads a note back.
+    /// Decodes a note.
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 }
 
-/// What a list shows of a call: who and where from its record, the rest as it was noted, while it can be read.
+/// Builds the summary of a call. Agent and session come from the record, the rest from the note while it can be read.
 pub fn listing_of(record: &Record, noted: Option<&ListNote>) -> Option<CallSummary> {
     let heading = record.heading()?;
     let (tool, operation, summary) = match (noted, record.resolved()) {
@@ -104,7 +104,7 @@ pub fn listing_of(record: &Record, noted: Option<&ListNote>) -> Option<CallSumma
     })
 }
 
-/// A state as it is stored.
+/// Encodes a state for storage.
 pub const fn state_number(state: CallState) -> i64 {
     match state {
         CallState::Open => 0,
@@ -114,7 +114,7 @@ pub const fn state_number(state: CallState) -> i64 {
     }
 }
 
-/// A state as it was stored. What is none counts as damaged.
+/// Decodes a stored state. An unknown number becomes [`CallState::Damaged`].
 pub const fn state_from(number: i64) -> CallState {
     match number {
         0 => CallState::Open,
@@ -124,7 +124,7 @@ pub const fn state_from(number: i64) -> CallState {
     }
 }
 
-/// A kind of question as it is stored.
+/// Encodes a kind of question for storage.
 pub const fn kind_number(kind: QuestionKind) -> i64 {
     match kind {
         QuestionKind::Approval => 0,
@@ -133,7 +133,7 @@ pub const fn kind_number(kind: QuestionKind) -> i64 {
     }
 }
 
-/// A kind of question as it was stored.
+/// Decodes a stored kind of question.
 pub const fn kind_from(number: i64) -> QuestionKind {
     match number {
         0 => QuestionKind::Approval,

@@ -1,51 +1,51 @@
-//! Segments: how a run of sealed rows is laid out, chained and signed. Every book that seals does it like this.
+//! Defines how a run of sealed rows is laid out, chained and signed. Every audit log that seals uses this format.
 //!
-//! A segment names every row in its place, with the link it ends in. So a row that is changed, moved, removed or cut off
-//! after it was sealed shows.
+//! A segment names every row in its position, with the last link of the row. A row that is changed, moved, removed or cut
+//! off after sealing is therefore detected.
 
 use byleave_core::digest::Digest;
 use byleave_core::id::CallId;
 use ed25519_dalek::{Signature, VerifyingKey};
 use uuid::Uuid;
 
-/// At most so many rows in one segment.
+/// The maximum number of rows in one segment.
 pub const ROWS_MAX: i64 = 16_384;
 const LAYOUT: u8 = 1;
 const ROW_BYTES: usize = 16 + 4 + 4 + 32;
 
-/// What the body of a segment says.
+/// The decoded body of a segment.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SegmentBody {
     /// The number of the segment, from 1.
     pub number: u64,
-    /// The digest of the segment before.
+    /// The digest of the previous segment.
     pub before: Digest,
-    /// The place of the first row.
+    /// The position of the first row.
     pub first: i64,
-    /// The rows, each in the place after the one before.
+    /// The rows, at consecutive positions.
     pub rows: Vec<SealedRow>,
 }
 
 /// One row, as it was when it was sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SealedRow {
-    /// Whose record, or which act.
+    /// The call of the record, or the id of the admin action.
     pub call: CallId,
-    /// The place of its first line.
+    /// The number of its first entry.
     pub seq: u32,
-    /// How many lines it has.
+    /// How many entries it has.
     pub count: u32,
-    /// The link of its last line.
+    /// The link of its last entry.
     pub head: Digest,
 }
 
 impl SegmentBody {
-    /// The place after the last row.
+    /// Returns the position after the last row.
     pub fn end(&self) -> i64 {
         self.first.saturating_add(i64::try_from(self.rows.len()).unwrap_or(i64::MAX))
     }
 
-    /// The body.
+    /// Encodes the body.
     pub fn bytes(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(49 + self.rows.len() * ROW_BYTES);
         body.push(LAYOUT);
@@ -61,7 +61,7 @@ impl SegmentBody {
         body
     }
 
-    /// Reads a body back, if it is laid out as one.
+    /// Decodes a body. Returns `None` if its layout is not valid.
     pub fn parse(body: &[u8]) -> Option<Self> {
         let rest = body.strip_prefix(&[LAYOUT])?;
         let (number, rest) = rest.split_first_chunk::<8>()?;
@@ -93,21 +93,21 @@ fn sealed_row(bytes: &[u8]) -> Option<SealedRow> {
     })
 }
 
-/// The digest of a segment: what the next one is chained to, and what is signed.
+/// Returns the digest of a segment. The next segment is chained to it, and the signature covers it.
 pub fn digest_of(body: &[u8]) -> Digest {
     Digest::of_parts("byleave.segment", &[body])
 }
 
-/// Whether a segment bears this key's signature.
+/// Checks whether a segment has a valid signature of this key.
 pub fn is_signed(key: &VerifyingKey, body: &[u8], signature: &[u8]) -> bool {
     Signature::from_slice(signature)
         .is_ok_and(|signature| key.verify_strict(digest_of(body).as_bytes(), &signature).is_ok())
 }
 
-/// What an old copy put back is called.
+/// The error for a restored old copy.
 pub const OLDER: &str = "the book is older than its anchor: an old copy was put back, or its end was cut off";
 
-/// Bytes in hexadecimal.
+/// Encodes bytes in hexadecimal.
 pub fn hex(bytes: &[u8; 32]) -> String {
     Digest::from_bytes(*bytes).to_string()
 }

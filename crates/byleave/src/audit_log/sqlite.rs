@@ -1,17 +1,17 @@
-//! A ledger and a book in one SQLite file, in a state directory that only its owner can look into.
+//! A ledger and audit log in one SQLite file, in a state directory that only its owner can access.
 //!
 //! ```text
-//! book.sqlite   the lines, the segments, and the projections to find things by
+//! book.sqlite   the entries, the segments, and the projections for lookups
 //! book.key      wraps the keys of records
 //! book.sign     signs segments
-//! anchor.json   what the newest segment was; meant to be kept elsewhere
+//! anchor.json   the identity of the newest segment; meant to be kept elsewhere
 //! owners/       one lock per process that may hold claims
-//! open.lock     held while someone opens the book
-//! sealer.lock   held while someone seals
+//! open.lock     held while a process opens the audit log
+//! sealer.lock   held while a process seals
 //! ```
 //!
-//! Several processes may share the directory. What an append returns from is on the disk. Nothing here may believe a
-//! projection where it matters: permissions, answers and what is in force come from lines that verify.
+//! Several processes may share the directory. When an append returns, it is on the disk. This module must never trust a
+//! projection for a decision: permissions, answers and admin actions in force come from entries that verify.
 
 mod admin_actions;
 mod ledger;
@@ -54,12 +54,12 @@ use crate::ledger::LedgerError;
 use crate::ledger::owner_locks::{self, OwnerLiveness, OwnerLock};
 use crate::lock::locked;
 
-/// How a book is kept.
+/// The options of a SQLite audit log.
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
-    /// Where the anchor is kept; `None`: in the state directory, where it is of little use against who can write there.
+    /// The path of the anchor. `None` means the state directory, where it does not protect against a writer of that directory.
     pub anchor: Option<PathBuf>,
-    /// How long something may stay unsealed; `None`: until [`crate::audit_log::AuditLog::seal`] is called.
+    /// How long an entry may stay unsealed. `None` means until [`crate::audit_log::AuditLog::seal`] is called.
     pub seal_every: Option<Duration>,
     /// How long to wait for another process that is writing.
     pub busy: Duration,
@@ -71,19 +71,19 @@ impl Default for SqliteOptions {
     }
 }
 
-/// A ledger and a book in one SQLite file.
+/// A ledger and audit log in one SQLite file.
 pub struct SqliteLedger {
-    // Dropped in this order: the last seal needs the store, and the claims of this owner last until nothing is written.
+    // Dropped in this order: the last seal needs the store, and this owner's claims must last until nothing more is written.
     keeper: Option<SealThread>,
     store: Arc<SqliteStore>,
     owner: OwnerId,
     _lock: OwnerLock,
 }
 
-/// What the ledger, the book and the keeper share.
+/// The state shared by the ledger, the audit log and the seal thread.
 struct SqliteStore {
     owners: PathBuf,
-    /// Says which owners live elsewhere.
+    /// Reports which owners are alive elsewhere.
     others: OnceLock<OwnerLiveness>,
     path: PathBuf,
     busy: Duration,
@@ -91,24 +91,24 @@ struct SqliteStore {
     writer: SqliteWriter,
     bench: Arc<WriteContext>,
     sealer: Sealer,
-    /// The keys of calls that this process drives.
+    /// The keys of calls that this process runs.
     keys: Mutex<LruCache<CallId, RecordKey>>,
 }
 
 const KEYS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_024 - 1);
 
-/// The version of SQLite that is built in.
+/// Returns the version of the built-in SQLite.
 pub fn engine() -> &'static str {
     rusqlite::version()
 }
 
 impl SqliteLedger {
-    /// Opens the book in a state directory; makes both if they are not there.
+    /// Opens the audit log in a state directory. Creates both if they do not exist.
     pub fn open(dir: &Path, options: &SqliteOptions) -> Result<Self, LedgerError> {
         state_dir::private_dir(dir)?;
         let owners = dir.join("owners");
         state_dir::private_dir(&owners)?;
-        // One at a time: two who open a new book at once must not make two keys.
+        // Only one process at a time, because two that open a new audit log at once must not create two keys.
         let opening = owner_locks::open_lock(&dir.join("open.lock"))
             .and_then(|file| file.lock().map(|()| file))
             .map_err(|error| LedgerError::new(format!("cannot lock `{}`", dir.display()), error))?;
@@ -167,7 +167,7 @@ impl SqliteLedger {
         Ok(Self { keeper, store, owner, _lock: lock })
     }
 
-    /// The same book, written for an owner who is elsewhere. That owner lives for at least as long as this is held.
+    /// Returns the same ledger for an owner that is elsewhere. That owner is alive for at least as long as this is held.
     pub fn for_owner(&self, owner: OwnerId) -> Result<Self, LedgerError> {
         let lock = owner_locks::take_soon(&self.store.owners, owner)
             .map_err(|error| LedgerError::new("cannot lock for an owner", error))?
@@ -175,7 +175,7 @@ impl SqliteLedger {
         Ok(Self { keeper: None, store: Arc::clone(&self.store), owner, _lock: lock })
     }
 
-    /// From now on owners live, too, of whom this says so. Who asks first counts.
+    /// Also treats owners as alive if `is_alive` says so. Only the first such function is used; returns whether this was it.
     pub fn watch(&self, is_alive: OwnerLiveness) -> bool {
         self.store.others.set(is_alive).is_ok()
     }
@@ -183,7 +183,7 @@ impl SqliteLedger {
 
 impl Drop for SqliteLedger {
     fn drop(&mut self) {
-        // Seals once more, and is joined, before anything else goes.
+        // Seals once more and is joined before anything else is dropped.
         drop(self.keeper.take());
     }
 }
@@ -194,7 +194,7 @@ impl SqliteStore {
     }
 }
 
-/// Checks that a key is the one this book was made with.
+/// Checks that a key is the one that this audit log was created with.
 fn belongs(connection: &Connection, name: &str, mark: &[u8; 32]) -> Result<(), LedgerError> {
     let find = || -> Result<Vec<u8>, rusqlite::Error> {
         connection.execute(

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use crate::review::{Opinion, OutputReviewer, OutputSubject, output};
 
-/// A reviewer of results that drops every field with one of these names, at any depth, from the data; and from the text
-/// where that is JSON itself. Names are compared without regard to case.
+/// Returns a reviewer of results that drops every field with one of these names from the data, at any depth. It does the
+/// same in text that is JSON. Names are compared case-insensitively.
 pub fn drop_fields(names: impl IntoIterator<Item = impl Into<String>>) -> impl OutputReviewer {
     let names: Vec<String> = names.into_iter().map(|name| name.into().to_lowercase()).collect();
     output("drop-fields", move |subject: OutputSubject<'_>| {
@@ -25,7 +25,7 @@ pub fn drop_fields(names: impl IntoIterator<Item = impl Into<String>>) -> impl O
     })
 }
 
-/// The text without the fields, if it is JSON that has them.
+/// Returns the text without the fields, if it is JSON that has them.
 fn without(text: &str, names: &[String]) -> Option<String> {
     let before: Value = serde_json::from_str(text).ok()?;
     let mut after = before.clone();
@@ -40,7 +40,7 @@ fn drop_from(value: &mut Value, names: &[String]) {
             fields.values_mut().for_each(|item| drop_from(item, names));
         }
         Value::Array(items) => items.iter_mut().for_each(|item| drop_from(item, names)),
-        // Data that carries JSON as text would otherwise carry the fields past us.
+        // Otherwise JSON within a string could smuggle the fields past this reviewer.
         Value::String(text) => {
             if let Some(clean) = without(text, names) {
                 *text = clean;

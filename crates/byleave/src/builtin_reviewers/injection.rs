@@ -1,7 +1,7 @@
-//! Marks passages of results that read like instructions, so that the model can tell content from orders.
+//! Marks passages of results that read like instructions, so that the model can distinguish content from instructions.
 //!
-//! It wraps and never removes. A mark is a hint to the model and a trace in the book, not a protection: what a result
-//! could talk the model into is judged when the model asks for it.
+//! It wraps text and must never remove any. A mark is a hint to the model and a trace in the audit log, not a protection.
+//! Any action that a result talks the model into is evaluated when the model requests it.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use crate::review::{Opinion, OutputReviewer, OutputSubject, output};
 
-/// A reviewer of results that wraps every line that reads like an instruction to a model in marks that say so.
+/// Returns a reviewer of results that marks every line that reads like an instruction to a model.
 ///
-/// For tools whose results come from outside: pages, messages, files of others. The marks of a line carry a digest of
-/// the line, so the line cannot contain its own end mark.
+/// It is for tools with results from outside: pages, messages, files of others. The marks of a line carry a digest of the
+/// line, so the line cannot contain its own end mark.
 pub fn injection_marks() -> impl OutputReviewer {
     output("injection-marks", |subject: OutputSubject<'_>| {
         let before = subject.output;
@@ -45,7 +45,7 @@ fn marked_value(value: &Value) -> Value {
 }
 
 fn marked(text: &str) -> Cow<'_, str> {
-    // Line breaks are a cheap way to pull a phrase apart, so the whole is looked at with them taken for spaces, too.
+    // Line breaks are an easy way to split a phrase, so the whole text is also matched with spaces in their place.
     if !INSTRUCTIONS.is_match(text) && !INSTRUCTIONS.is_match(&flat(text)) {
         return Cow::Borrowed(text);
     }

@@ -1,7 +1,7 @@
-//! A reviewer that is a program: the subject on its standard input, its opinion on standard output.
+//! A reviewer that is a program. It gets the subject on standard input and writes its opinion to standard output.
 //!
-//! Ending with another status than 0, or putting out anything but an opinion, objects. The program and whatever it
-//! started in its process group are killed when it is no longer waited for.
+//! An exit status other than 0, or any output that is not an opinion, is an objection. The program and its process group
+//! are killed when the gate stops waiting for it.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,12 +18,12 @@ use super::protocol::{WireOpinion, WireSubject, read};
 use crate::boxed::BoxFuture;
 use crate::review::{InputReviewer, InputSubject, Opinion, OutputReviewer, OutputSubject, ReviewError};
 
-/// The most that is read of what a program puts out.
+/// The maximum output that is read from a program.
 const OUTPUT_BYTES_MAX: u64 = 1024 * 1024;
-/// The most that is told of what a program complains about.
+/// The maximum length of a program's error message that is reported.
 const COMPLAINT_CHARS_MAX: usize = 400;
 
-/// A reviewer of arguments or results that is a program of the operator's.
+/// A reviewer of arguments or results that is a program of the operator.
 #[derive(Clone, Debug)]
 pub struct ProgramReviewer {
     name: String,
@@ -32,13 +32,13 @@ pub struct ProgramReviewer {
     environment: Vec<(OsString, OsString)>,
 }
 
-/// A program that cannot be a reviewer.
+/// The error for a program that cannot be a reviewer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` is no absolute path; a reviewer is named by its whole path, so that nobody can put another in its place", .0.display())]
 pub struct InvalidProgramError(pub PathBuf);
 
 impl ProgramReviewer {
-    /// A reviewer that runs the program at this absolute path, in `/` and with no environment but `PATH`.
+    /// Creates a reviewer that runs the program at this absolute path, in `/`, with only `PATH` in its environment.
     pub fn new(name: impl Into<String>, path: impl Into<PathBuf>) -> Result<Self, InvalidProgramError> {
         let path = path.into();
         if !path.is_absolute() {
@@ -54,7 +54,7 @@ impl ProgramReviewer {
         self
     }
 
-    /// Sets a variable of its environment.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
@@ -91,7 +91,7 @@ impl ProgramReviewer {
         let mut group = ProcessGroupGuard::of(child.id());
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let feed = async move {
-            // A program may make up its mind without reading everything: a closed pipe is no failure.
+            // A program may decide without reading everything, so a closed pipe is not a failure.
             if let Some(mut stdin) = stdin
                 && let Err(error) = stdin.write_all(&subject).await
             {
@@ -117,7 +117,7 @@ impl ProgramReviewer {
     }
 }
 
-/// Reads to the end or to just past the limit. Then the pipe is closed, and a program that goes on writing is stopped by it.
+/// Reads to the end or to just past the limit. Then it closes the pipe, which stops a program that continues to write.
 async fn drain(pipe: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if let Some(pipe) = pipe {
@@ -126,7 +126,7 @@ async fn drain(pipe: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>>
     Ok(bytes)
 }
 
-/// Kills a process group when dropped, as long as its leader was not waited for: after that its number may be another's.
+/// A guard that kills a process group when dropped, until its leader was waited for. After that the id may be reused.
 struct ProcessGroupGuard(Option<Pid>);
 
 impl ProcessGroupGuard {

@@ -1,8 +1,8 @@
-//! What reviewers outside this process are sent, and what they may answer.
+//! The protocol for reviewers outside this process.
 //!
 //! The subject is a JSON object with `stage` (`input` or `output`), `call`, `tool`, `arguments`, and `plan` or `output`.
 //! The opinion is `true`, `false`, or an object with `opinion` (`pass`, `change`, `hold`, `deny`), `why`, and for a
-//! change `value`. Anything else makes no sense, and so objects.
+//! change `value`. Anything else is invalid and therefore an objection.
 
 use byleave_core::effect::Plan;
 use byleave_core::id::CallId;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::review::{InputSubject, Opinion, OutputSubject, ReviewError};
 
-/// What is to be reviewed, on its way out.
+/// The subject that is sent.
 #[derive(Serialize)]
 #[serde(tag = "stage", rename_all = "lowercase")]
 pub(super) enum WireSubject<'a> {
@@ -41,7 +41,7 @@ impl WireSubject<'_> {
     }
 }
 
-/// An opinion, on its way in.
+/// The opinion that is received.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum WireOpinion<T> {
@@ -49,7 +49,7 @@ pub(super) enum WireOpinion<T> {
     Full(FullOpinion<T>),
 }
 
-// `Pass {}` and not `Pass`: only a variant with braces refuses unknown fields, such as the value of a misspelt change.
+// `Pass {}` and not `Pass`: only a variant with braces rejects unknown fields, such as the value of a misspelt change.
 #[derive(Deserialize)]
 #[serde(tag = "opinion", rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum FullOpinion<T> {
@@ -71,7 +71,7 @@ impl<T> From<WireOpinion<T>> for Opinion<T> {
     }
 }
 
-/// Reads what came back, or says that it makes no sense.
+/// Parses an answer. Fails if it is invalid.
 pub(super) fn read<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, ReviewError> {
     serde_json::from_slice(bytes)
         .map_err(|error| ReviewError::Nonsense(format!("the answer is no opinion: {error}")))

@@ -1,11 +1,11 @@
-//! Redacts what is shaped like a secret from results, before the model sees them.
+//! Redacts text that looks like a secret from results, before the model sees them.
 
 use byleave_core::outcome::Output;
 
 use crate::redact::{redact, redact_value};
 use crate::review::{Opinion, OutputReviewer, OutputSubject, output};
 
-/// A reviewer of results that replaces what is shaped like a secret by a mark, in text, error and data.
+/// Returns a reviewer of results that replaces text that looks like a secret by a mark, in text, error and data.
 pub fn secret_redaction() -> impl OutputReviewer {
     output("secret-redaction", |subject: OutputSubject<'_>| {
         let before = subject.output;

@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use crate::review::{InputReviewer, InputSubject, Opinion, input};
 
-/// A reviewer of arguments that takes every one of these texts out of the argument with this name.
+/// Returns a reviewer of arguments that removes all of these texts from the argument with this name.
 ///
-/// Until none is left: what closes up around a gap is looked at again. An argument that is there and is no text is
-/// refused, because what is in it was not looked at.
+/// It repeats until none is left, because a removal may form a new match. An argument that exists and is not a text is
+/// refused, because its content was not checked.
 pub fn strip(
     argument: impl Into<String>,
     texts: impl IntoIterator<Item = impl Into<String>>,

@@ -1,7 +1,7 @@
-//! A reviewer behind HTTP: the subject goes out signed, the opinion must come back signed (see [`crate::signed_http`]).
+//! A reviewer behind HTTP. The subject is sent signed, and the opinion must be signed (see [`crate::signed_http`]).
 //!
-//! The body sent is an object with `digest` and `subject`; the answer repeats `digest` beside `opinion`, so that an opinion
-//! of one thing cannot be played back for another.
+//! The request body is an object with `digest` and `subject`. The answer repeats `digest` beside `opinion`, so that an
+//! opinion on one subject cannot be replayed for another.
 
 use byleave_core::digest::Digest;
 use byleave_core::outcome::Output;
@@ -21,7 +21,7 @@ pub struct WebhookReviewer {
 }
 
 impl WebhookReviewer {
-    /// A reviewer that posts to this address: https, or http on this machine. The secret is shared with the service.
+    /// Creates a reviewer that posts to this URL: https, or http on this machine. The secret is shared with the service.
     pub fn new(name: impl Into<String>, url: &str, secret: Secret) -> Result<Self, ServiceError> {
         Ok(Self { name: name.into(), service: SignedService::new(url, secret)? })
     }

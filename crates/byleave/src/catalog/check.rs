@@ -1,19 +1,19 @@
-//! What a manifest must keep to, to be registered (T5). Bad metadata is an error when the tool comes, not when it is used.
+//! Checks a manifest at registration (T5). Invalid metadata must fail when a tool is registered, not when it is used.
 
 use byleave_core::manifest::Manifest;
 
 use crate::schema::{SchemaError, has_argument};
 
-/// How long a name may be.
+/// The maximum length of a name.
 pub(super) const NAME_CHARS_MAX: usize = 128;
 const DESCRIPTION_CHARS_MAX: usize = 32_768;
 const ALIASES_MAX: usize = 32;
 const HINT_WORDS: std::ops::RangeInclusive<usize> = 3..=10;
 
-/// What is wrong with a manifest.
+/// An error in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
-    /// A name or alias cannot be one.
+    /// A name or alias is not valid.
     #[error(
         "`{}` cannot be a name: use 1 to 128 of the letters, digits and `_ - . : /` of ASCII, a letter, digit or `_` first",
         name.escape_debug()
@@ -22,16 +22,16 @@ pub enum ManifestError {
         /// The name.
         name: String,
     },
-    /// The same alias twice, or the name as an alias.
+    /// An alias occurs twice, or equals the name.
     #[error("the alias `{alias}` is there already")]
     AliasTwice {
         /// The alias.
         alias: String,
     },
-    /// More aliases than anyone needs.
+    /// There are too many aliases.
     #[error("there are {count} aliases; at most {ALIASES_MAX} are taken")]
     TooManyAliases {
-        /// How many.
+        /// The number of aliases.
         count: usize,
     },
     /// The description is too long.
@@ -40,16 +40,16 @@ pub enum ManifestError {
     /// The search hint has too few or too many words.
     #[error("a search hint has 3 to 10 words, this one has {words}")]
     Hint {
-        /// How many.
+        /// The number of words.
         words: usize,
     },
-    /// The word for the book is empty.
+    /// The audit operation is empty.
     #[error("the audit operation is empty; leave it undeclared instead")]
     NoOperation,
-    /// No time at all.
+    /// The timeout is zero.
     #[error("the timeout is 0; leave it undeclared instead")]
     NoTime,
-    /// A role is for an argument that is not there.
+    /// A role refers to an argument that does not exist.
     #[error("there is a role for `{pointer}`, but the schema has no such argument; write it like `/path`")]
     Role {
         /// The pointer.
@@ -60,7 +60,7 @@ pub enum ManifestError {
     Schema(#[from] SchemaError),
 }
 
-/// Checks everything but the schema itself.
+/// Checks everything except the schema itself.
 pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
     for name in std::iter::once(&manifest.name).chain(&manifest.aliases) {
         if !is_name(name) {

@@ -1,4 +1,4 @@
-//! What administrators do to the whole: an act in the book, in force in every process when it returns.
+//! Admin actions on a whole tenant. Each is recorded in the audit log, and is in force in every process on return.
 
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::id::{AdminActionId, StandingApprovalId, TenantId};
@@ -8,7 +8,7 @@ use crate::clock::fresh_id;
 use crate::ledger::LedgerError;
 
 impl Gate {
-    /// Refuses everything from now on, in every process, until it is lifted. What runs already goes on to its end.
+    /// Refuses all calls of a tenant from now on, in every process, until the halt is lifted. Running calls continue to their end.
     pub async fn halt(&self, tenant: &TenantId, by: &str, why: &str) -> Result<(), LedgerError> {
         self.act(fresh_act(), tenant, by, AdminActionKind::Halt { why: why.to_owned() }).await
     }
@@ -18,7 +18,7 @@ impl Gate {
         self.act(fresh_act(), tenant, by, AdminActionKind::Lift).await
     }
 
-    /// Makes a leave count no longer.
+    /// Revokes a standing approval.
     pub async fn revoke(
         &self,
         tenant: &TenantId,
@@ -28,7 +28,7 @@ impl Gate {
         self.act(fresh_act(), tenant, by, AdminActionKind::Revoke { leave }).await
     }
 
-    /// Writes down that a command runs with less than the sandbox gives. Must come before the command does.
+    /// Records that a command runs with fewer guarantees than the sandbox gives. Must be called before the command runs.
     pub async fn waive(
         &self,
         tenant: &TenantId,
@@ -39,7 +39,7 @@ impl Gate {
         self.act(fresh_act(), tenant, by, AdminActionKind::Waive { guarantees, why: why.to_owned() }).await
     }
 
-    /// Writes an act down under this id. Whatever calls have looked at before, they look at again.
+    /// Records an admin action under this id. Snapshots that calls took before become invalid.
     pub(super) async fn act(
         &self,
         id: AdminActionId,

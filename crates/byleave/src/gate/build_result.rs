@@ -1,4 +1,4 @@
-//! Reports: what the caller gets back, read off a settled record.
+//! Builds the result for the caller from a settled record.
 
 use byleave_core::decision::AskCause;
 use byleave_core::effect::Plan;
@@ -19,7 +19,7 @@ use crate::gate::truncate;
 use crate::gate::working_record::WorkingRecord;
 use crate::result::{CallOutcome, CallResult, Modification, ModifiedPart, Receipt};
 
-/// The result of a settled call.
+/// Builds the result of a settled call.
 pub(crate) async fn report(parts: &GateInner, desk: &mut WorkingRecord, outcome: &Outcome) -> CallResult {
     let ledger = &*parts.ledger;
     let (call, limit) = (desk.call(), desk.terms().map_or(0, |terms| terms.limits.output_bytes));
@@ -58,14 +58,16 @@ pub(crate) async fn report(parts: &GateInner, desk: &mut WorkingRecord, outcome:
         call: desk.call(),
         tool,
         arguments,
-        // It ran, but what came of it cannot be read any more.
+        // The call ran, but its output cannot be read any more.
         ending: ending.unwrap_or_else(|fault| CallOutcome::Withheld(unreadable(fault))),
         changes: changes(&desk.record),
         receipt: Some(Receipt { entries: desk.record.len(), head: desk.record.head() }),
     }
 }
 
-/// The rule that would allow what was refused outside the workspace. The record has no paths in clear, so it is told here.
+/// Suggests the rule that would allow a call that was refused because of files outside the workspace.
+///
+/// The suggestion is added here, because the record has no paths in clear text.
 fn allowing_rule(plan: &Plan, record: &Record) -> Option<String> {
     let ruling = record.draft()?.permitted()?.as_ref().ok()?;
     let outside = ruling.reasons.iter().filter(|reason| reason.cause == Some(AskCause::Outside));
@@ -78,13 +80,13 @@ fn allowing_rule(plan: &Plan, record: &Record) -> Option<String> {
     ))
 }
 
-/// A result without a record.
+/// Builds a result without a record.
 pub(crate) fn bare(call: CallId, tool: Option<&str>, ending: CallOutcome) -> CallResult {
     let tool = tool.unwrap_or_default().to_owned();
     CallResult { call, tool, arguments: Value::Null, ending, changes: Vec::new(), receipt: None }
 }
 
-/// What was changed on the way, by whom and why.
+/// Lists the modifications of arguments and output, with author and reason.
 fn changes(record: &Record) -> Vec<Modification> {
     let mut changes = Vec::new();
     for entry in record.entries() {

@@ -1,4 +1,4 @@
-//! Building a gate. What is left out is the careful choice: no approver, the built-in policy, a ledger in memory.
+//! Builds a gate. The defaults are the safe choices: no approver, the built-in policy, a ledger in memory.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::review::{InputReviewer, OutputReviewer, ReviewScope, Reviewers};
 use crate::settings::GateSettings;
 use crate::tool::Tool;
 
-/// Builds a [`Gate`].
+/// A builder of a [`Gate`].
 #[derive(Default)]
 pub struct GateBuilder {
     ledger: Option<Arc<dyn Ledger>>,
@@ -36,27 +36,29 @@ pub struct GateBuilder {
     others: Option<SkipCall>,
 }
 
-/// Why a gate could not be built.
+/// The reason why a gate could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// A tool was not accepted.
+    /// A tool was rejected.
     #[error(transparent)]
     Tool(#[from] RegisterError),
-    /// The policy cannot be used.
+    /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
 }
 
 impl GateBuilder {
-    /// Where records are kept; in memory if not said. Each gate has its own: a ledger is one owner of claims, and what
-    /// its owner does not run here counts as gone.
+    /// Sets the ledger. The default is a ledger in memory.
+    ///
+    /// Each gate needs its own ledger, because a ledger is one owner of claims. The gate treats an attempt of its own owner as dead if
+    /// it does not run here.
     #[must_use]
     pub fn ledger(mut self, ledger: Arc<dyn Ledger>) -> Self {
         self.ledger = Some(ledger);
         self
     }
 
-    /// A catalog that is shared with others.
+    /// Sets a catalog that is shared with other users.
     #[must_use]
     pub fn catalog(mut self, catalog: Catalog) -> Self {
         self.catalog = catalog;
@@ -70,7 +72,7 @@ impl GateBuilder {
         self
     }
 
-    /// The policy; the built-in one without a workspace if not said.
+    /// Sets the policy. The default is the built-in policy without a workspace.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = Some(policy);
@@ -91,50 +93,52 @@ impl GateBuilder {
         self
     }
 
-    /// Who is asked. Without one, and without an inbox, questions are refused (R7).
+    /// Sets the approver. Without an approver and without an inbox, calls that need an answer are refused (R7).
     #[must_use]
     pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
         self.approver = Some(approver);
         self
     }
 
-    /// Who releases checkpoints. Without one, tools that require one are refused (R8).
+    /// Sets the handler that releases checkpoints. Without it, tools that require a checkpoint are refused (R8).
     #[must_use]
     pub fn checkpoint(mut self, handler: Arc<dyn Approver>) -> Self {
         self.checkpoint = Some(handler);
         self
     }
 
-    /// Who makes the case against calls. Without one, tools that require it are refused (R9).
+    /// Sets the challenger. Without it, tools that require a challenge are refused (R9).
     #[must_use]
     pub fn challenger(mut self, challenger: Arc<dyn Challenger>) -> Self {
         self.challenger = Some(challenger);
         self
     }
 
-    /// Limits and choices.
+    /// Sets the limits and choices of the gate.
     #[must_use]
     pub fn settings(mut self, settings: GateSettings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// What time it is; the system's clock if not said.
+    /// Sets the clock. The default is the clock of the system.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Arc::new(clock));
         self
     }
 
-    /// Which calls are for others to drive, with tools and files that are not here. This gate takes them in, shows their questions,
-    /// takes answers to them and writes down that they are over; it never plans, rehearses or runs one.
+    /// Selects calls that other processes drive, with tools and files that this process does not have.
+    ///
+    /// This gate accepts such calls, shows their questions, accepts answers and records that they are over. It never plans, rehearses or
+    /// runs one.
     #[must_use]
     pub fn leaving(mut self, others: SkipCall) -> Self {
         self.others = Some(others);
         self
     }
 
-    /// The gate.
+    /// Builds the gate.
     pub fn build(self) -> Result<Gate, BuildError> {
         self.catalog.register_all(self.tools)?;
         let policy = match self.policy {

@@ -1,9 +1,8 @@
-//! The public scenarios of the gate: what a user can notice of it, on whatever ledger it stands.
+//! The public test suite of a gate: its behaviour as users see it, for any ledger.
 //!
-//! Write a [`LedgerHarness`] for the ledger and put `byleave::gate_scenarios!(YourBench::new());` into a test file: each scenario
-//! becomes a test of its own name. They never panic; what is wrong comes back as a [`FailedCaseError`]. Each wants a bench of its
-//! own, on an empty store, in a tokio runtime with several threads. They touch nothing but a folder of their own among
-//! the temporary ones.
+//! Write a [`LedgerHarness`] for the ledger and put `byleave::gate_scenarios!(YourHarness::new());` into a test file. Each scenario
+//! becomes a test with its own name. Scenarios never panic and return a [`FailedCaseError`] instead. Each scenario needs its own
+//! harness on an empty store, in a tokio runtime with several threads. Scenarios touch only their own temporary directory.
 
 #![expect(clippy::disallowed_methods, reason = "these are tests, and read what they wrote")]
 
@@ -35,20 +34,20 @@ use std::time::Duration;
 use crate::boxed::BoxFuture;
 use crate::ledger::conformance::{ConformanceError, FailedCaseError, LedgerHarness};
 
-/// Longer than any scenario takes, also on a ledger that is reached over a network and shares its machine with other
-/// tests: one that has not ended by then never will.
+/// The time limit of a scenario. It is longer than any scenario takes, even with a remote ledger on a machine that runs other
+/// tests too.
 const TAKES_AT_MOST: Duration = Duration::from_secs(240);
 
-/// One thing that a gate must show on every ledger.
+/// One test scenario for gates.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// Its name.
+    /// The name of the scenario.
     pub name: &'static str,
     run: for<'a> fn(&'a dyn LedgerHarness) -> BoxFuture<'a, Result<(), ConformanceError>>,
 }
 
 impl Scenario {
-    /// Plays it.
+    /// Runs the scenario.
     pub async fn run(&self, bench: &dyn LedgerHarness) -> Result<(), FailedCaseError> {
         let played = tokio::time::timeout(TAKES_AT_MOST, (self.run)(bench)).await;
         let played = played.unwrap_or_else(|_| Err(ConformanceError::new("it never comes to an end")));
@@ -56,7 +55,7 @@ impl Scenario {
     }
 }
 
-/// Plays one scenario by its name.
+/// Runs one scenario by its name.
 pub async fn run(name: &str, bench: &dyn LedgerHarness) -> Result<(), FailedCaseError> {
     match SCENARIOS.iter().find(|scenario| scenario.name == name) {
         Some(scenario) => scenario.run(bench).await,
@@ -66,12 +65,12 @@ pub async fn run(name: &str, bench: &dyn LedgerHarness) -> Result<(), FailedCase
 
 macro_rules! scenarios {
     (($d:tt) $($module:ident::$name:ident,)*) => {
-        /// Every scenario there is.
+        /// All scenarios.
         pub const SCENARIOS: &[Scenario] = &[
             $(Scenario { name: stringify!($name), run: |bench| Box::pin($module::$name(bench)) },)*
         ];
 
-        /// Makes a test of every scenario of the gate; the expression is evaluated anew for each.
+        /// Generates one test for every scenario. The expression is evaluated once per test.
         ///
         /// The crate that uses it needs `tokio` with `macros` and `rt-multi-thread`.
         #[macro_export]

@@ -1,4 +1,4 @@
-//! The driver: one loop with three arms. Perform the task and write down what came of it; wait; settle.
+//! The loop that drives a call. It performs the next task and records the result, waits, or settles the call.
 
 use std::time::Duration;
 
@@ -20,24 +20,24 @@ use crate::gate::task_outcome::TaskOutcome;
 use crate::gate::tasks::perform;
 use crate::gate::working_record::WorkingRecord;
 use crate::gate::{build_result, rehearse};
-use crate::ledger::{AppendError, Interruption, LedgerError, StartBlocked};
+use crate::ledger::{AppendError, Interruption, LedgerError, StartBlockedError};
 use crate::result::{CallOutcome, CallResult, CallStatus};
 
-/// How often the end of something that ran is offered to a ledger that fails.
+/// The number of retries to record the end of a call that ran, if the ledger fails.
 const END_TRIES: u32 = 6;
 
-/// How far a call is driven at most.
+/// How far a call may be driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DriveUntil {
-    /// To its end.
+    /// Until it is settled.
     Settled,
-    /// To where all that is left is to begin it.
+    /// Until only the begin of the attempt is left.
     Ready,
 }
 
-/// Drives a call as far as it goes: to its end, to a person, or behind another call.
+/// Drives a call as far as possible: until it is settled, waits for a person, or is blocked by another call.
 ///
-/// The only loop in the system. Everything that it knows is on the record; what is not yet durable can be walked again.
+/// This is the only loop of the pipeline. All of its state is on the record. Steps that are not durable yet can be repeated.
 pub(crate) async fn drive(
     parts: &GateInner,
     desk: &mut WorkingRecord,
@@ -64,7 +64,7 @@ pub(crate) async fn drive(
     }
 }
 
-/// Why the loop ends.
+/// The reason why the loop ends.
 enum DriveExit {
     At(Box<CallStatus>),
     Fault(LedgerError),
@@ -91,7 +91,7 @@ async fn step(
         && desk.record.cancelled().is_none()
     {
         write(parts, desk, RecordEvent::Cancelled { by })?;
-        // Whoever runs it finds it on the record.
+        // The process that runs the attempt finds the cancellation on the record.
         return if runs { flush(parts, desk).await.map(|_| ()) } else { Ok(()) };
     }
     if durable_before(&desk.record, &task) && !desk.is_durable() && !flush(parts, desk).await? {
@@ -102,7 +102,7 @@ async fn step(
         TaskOutcome::LookAgain => reload(parts, desk).await,
         TaskOutcome::Elsewhere => Err(CallStatus::RunningElsewhere { call: desk.call() }.into()),
         TaskOutcome::HeldUp(by) => {
-            // It stands back with nothing but its receipt on the record, and is walked anew when its turn comes.
+            // Only the receipt stays on the record. The call goes through the pipeline again when its turn comes.
             desk.rewind_to_received();
             flush(parts, desk).await?;
             Err(CallStatus::HeldUp { call: desk.call(), by }.into())
@@ -110,7 +110,7 @@ async fn step(
     }
 }
 
-/// All that is left is to begin it, which is for somebody else: what they go by must be there when they look.
+/// Stops before the begin of the attempt, which is left to another process. Everything that process needs must be durable.
 async fn ready(parts: &GateInner, desk: &mut WorkingRecord) -> Result<(), DriveExit> {
     if !desk.is_durable() && !flush(parts, desk).await? {
         return Ok(());
@@ -134,7 +134,7 @@ async fn wait(
     if let Some(by) = driving.cancelled_by() {
         return write(parts, desk, RecordEvent::Cancelled { by });
     }
-    // While a person thinks, only those wait who would come into conflict with this call.
+    // While a person decides, only calls that conflict with this one wait.
     spot.leave();
     let (call, len) = (desk.call(), desk.durable_len());
     let closing = tokio::select! {
@@ -148,11 +148,11 @@ async fn wait(
         Some(None) => return Err(CallStatus::Waiting { call: desk.call(), question }.into()),
         Some(Some(fact)) => {
             write(parts, desk, fact)?;
-            // An answer is kept before anything is made of it. If someone else was faster, theirs counts.
+            // An answer is made durable before it is used. If another writer was faster, that answer is used.
             flush(parts, desk).await?;
         }
     }
-    // A no needs no turn: it must not wait behind those whom an abort would stop.
+    // A "no" needs no turn. It must not wait behind calls that an abort would stop.
     if matches!(next(&desk.record), NextStep::Do(_)) {
         tokio::select! {
             biased;
@@ -163,7 +163,7 @@ async fn wait(
     Ok(())
 }
 
-/// Waits until the record is longer than it was, whoever wrote on it.
+/// Waits until the record has grown, in this process or in another.
 async fn moved_on(parts: &GateInner, driving: &ActiveCall, call: CallId, len: u32) {
     loop {
         tokio::select! {
@@ -179,10 +179,10 @@ async fn moved_on(parts: &GateInner, driving: &ActiveCall, call: CallId, len: u3
 }
 
 async fn settle(parts: &GateInner, desk: &mut WorkingRecord, outcome: Outcome) -> Result<(), DriveExit> {
-    // A record of another walk is left to a program that knows it.
+    // Records of another pipeline version are left to a program that knows that version.
     let ours = desk.record.heading().is_some_and(|heading| heading.walk == WALK);
     if ours && desk.record.settled().is_none() && desk.record.damage().is_none() {
-        // Before it is settled: a call that waits for this one begins as soon as it is.
+        // Must happen before the call is settled, because a call that waits for this one begins right after that.
         if outcome.refusal().is_some_and(|refusal| refusal.code == Code::Aborted)
             && let Some(driving) = parts.bustle.find(desk.call())
         {
@@ -205,7 +205,7 @@ fn write(parts: &GateInner, desk: &mut WorkingRecord, fact: RecordEvent) -> Resu
     })
 }
 
-/// Makes everything durable. `false`: it could not be, and the walk must look again.
+/// Makes everything durable. Returns `false` if that failed and the pipeline must evaluate the record again.
 async fn flush(parts: &GateInner, desk: &mut WorkingRecord) -> Result<bool, DriveExit> {
     let first = desk.durable_len();
     let stirs = !desk.concerns_nobody_else();
@@ -219,7 +219,7 @@ async fn flush(parts: &GateInner, desk: &mut WorkingRecord) -> Result<bool, Driv
                 tell(parts, desk, first).await;
                 return Ok(true);
             }
-            // Someone else appended first. What ran here is put behind it; everything else is walked again.
+            // Another writer appended first. The end of an attempt that ran here is appended after it. All other steps are repeated.
             Err(AppendError::Stale) => {
                 reload(parts, desk).await?;
                 return Ok(false);
@@ -228,7 +228,7 @@ async fn flush(parts: &GateInner, desk: &mut WorkingRecord) -> Result<bool, Driv
                 hindered(parts, desk, hindrance).await?;
                 return Ok(false);
             }
-            // What has run must be written down; it is worth more than one try.
+            // The end of an attempt that ran must be recorded, so the append is retried.
             Err(AppendError::Fault(fault)) if desk.ran && tries < END_TRIES => {
                 tries += 1;
                 tracing::warn!(call = %desk.call(), %fault, "the end of a call could not be recorded; trying again");
@@ -254,30 +254,30 @@ async fn reload(parts: &GateInner, desk: &mut WorkingRecord) -> Result<(), Drive
     }
 }
 
-/// The attempt may not begin now: say so on the record, or step back and try again.
+/// Handles an attempt that may not begin now: records a refusal, or steps back and tries again.
 async fn hindered(
     parts: &GateInner,
     desk: &mut WorkingRecord,
-    hindrance: StartBlocked,
+    hindrance: StartBlockedError,
 ) -> Result<(), DriveExit> {
     let refusal = match hindrance {
-        StartBlocked::Halted { why } => halted(&why),
-        StartBlocked::LeaveSpent => {
-            // Nothing rests on it yet, so it is simply ruled again, without the leave.
+        StartBlockedError::Halted { why } => halted(&why),
+        StartBlockedError::LeaveSpent => {
+            // No durable step depends on the standing approval yet, so the plan is evaluated again without it.
             if desk.durable_len() <= 1 {
                 desk.rewind_to_received();
                 return Ok(());
             }
             leave_spent()
         }
-        StartBlocked::SessionBusy { call, attempt } => {
+        StartBlockedError::SessionBusy { call, attempt } => {
             match parts.ledger.interrupt(call, attempt, parts.now()).await {
                 Ok(Interruption::OwnerAlive) => tokio::time::sleep(Duration::from_millis(2)).await,
                 Ok(Interruption::Written) => parts.bustle.orphan(call),
                 Ok(Interruption::NotOpen) => {}
                 Err(fault) => return Err(DriveExit::Fault(fault)),
             }
-            // What the other call has changed is planned with, unless a person has seen the plan already.
+            // The call is planned again with the other call's changes, unless a person has already seen the plan.
             if desk.durable_len() <= 1 {
                 desk.rewind_to_received();
             } else {
@@ -290,7 +290,7 @@ async fn hindered(
     write(parts, desk, RecordEvent::Begun(Err(refusal)))
 }
 
-/// Tells whoever listens what is now on the record.
+/// Notifies waiters and subscribers of the entries that are now durable.
 pub(crate) async fn tell(parts: &GateInner, desk: &mut WorkingRecord, first: u32) {
     parts.bustle.ring(desk.call(), desk.durable_len());
     if !parts.events.has_listeners() {
@@ -307,7 +307,7 @@ pub(crate) async fn tell(parts: &GateInner, desk: &mut WorkingRecord, first: u32
     }
 }
 
-/// The ledger failed: refused if nothing has run, unknown if something has. Never completed.
+/// Builds the result after a ledger failure: refused if nothing has run, otherwise unknown. It is never completed.
 fn unrecorded(desk: &WorkingRecord, fault: &LedgerError) -> CallResult {
     tracing::error!(call = %desk.call(), %fault, "a call could not be recorded");
     let ending = if desk.may_have_run() {
@@ -324,19 +324,19 @@ fn unrecorded(desk: &WorkingRecord, fault: &LedgerError) -> CallResult {
     build_result::bare(desk.call(), desk.record.heading().map(|heading| heading.tool.as_str()), ending)
 }
 
-/// The result for a call whose id someone else was quicker to use for another.
+/// Builds the result for a call whose id was already used for another call.
 fn reused(desk: &WorkingRecord) -> CallResult {
     let refusal = Refusal::new(Code::CallReused, format!("the id {} was used for another call", desk.call()));
     let tool = desk.record.heading().map(|heading| heading.tool.as_str());
     build_result::bare(desk.call(), tool, CallOutcome::Refused(refusal))
 }
 
-/// The result for a call that never got onto a record.
+/// Builds the result for a call that was never recorded.
 pub(crate) fn unopened(call: &Call, code: Code, why: String) -> CallResult {
     build_result::bare(call.id, Some(&call.tool), CallOutcome::Refused(Refusal::new(code, why)))
 }
 
-/// The result for a call that nobody knows.
+/// Builds the result for a call that has no record.
 pub(crate) fn unheard_of(call: CallId) -> CallResult {
     let refusal = Refusal::new(Code::NotRecorded, format!("there is no call {call} in the book"));
     build_result::bare(call, None, CallOutcome::Refused(refusal))

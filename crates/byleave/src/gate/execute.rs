@@ -1,4 +1,4 @@
-//! Executes a claimed attempt: once, within its time, stoppable, and never failing outward (E2, E3, T3).
+//! Executes a claimed attempt once, with a timeout and cancellation. It never returns an error (E2, E3, T3).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::ledger::{Interruption, LedgerError};
 use crate::plugin_guard::{CatchPanic, PanicPayload, message, payload};
 use crate::tool::{RunContext, Tool};
 
-/// Runs the attempt if it is this drive's own; else finds out what has become of it.
+/// Runs the attempt if this drive claimed it. Otherwise finds out what became of it.
 pub(crate) async fn execute(parts: &GateInner, desk: &mut WorkingRecord, attempt: AttemptId) -> TaskOutcome {
     if desk.mine.take() != Some(attempt) {
         return match parts.ledger.interrupt(desk.call(), attempt, parts.now()).await {
@@ -32,7 +32,7 @@ pub(crate) async fn execute(parts: &GateInner, desk: &mut WorkingRecord, attempt
             }
         };
     }
-    // What is on the record is marked as started where it runs; what may be run again needs no mark.
+    // A recorded attempt is marked as started where it runs. An attempt that may be repeated needs no mark.
     if desk.is_durable()
         && let Err(fault) = parts.ledger.starting(desk.call(), attempt).await
     {
@@ -54,7 +54,7 @@ pub(crate) async fn execute(parts: &GateInner, desk: &mut WorkingRecord, attempt
     TaskOutcome::Fact(RecordEvent::Ended { attempt, end })
 }
 
-/// The end of an attempt whose start could not be marked: it failed before anything ran.
+/// Builds the end of an attempt whose start could not be marked. It failed before anything ran.
 fn not_started(desk: &mut WorkingRecord, attempt: AttemptId, fault: &LedgerError) -> RecordEvent {
     let output = Output::failure(format!("it was not started: {fault}"));
     let (status, output) = (ExecutionStatus::Failed, desk.hold(&output));
@@ -66,7 +66,7 @@ fn not_started(desk: &mut WorkingRecord, attempt: AttemptId, fault: &LedgerError
 
 async fn run(parts: &GateInner, desk: &mut WorkingRecord) -> (ExecutionStatus, Output) {
     let unable = |why: String| (ExecutionStatus::Failed, Output::failure(why));
-    // All of this was read back when the attempt was claimed, so it is at hand.
+    // All of this was read when the attempt was claimed, so it is cached.
     let entry = match pinned(parts, desk) {
         Ok(entry) => entry,
         Err(refusal) => return unable(refusal.to_string()),
@@ -104,7 +104,7 @@ async fn run(parts: &GateInner, desk: &mut WorkingRecord) -> (ExecutionStatus, O
     }
 }
 
-/// Commits what was rehearsed. Without a limit and not to be called off: it is all or nothing, and it is short.
+/// Commits a rehearsal. It has no timeout and cannot be cancelled, because it is atomic and short.
 async fn commit(
     tool: Arc<dyn Tool>,
     granted: GrantedRehearsal,
@@ -123,8 +123,9 @@ async fn commit(
     )
 }
 
-/// How a commit ended that another had begun before. Where this one could not do it, nobody here knows how far that one came: its
-/// copy may lie on another disk.
+/// Converts the end of a commit that an earlier attempt had begun.
+///
+/// If this attempt failed, the progress of the earlier one is unknown here, because its copy may be on another disk.
 fn after_another((status, output): (ExecutionStatus, Output)) -> (ExecutionStatus, Output) {
     if status == ExecutionStatus::Done {
         return (status, output);

@@ -1,4 +1,4 @@
-//! Explaining: what a call would do and what the policy says of it, found out by the same steps and written nowhere.
+//! Explains a call without recording it: its plan and the decision of the policy, from the same steps as a real call.
 
 use byleave_core::call::Call;
 use byleave_core::decision::PolicyDecision;
@@ -13,23 +13,23 @@ use crate::gate::task_outcome::{TaskOutcome, unreadable};
 use crate::gate::tasks::perform;
 use crate::gate::working_record::WorkingRecord;
 
-/// What a call would do, and what the policy in force says of it.
+/// The plan of a call, and the decision of the policy in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// The tool's own name.
     pub tool: String,
-    /// What it would do.
+    /// The planned effects.
     pub plan: Plan,
-    /// What the policy says of that, with the leaves in force.
+    /// The decision of the policy, with the standing approvals in force.
     pub ruling: PolicyDecision,
 }
 
 impl Gate {
-    /// Says what a call would do and how it would be ruled on. Runs nothing, asks nobody, and leaves no trace in the book.
+    /// Returns the plan and the decision for a call. Runs nothing, asks nobody, and writes nothing to the audit log.
     ///
-    /// It takes the very steps that the call would take, up to the ruling: what is refused before that is refused here.
+    /// It performs the same steps as the call would, up to the decision. A refusal before the decision is returned as an error.
     pub async fn explain(&self, mut call: Call) -> StageResult<Explanation> {
-        // Nothing that is only looked at stands behind another call.
+        // A dry run is never blocked by another call.
         call.dry_run = true;
         let broken = |why: String| Refusal::new(Code::JudgeFailed, why);
         let lineage = self.parts.ledger.lineage(&call.tenant, &call.session).await;

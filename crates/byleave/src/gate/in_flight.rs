@@ -1,7 +1,7 @@
-//! The bustle: what is going on in this process. Who drives which call and how to stop it, how much was asked and declined, and
-//! whether something was written that other calls must see.
+//! Registry of calls in flight in this process.
 //!
-//! Nothing of it outlives the process, and nothing of it need: what counts is on the record.
+//! It knows the calls that this process drives, and how to stop them. It counts questions and remembers declined calls. It notes
+//! writes that other calls must see. It is not persisted, because the record is authoritative.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -17,10 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lock::locked;
 
-/// What is going on in this process: who drives which call, and how to stop it.
+/// The calls in flight in this process, and how to stop them.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
-    /// Each with how many are at it.
+    /// Each call with the number of its users.
     driving: Mutex<HashMap<CallId, (Arc<ActiveCall>, usize)>>,
     asked: Mutex<HashMap<(TenantId, SessionId), (Millis, u32)>>,
     declined: DeclinedCache,
@@ -28,22 +28,22 @@ pub(crate) struct InFlight {
     stirs: AtomicU64,
 }
 
-/// A call that is being driven, or waited for, in this process.
+/// A call that this process drives or waits for.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveCall {
-    /// Held by whoever drives it.
+    /// Held by the task that drives the call.
     pub(crate) wheel: tokio::sync::Mutex<()>,
-    /// Stops it.
+    /// Cancels the call.
     pub(crate) cancel: CancellationToken,
     by: Mutex<Option<String>>,
-    /// The calls of the same turn, itself among them.
+    /// The calls of the same turn, including this one.
     turn: Mutex<Vec<Weak<ActiveCall>>>,
-    /// How long its record is, as far as this process has seen.
+    /// The length of the record, as far as this process has seen it.
     len: watch::Sender<u32>,
 }
 
 impl ActiveCall {
-    /// Who asked for it to be stopped.
+    /// Returns who cancelled the call, if it was cancelled.
     pub(crate) fn cancelled_by(&self) -> Option<String> {
         if !self.cancel.is_cancelled() {
             return None;
@@ -51,14 +51,14 @@ impl ActiveCall {
         Some(locked(&self.by).clone().unwrap_or_else(|| "the caller".into()))
     }
 
-    /// How long the record is, as far as this process has seen while somebody was at it.
+    /// Returns the length of the record, as far as this process has seen it while the call was in the registry.
     pub(crate) fn seen_len(&self) -> u32 {
         *self.len.borrow()
     }
 
-    /// Waits until the record is longer than it was.
+    /// Waits until the record is longer than this.
     pub(crate) async fn grown_beyond(&self, len: u32) {
-        // The sender is our own, so it cannot go away while we wait.
+        // This value owns the sender, so the channel cannot close during the wait.
         drop(self.len.subscribe().wait_for(|now| *now > len).await);
     }
 
@@ -72,7 +72,7 @@ impl ActiveCall {
         self.cancel.cancel();
     }
 
-    /// Stops the other calls of the same turn, because a person stopped everything.
+    /// Stops the other calls of the same turn, because a person aborted.
     pub(crate) fn stop_others_of_turn(&self) {
         let turn = locked(&self.turn).clone();
         for other in turn.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&**other, self)) {
@@ -82,17 +82,17 @@ impl ActiveCall {
 }
 
 impl InFlight {
-    /// Something is written that other calls must see.
+    /// Notes that something was written that other calls must see.
     pub(crate) fn stir(&self) {
         self.stirs.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// How often something was written that other calls must see.
+    /// Returns the number of writes that other calls must see.
     pub(crate) fn stirs(&self) -> u64 {
         self.stirs.load(Ordering::SeqCst)
     }
 
-    /// The one place of a call in this process.
+    /// Returns the registry entry of a call and creates it if needed.
     pub(crate) fn enter(&self, call: CallId) -> ActiveCallGuard<'_> {
         let mut driving = locked(&self.driving);
         let (driving, users) = driving.entry(call).or_default();
@@ -100,7 +100,7 @@ impl InFlight {
         ActiveCallGuard { bustle: self, call, driving: driving.clone() }
     }
 
-    /// The places of the calls of one turn.
+    /// Enters all calls of one turn and links them.
     pub(crate) fn enter_turn(&self, calls: impl Iterator<Item = CallId>) -> Vec<ActiveCallGuard<'_>> {
         let places: Vec<ActiveCallGuard<'_>> = calls.map(|call| self.enter(call)).collect();
         let turn: Vec<Weak<ActiveCall>> = places.iter().map(|place| Arc::downgrade(&place.driving)).collect();
@@ -110,7 +110,7 @@ impl InFlight {
         places
     }
 
-    /// The call's place, if it has one here.
+    /// Returns the registry entry of a call, if it has one.
     pub(crate) fn find(&self, call: CallId) -> Option<ActiveCallGuard<'_>> {
         let mut driving = locked(&self.driving);
         let (driving, users) = driving.get_mut(&call)?;
@@ -118,24 +118,24 @@ impl InFlight {
         Some(ActiveCallGuard { bustle: self, call, driving: driving.clone() })
     }
 
-    /// Tells whoever waits for a call here how long its record now is.
+    /// Publishes the new length of a record to everything in this process that waits for its call.
     pub(crate) fn ring(&self, call: CallId, len: u32) {
         if let Some(driving) = self.find(call) {
             driving.len.send_replace(len);
         }
     }
 
-    /// Remembers a call that was interrupted and that nobody drives.
+    /// Remembers a call that was interrupted and that no process drives.
     pub(crate) fn orphan(&self, call: CallId) {
         locked(&self.orphans).push(call);
     }
 
-    /// A call that someone should drive to its end.
+    /// Takes a call that must be driven until it is settled.
     pub(crate) fn take_orphan(&self) -> Option<CallId> {
         locked(&self.orphans).pop()
     }
 
-    /// Counts a question of a session; false if there were too many in this minute.
+    /// Counts a question of a session. Returns `false` if there were too many in this minute.
     pub(crate) fn may_ask(
         &self,
         tenant: &TenantId,
@@ -150,16 +150,16 @@ impl InFlight {
         *count <= per_minute
     }
 
-    /// What a person said no to, and is not asked about again.
+    /// Returns the cache of declined calls, about which a person is not asked again.
     pub(crate) const fn declined(&self) -> &DeclinedCache {
         &self.declined
     }
 }
 
-/// So many refusals are remembered; of the oldest a person may be asked again.
+/// The number of remembered refusals. Beyond it, the least recently used is dropped, and a person may be asked again.
 const DECLINED_MAX: NonZeroUsize = NonZeroUsize::new(4_096).unwrap();
 
-/// What was declined, by the digest of exactly that in its session, with the words that it was declined with.
+/// Declined calls by the digest of the exact call in its session, each with the text of the refusal.
 #[derive(Debug)]
 pub(crate) struct DeclinedCache(Mutex<LruCache<Digest, String>>);
 
@@ -179,7 +179,7 @@ impl DeclinedCache {
     }
 }
 
-/// The place of a call in this process, given up when dropped: also by a caller that goes away.
+/// A reference to the registry entry of a call, released on drop, even if the caller goes away.
 #[derive(Debug)]
 pub(crate) struct ActiveCallGuard<'a> {
     bustle: &'a InFlight,

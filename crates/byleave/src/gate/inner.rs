@@ -1,4 +1,4 @@
-//! The parts a gate is made of.
+//! The parts of a gate.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -28,10 +28,10 @@ use crate::review::Reviewers;
 use crate::settings::GateSettings;
 use crate::tool::ToolContext;
 
-/// Says of a call whether it is for others to drive.
+/// A function that returns whether a call is left to other processes.
 pub type SkipCall = Arc<dyn Fn(&CallHeader) -> bool + Send + Sync>;
 
-/// The parts a gate is made of.
+/// The parts of a gate.
 pub(crate) struct GateInner {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) catalog: Catalog,
@@ -46,7 +46,7 @@ pub(crate) struct GateInner {
     pub(crate) schedule: Scheduler,
     pub(crate) bustle: InFlight,
     pub(crate) rulings: DecisionCache,
-    /// Which calls are for others to drive.
+    /// Selects the calls that other processes drive.
     pub(crate) others: Option<SkipCall>,
 }
 
@@ -55,13 +55,13 @@ impl GateInner {
         self.clock.now()
     }
 
-    /// Waits until it is time to look again at what other processes have written.
+    /// Waits for the poll interval, before the next check for writes of other processes.
     pub(crate) async fn pause(&self) {
         tokio::time::sleep(self.settings.poll.max(Duration::from_millis(1))).await;
     }
 }
 
-/// Who asks, and where, as the record has it.
+/// Returns the caller and the working directory from the record.
 pub(crate) fn site(record: &Record) -> Option<ToolContext> {
     let heading = record.heading()?;
     let cwd = PathBuf::from(&heading.cwd);
@@ -69,7 +69,7 @@ pub(crate) fn site(record: &Record) -> Option<ToolContext> {
     Some(ToolContext { tenant, session, agent, cwd })
 }
 
-/// Rulings that were made before on the same digest (P9).
+/// A cache of decisions by the digest of everything that they depend on (P9).
 #[derive(Debug)]
 pub(crate) struct DecisionCache(Option<Mutex<LruCache<Digest, PolicyDecision>>>);
 
@@ -78,7 +78,7 @@ impl DecisionCache {
         Self(NonZeroUsize::new(entries).map(|entries| Mutex::new(LruCache::new(entries))))
     }
 
-    /// Whether anything is remembered at all.
+    /// Returns whether the cache is enabled.
     pub(crate) const fn is_on(&self) -> bool {
         self.0.is_some()
     }
@@ -96,12 +96,12 @@ impl DecisionCache {
     }
 }
 
-/// An attempt of this drive.
+/// Creates an attempt id.
 pub(crate) fn fresh_attempt() -> AttemptId {
     AttemptId::new(crate::clock::fresh_id())
 }
 
-/// The key of a record that is opened now.
+/// Creates a random key for a new record.
 pub(crate) fn fresh_key() -> Result<RecordKey, getrandom::Error> {
     let mut key = [0_u8; 32];
     getrandom::fill(&mut key)?;

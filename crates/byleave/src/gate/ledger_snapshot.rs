@@ -1,28 +1,28 @@
-//! What stood in the ledger when a call came in, so that the usual call looks there once.
+//! The state of the ledger when a call arrived, so that a typical call needs only one lookup.
 //!
-//! It counts for a moment only, and only as long as nothing was written in this process that others must see. Whatever
-//! is older is read again; it must never stand in for the checks that the ledger makes when an attempt begins.
+//! A snapshot is valid for a moment, and only while this process writes nothing that other calls must see. Older state is read
+//! again. A snapshot must never replace the checks that the ledger makes when an attempt begins.
 
 use std::time::{Duration, Instant};
 
 use crate::ledger::SessionContext;
 
-/// So long what was told counts as now: hardly longer than what passes anyway between an answer and what is done upon it.
+/// The validity of a snapshot. It is hardly longer than the usual delay between an answer of the ledger and its use.
 const FRESH: Duration = Duration::from_millis(2);
 
-/// What stood in the ledger a moment ago.
+/// The state of the ledger a moment ago.
 #[derive(Debug)]
 pub(crate) struct LedgerSnapshot {
-    /// What it was.
+    /// The state.
     pub(crate) around: SessionContext,
-    /// When the ledger told it.
+    /// The time of the lookup.
     pub(crate) at: Instant,
-    /// How often this process had written then.
+    /// The write count of this process at that time.
     pub(crate) stirs: u64,
 }
 
 impl LedgerSnapshot {
-    /// Whether it still counts.
+    /// Returns whether the snapshot is still valid.
     pub(crate) fn is_fresh(&self, stirs: u64) -> bool {
         self.stirs == stirs && self.at.elapsed() < FRESH
     }

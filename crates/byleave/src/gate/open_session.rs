@@ -1,6 +1,6 @@
-//! Opening sessions: who is whose sub-agent, said once, by who starts it.
+//! Opens sessions of agents and sub-agents. The starter of a session states its parent once.
 //!
-//! An opening is an act in the book. It is never made from what a call carries, and never changed afterwards.
+//! Opening a session is an admin action in the audit log. It is never derived from the contents of a call, and never changed later.
 
 use byleave_core::admin_action::AdminActionKind;
 use byleave_core::decision::Verdict;
@@ -14,10 +14,10 @@ use byleave_core::session::{DEPTH_MAX, SessionNode, act_of};
 use super::Gate;
 use crate::ledger::LedgerError;
 
-/// Why a session was not opened.
+/// The reason why a session was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenSessionError {
-    /// Its parent is not there.
+    /// The parent was never opened.
     #[error("cannot open session `{session}`: its parent `{parent}` was never opened; open that first")]
     UnknownParent {
         /// The session.
@@ -25,41 +25,41 @@ pub enum OpenSessionError {
         /// The parent.
         parent: SessionId,
     },
-    /// It would be above itself.
+    /// The session would be its own ancestor.
     #[error("cannot open session `{0}` as a sub-agent of itself; name the session that starts it")]
     OwnParent(SessionId),
-    /// It was opened before, and otherwise.
+    /// The session was opened before with different properties.
     #[error("session `{session}` was opened before {before}, and that never changes; choose another name")]
     OpenedOtherwise {
         /// The session.
         session: SessionId,
-        /// How it was opened, in words.
+        /// How the session was opened, in words.
         before: String,
     },
-    /// There are too many above it.
+    /// The session has too many ancestors.
     #[error("cannot open session `{0}`: there are {DEPTH_MAX} above it already; let one further up start it")]
     TooDeep(SessionId),
-    /// The policy does not let this agent be used.
+    /// The policy denies the use of this agent.
     #[error("cannot open session `{session}`: {why}")]
     Denied {
         /// The session.
         session: SessionId,
-        /// Which rule says so, in words.
+        /// The rule that denies it, in words.
         why: String,
     },
-    /// The ceiling cannot be used.
+    /// The ceiling is invalid.
     #[error(transparent)]
     Ceiling(#[from] PatternError),
-    /// The ledger broke.
+    /// The ledger failed.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
 
 impl Gate {
-    /// Gives a session its place in the tree, before its first call; the same again is no news (P8).
+    /// Opens a session at its place in the tree, before its first call. Opening it again with the same properties has no effect (P8).
     ///
-    /// Whoever works in it is judged as itself and as everyone above it, and never in a looser mode than theirs. The
-    /// place is fixed from then on. A session that nobody opened stands alone, and nobody can be beneath it.
+    /// Calls of the session are evaluated for its agent and for every ancestor, and never in a looser mode than theirs. The place is
+    /// fixed from then on. A session that was never opened has no ancestors and cannot have sub-agents.
     pub async fn open_session(
         &self,
         tenant: &TenantId,
@@ -89,7 +89,7 @@ impl Gate {
         let id = act_of(tenant, &opening.session);
         match self.act(id, tenant, by, AdminActionKind::Open(opening.clone())).await {
             Ok(()) => Ok(()),
-            // Someone else may have been quicker, with the same in mind.
+            // Another process may have opened the same session first.
             Err(fault) => match self.is_open(tenant, &opening).await? {
                 true => Ok(()),
                 false => Err(fault.into()),
@@ -97,7 +97,7 @@ impl Gate {
         }
     }
 
-    /// The session as it was opened, and those above it, up to the top; empty where nobody opened it.
+    /// Returns the session as it was opened and its ancestors, up to the root. The list is empty if the session was never opened.
     pub async fn lineage(
         &self,
         tenant: &TenantId,
@@ -106,7 +106,7 @@ impl Gate {
         self.parts.ledger.lineage(tenant, session).await
     }
 
-    /// Whether it was opened just so; an error where it was opened otherwise.
+    /// Checks whether the session is already open with the same properties. Different properties are an error.
     async fn is_open(&self, tenant: &TenantId, opening: &SessionNode) -> Result<bool, OpenSessionError> {
         let lineage = self.parts.ledger.lineage(tenant, &opening.session).await?;
         let Some(found) = lineage.into_iter().next() else { return Ok(false) };
@@ -121,11 +121,11 @@ impl Gate {
         Err(OpenSessionError::OpenedOtherwise { session: found.session, before })
     }
 
-    /// Refuses an agent that a rule denies the use of, by whichever way it is started.
+    /// Refuses an agent whose use a rule denies, however it is started.
     fn may_be_used(&self, opening: &SessionNode, above: &[SessionNode]) -> Result<(), OpenSessionError> {
         let tool = format!("agent:{}", opening.agent);
         let mut manifest = Manifest::new(tool.clone(), "", serde_json::Value::Null);
-        // To start someone changes nothing by itself: what they do is judged when they do it.
+        // Starting an agent changes nothing by itself. The agent's calls are evaluated when it makes them.
         manifest.permission_class = PermissionClass::Readonly;
         let plan = Plan { effects: vec![Effect::Invoke { tool }], reads_only: true, ..Plan::default() };
         let starter = above.first().unwrap_or(opening);

@@ -1,4 +1,4 @@
-//! Judging: what the policy in force says of a plan, with the leaves in force and the tool's own word.
+//! Evaluates a plan with the policy, the standing approvals and the tool's own request for approval.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::gate::working_record::WorkingRecord;
 use crate::plugin_guard::{PluginFailure, guard};
 use crate::tool::Tool;
 
-/// Whether the tool itself asks for an approval of this call (T8).
+/// Asks the tool whether this call needs an approval (T8).
 pub(crate) async fn predicate(
     parts: &GateInner,
     tool: Arc<dyn Tool>,
@@ -35,7 +35,7 @@ pub(crate) async fn predicate(
     })
 }
 
-/// What the policy in force says of a plan, with the leaves in force.
+/// Evaluates a plan with the policy and the standing approvals in force.
 pub(crate) async fn rule(
     parts: &GateInner,
     desk: &WorkingRecord,
@@ -64,14 +64,15 @@ pub(crate) async fn rule(
         leaves: &leaves,
         now,
     };
-    // A leave runs out of time and of uses; what rests on one is ruled anew each time, and so is what a sub-agent does.
+    // A standing approval expires and has limited uses, so decisions that may depend on one are never cached. Neither are decisions
+    // for sub-agents.
     if !leaves.is_empty() || !parts.rulings.is_on() || !heading.lineage.is_empty() {
         return Ok(policy.rule_in(&request, &heading.lineage));
     }
     let Ok(plan_bytes) = serde_json::to_vec(plan) else { return Ok(policy.rule(&request)) };
     let (version, manifest) = (policy.digest(), entry.digest());
     let flags = [heading.mode as u8, u8::from(tool_asks)];
-    // Only where a rule asks who calls, so that sessions share rulings everywhere else.
+    // The caller is part of the key only if a rule depends on it. Otherwise, sessions share decisions.
     let caller = if policy.looks_at_the_caller() {
         [heading.session.as_str().as_bytes(), heading.agent.as_str().as_bytes()]
     } else {

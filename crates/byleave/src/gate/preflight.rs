@@ -1,4 +1,4 @@
-//! The last look before something happens: is everything still as it was granted?
+//! The last check before an attempt begins: nothing may have changed since the grant.
 
 use byleave_core::decision::PolicyDecision;
 use byleave_core::entry::RecordEvent;
@@ -16,14 +16,15 @@ use crate::gate::task_outcome::{just_seen, pinned, unreadable};
 use crate::gate::working_record::WorkingRecord;
 use crate::plan_bindings::still_bound;
 
-/// Claims an attempt under a grant, if the tool, the arguments, the world and the policy are still what was granted; or says that
-/// the copy that was granted is gone.
+/// Claims an attempt under a grant if the tool, the arguments, the bound files and the policy are still as granted.
+///
+/// Returns the loss of the copy as an event if the granted copy is gone.
 pub(crate) async fn begin(
     parts: &GateInner,
     desk: &mut WorkingRecord,
     grant: &Grant,
 ) -> StageResult<RecordEvent> {
-    // A commit that was begun is finished: nothing that has changed since makes half of it better.
+    // A commit that was begun is always finished, because half a commit is never better, whatever has changed since.
     if desk.record.attempts() > 0 && is_commit(desk) {
         return Ok(RecordEvent::Begun(Ok(claimed(parts, desk, grant))));
     }
@@ -31,7 +32,7 @@ pub(crate) async fn begin(
         return Err(Refusal::new(Code::GrantExpired, "the approval is too old; make the call again"));
     }
     let entry = pinned(parts, desk)?;
-    // Reading them back checks them against what was approved.
+    // Reading the arguments checks them against the approved ones.
     desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
     let plan = desk.plan(&*parts.ledger).await.map_err(unreadable)?;
     still_bound(&plan)?;
@@ -55,7 +56,7 @@ pub(crate) async fn begin(
 
     let claim = claimed(parts, desk, grant);
     let attempt = claim.attempt;
-    // What is written down first is checked by the ledger in the same step. What runs first must be checked here.
+    // If the claim is recorded first, the ledger checks for a halt in the same transaction. Otherwise the check is made here.
     if !durable_before(&desk.record, &Task::Execute { attempt, grant: grant.clone() }) {
         not_halted(parts, desk).await?;
     }
@@ -72,7 +73,7 @@ fn is_commit(desk: &WorkingRecord) -> bool {
     desk.record.draft().and_then(|draft| draft.rehearsal()).is_some_and(|head| head.stands)
 }
 
-/// What was seen on the copy, or the part of it that a person chose, is judged once more before it counts.
+/// Evaluates the observed effects, or the part that a person chose, once more before they are committed.
 async fn observed_again(
     parts: &GateInner,
     desk: &mut WorkingRecord,
@@ -124,12 +125,12 @@ async fn not_halted(parts: &GateInner, desk: &WorkingRecord) -> StageResult<()> 
     }
 }
 
-/// The refusal while everything is halted.
+/// Builds the refusal for a halt.
 pub(crate) fn halted(why: &str) -> Refusal {
     Refusal::new(Code::Halted, format!("everything is halted ({why}); lift it with `byleave halt --lift`"))
 }
 
-/// The refusal where the leave that a call rests on counts no longer.
+/// Builds the refusal for a standing approval that is used up or revoked.
 pub(crate) fn leave_spent() -> Refusal {
     Refusal::new(Code::LeaveSpent, "the leave that covered this call has no use left, or was revoked")
 }

@@ -1,4 +1,4 @@
-//! Questions: opened, shown in full, put to whoever is there, and answered.
+//! Opens, shows, delivers and answers questions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ use crate::ledger::{ContentError, LedgerError};
 use crate::plugin_guard::{PluginFailure, guard};
 use crate::settings::UnattendedAction;
 
-/// Opens a question, if there is someone to answer it and it can be shown in full.
+/// Opens a question, if it can be answered and can be shown in full.
 pub(crate) async fn open(
     parts: &GateInner,
     desk: &mut WorkingRecord,
@@ -78,7 +78,9 @@ pub(crate) async fn open(
     Ok(question)
 }
 
-/// Nobody is asked about a call that cannot run, whatever the answer. What ran on a copy can, and who has not got the tool cannot tell.
+/// Checks whether the call can run at all, because nobody should be asked about a call that cannot.
+///
+/// A call that ran on a copy can run. A process without the tool cannot check it.
 async fn can_run(parts: &GateInner, desk: &mut WorkingRecord, kind: QuestionKind) -> StageResult<()> {
     let ran =
         desk.record.draft().is_some_and(|draft| matches!(draft.rehearsed(), Some(RehearsalOutcome::Ran(_))));
@@ -98,8 +100,9 @@ async fn can_run(parts: &GateInner, desk: &mut WorkingRecord, kind: QuestionKind
     })
 }
 
-/// What a no is about: the same call in the same session, with the same effects on the same files. The name of a session says
-/// nothing without its tenant.
+/// Computes the identity of a declined call: the same call in the same session, with the same effects on the same files.
+///
+/// The tenant is part of it, because session names are unique only within a tenant.
 fn exactly(desk: &WorkingRecord, sheet: &QuestionView) -> Digest {
     let tenant = desk.record.heading().map_or("", |heading| heading.tenant.as_str());
     let plan = serde_json::to_vec(&sheet.plan).unwrap_or_default();
@@ -117,8 +120,9 @@ fn exactly(desk: &WorkingRecord, sheet: &QuestionView) -> Digest {
     Digest::of_parts("byleave.declined", &parts)
 }
 
-/// What a no to an open question is about, and what is said when the same is asked again. The no of one who is not asked directly
-/// counts as much as that of one who is.
+/// Returns the identity of a declined call, and the text for the next refusal.
+///
+/// A "no" through the inbox has the same effect as a "no" of a registered approver.
 pub(crate) async fn declined(
     parts: &GateInner,
     desk: &mut WorkingRecord,
@@ -132,7 +136,7 @@ pub(crate) async fn declined(
     Some((exactly(desk, &sheet), why))
 }
 
-/// Remembers the no that a call ended with: it may have been given through another gate, and the same call comes here again.
+/// Remembers the "no" that ended a call. It may have been given through another gate, and the same call may come to this one again.
 pub(crate) async fn remember_no(parts: &GateInner, desk: &mut WorkingRecord) {
     let no = desk.record.entries().iter().rev().find_map(|entry| match &entry.fact {
         RecordEvent::Answered(RecordedAnswer { question, answer: Answer::No { feedback }, by, .. }) => {
@@ -153,7 +157,7 @@ fn said_no(reply: &Reply, by: &str) -> Option<String> {
     Some(format!("{by} said no before{words}"))
 }
 
-/// Whether something would be run whose text carries a count of what was left out of it.
+/// Checks whether the call would run something whose text contains a count of omitted characters.
 fn looks_relayed_in_part(sheet: &QuestionView) -> bool {
     let runs = |effect: &Effect| matches!(effect, Effect::Run { .. } | Effect::Unknown { .. });
     sheet.question.kind != QuestionKind::Release
@@ -161,8 +165,9 @@ fn looks_relayed_in_part(sheet: &QuestionView) -> bool {
         && is_cut(&sheet.arguments)
 }
 
-/// Whether the settings answer a question that nobody is there to answer (R7). Only a person lets a tool touch files outside
-/// the workspace (P4).
+/// Checks whether the settings answer a question if there is no approver (R7).
+///
+/// Only a person may let a tool touch files outside the workspace (P4).
 fn may_pass_unattended(parts: &GateInner, desk: &WorkingRecord, kind: QuestionKind) -> bool {
     let draft = desk.record.draft();
     let permitted = draft.as_ref().and_then(|draft| draft.permitted()?.as_ref().ok());
@@ -195,7 +200,7 @@ fn someone_there(parts: &GateInner, desk: &WorkingRecord, kind: QuestionKind) ->
     }
 }
 
-/// The model's own words on why.
+/// Reads the model's own reason for the call.
 pub(crate) async fn reason(
     parts: &GateInner,
     desk: &mut WorkingRecord,
@@ -205,7 +210,7 @@ pub(crate) async fn reason(
     Ok(text.as_str().map(str::to_owned))
 }
 
-/// Everything a person must see to answer a question.
+/// Builds the view with everything that a person must see to answer a question.
 pub(crate) async fn sheet(
     parts: &GateInner,
     desk: &mut WorkingRecord,
@@ -273,7 +278,7 @@ fn notes(desk: &WorkingRecord, kind: QuestionKind) -> Vec<byleave_core::review::
     reviews.flat_map(|review| review.notes.clone()).collect()
 }
 
-/// Puts an open question to whoever is there. `None`: it stays open for someone to answer later.
+/// Delivers an open question to the approver. Returns `None` if the question stays open for a later answer.
 pub(crate) async fn put(
     parts: &GateInner,
     desk: &mut WorkingRecord,
@@ -360,7 +365,7 @@ fn unattended(question: &Question) -> RecordEvent {
     })
 }
 
-/// How an approver broke.
+/// The ways in which an approver can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ApproverFailure {
     Failed,
@@ -384,25 +389,25 @@ impl ApproverFailure {
     }
 }
 
-/// Why an answer was not taken.
+/// The reason why an answer was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
-    /// There is no such question.
+    /// The question does not exist.
     #[error("there is no question {0}")]
     NoSuchQuestion(QuestionId),
-    /// The answer was given for something else than this question asks now.
+    /// The answer was given for other contents than this question has now.
     #[error("the answer belongs to another question (code answer-mismatch)")]
     Mismatch,
-    /// The question was closed already, or is too old.
+    /// The question was already closed, or has expired.
     #[error("the question can no longer be answered: it was answered, cancelled, or is too old")]
     Late,
-    /// The answer cannot be used.
+    /// The answer is invalid for this question.
     #[error("the answer cannot be used: {0}")]
     Unusable(String),
-    /// The agent that asks cannot answer itself.
+    /// The agent that asks tried to answer itself.
     #[error("an agent cannot answer its own question")]
     OwnQuestion,
-    /// It could not be recorded.
+    /// The answer could not be recorded.
     #[error("the answer could not be recorded: {0}")]
     NotRecorded(String),
 }
@@ -423,7 +428,7 @@ impl From<TransitionError> for AnswerError {
     }
 }
 
-/// Turns a reply into an answer for the record; contents are kept under the record's key.
+/// Converts a reply into an answer for the record. Contents are stored under the key of the record.
 pub(crate) fn answer(
     desk: &mut WorkingRecord,
     question: &Question,
@@ -470,20 +475,20 @@ pub(crate) fn answer(
     })
 }
 
-/// An answer from outside, for a question that is open in the book.
+/// An answer from outside to an open question in the audit log.
 #[derive(Clone, Debug)]
 pub struct SubmittedAnswer {
     /// The question.
     pub question: QuestionId,
     /// [`Question::digest`] of the question as it was shown.
     pub digest: Digest,
-    /// What is said.
+    /// The reply.
     pub reply: Reply,
-    /// Who says it.
+    /// The approver who answers.
     pub by: By,
 }
 
-/// The approval as an event (R6), once the question about a plan was closed.
+/// Returns the approval event (R6) once the question about a plan was closed.
 pub(crate) async fn approval_event(
     parts: &GateInner,
     desk: &mut WorkingRecord,
@@ -511,13 +516,13 @@ pub(crate) async fn approval_event(
     Some(GateEvent::ToolApproval { call: desk.call(), tool, parameters, approved })
 }
 
-/// Whether this is the name of the agent that asks, or of one above it: they want it done, so they cannot allow it.
+/// Checks whether the name is that of the asking agent or of an ancestor. They want the call to run, so they may not approve it.
 pub(crate) fn is_asked_by(heading: &CallHeader, name: &str) -> bool {
     let mut agents = heading.lineage.iter().map(|opening| &opening.agent).chain([&heading.agent]);
     agents.any(|agent| agent.as_str() == name)
 }
 
-/// The call that an open question belongs to.
+/// Returns the call that an open question belongs to.
 pub(crate) async fn call_of(parts: &GateInner, question: QuestionId) -> Result<CallId, AnswerError> {
     parts.ledger.call_of(question).await?.ok_or(AnswerError::NoSuchQuestion(question))
 }

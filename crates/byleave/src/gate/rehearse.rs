@@ -1,4 +1,4 @@
-//! Rehearses: has a draft run on a copy, has what it did judged by the same rules, and says what of it stands.
+//! Runs a draft on a copy and evaluates its observed effects with the same rules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::gate::working_record::WorkingRecord;
 use crate::plugin_guard::message;
 use crate::tool::RehearseError;
 
-/// Runs the draft on a copy. That it cannot be is no refusal: the question says so.
+/// Runs the draft on a copy. A failure to do so is not a refusal, because the question then says so.
 pub(crate) async fn rehearse(parts: &GateInner, desk: &mut WorkingRecord) -> TaskOutcome {
     let rehearsed = match ran(parts, desk).await {
         Ok(rehearsed) => rehearsed,
@@ -47,7 +47,7 @@ async fn ran(parts: &GateInner, desk: &mut WorkingRecord) -> Result<RehearsalOut
         let held = desk.hold(&rehearsal);
         Ok(rehearsal.head(held, &plan, &asked, ruling))
     };
-    // What cannot be judged was not seen.
+    // A run that cannot be evaluated is treated as if it had not happened.
     judged.await.map(RehearsalOutcome::Ran).map_err(not)
 }
 
@@ -78,13 +78,13 @@ async fn on_a_copy(
 
 /// A rehearsal that was granted.
 pub(crate) struct GrantedRehearsal {
-    /// What was seen.
+    /// The observed run.
     pub(crate) rehearsal: Arc<Rehearsal>,
-    /// The part of it that a person chose.
+    /// The paths that a person chose, if only a part was approved.
     pub(crate) only: Option<Vec<String>>,
 }
 
-/// The rehearsal of the draft that counts, and the part of it that was granted.
+/// Returns the rehearsal of the current draft and the part of it that was granted.
 pub(crate) async fn granted(
     parts: &GateInner,
     desk: &mut WorkingRecord,
@@ -110,7 +110,7 @@ pub(crate) async fn granted(
     Ok(Some(GrantedRehearsal { rehearsal, only }))
 }
 
-/// The fact that the copy is gone, if it is: then everything about the draft is found out again, and asked again.
+/// Returns the event that the copy is lost, if it is. The draft is then evaluated and asked about again.
 pub(crate) async fn lost(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Option<RecordEvent>> {
     let granted = granted(parts, desk).await?;
     let Some(granted) = granted.filter(|granted| granted.rehearsal.stands()) else { return Ok(None) };
@@ -123,7 +123,7 @@ pub(crate) async fn lost(parts: &GateInner, desk: &mut WorkingRecord) -> StageRe
     Ok(head.filter(|_| !kept).map(|head| RecordEvent::RehearsalLost { rehearsal: head.digest() }))
 }
 
-/// Drops the copy of a call that came to its end without a commit.
+/// Drops the copy of a call that ended without a commit.
 pub(crate) async fn drop_copy(parts: &GateInner, desk: &WorkingRecord) {
     let ran = desk.record.entries().iter().any(|entry| matches!(entry.fact, RecordEvent::Rehearsing { .. }));
     let committed = desk.record.entries().iter().any(|entry| matches!(entry.fact, RecordEvent::Begun(Ok(_))));

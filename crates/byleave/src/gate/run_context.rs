@@ -1,4 +1,4 @@
-//! What a tool is given to run with, put together from the record: the plan, the rules, the place, and whom to tell.
+//! Builds the input of a tool from the record: plan, policy, place, and listeners for progress and output.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::gate::task_outcome::unreadable;
 use crate::gate::working_record::WorkingRecord;
 use crate::tool::{OutputChunk, Progress, RunContext, ToolContext};
 
-/// What a tool is given, but for what tells it to stop.
+/// The input of a tool, without its cancellation token.
 pub(crate) struct RunParts {
     call: CallId,
     site: ToolContext,
@@ -28,7 +28,7 @@ pub(crate) struct RunParts {
 }
 
 impl RunParts {
-    /// To run in earnest: what it prints is passed on.
+    /// Returns the context for a real run. Output chunks are sent to subscribers.
     pub(crate) fn run(self, stop: CancellationToken) -> RunContext {
         let (call, events) = (self.call, self.events.clone());
         let printed =
@@ -36,7 +36,7 @@ impl RunParts {
         self.unheard(stop).with_printed(printed)
     }
 
-    /// To run on a copy: nobody hears what it prints.
+    /// Returns the context for a run on a copy. Output chunks are dropped.
     pub(crate) fn unheard(self, stop: CancellationToken) -> RunContext {
         let Self { call, site, plan, rules, mode, guarantees, events } = self;
         let progress = Arc::new(move |progress: Progress| events.progress(call, progress));
@@ -44,7 +44,7 @@ impl RunParts {
     }
 }
 
-/// What a tool is given. Hosts that a rehearsal wanted, and that were granted with it, are part of the plan.
+/// Builds the input of a tool. Hosts that a rehearsal wanted, and that were granted with it, become part of the plan.
 pub(crate) async fn given(
     parts: &GateInner,
     desk: &mut WorkingRecord,

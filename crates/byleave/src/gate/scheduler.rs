@@ -1,5 +1,7 @@
-//! The scheduler (E4): within a session, concurrency-safe calls run beside each other up to a limit, all others alone
-//! and in the order in which they came. Between processes the ledger keeps order; this is the part of one process.
+//! Keeps the order of calls within a session (E4). Concurrency-safe calls run concurrently up to a limit. All others run alone, in
+//! the order of their arrival.
+//!
+//! This module covers one process only. The ledger keeps the order between processes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,30 +13,30 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePer
 use crate::boxed::BoxFuture;
 use crate::lock::locked;
 
-/// Who may run now, in this process.
+/// The queues of all sessions in this process.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     lanes: Mutex<HashMap<(TenantId, SessionId), Arc<SessionQueue>>>,
     max_concurrent: usize,
 }
 
-/// One session.
+/// The queue of one session.
 #[derive(Debug)]
 struct SessionQueue {
-    // Fair: turns are given in the order in which they were asked for.
+    // Fair: turns are granted in the order of the requests.
     order: Arc<RwLock<()>>,
     together: Arc<Semaphore>,
 }
 
-/// The right to run, given back when dropped.
+/// The permission to run, released on drop.
 #[expect(dead_code, reason = "guards are held, not read")]
 enum RunPermit {
     Alone(OwnedRwLockWriteGuard<()>),
-    // Nobody closes the semaphore, so there is always a permit.
+    // The semaphore is never closed, so there is always a permit.
     Together(OwnedRwLockReadGuard<()>, Option<OwnedSemaphorePermit>),
 }
 
-/// A call among those of its session.
+/// A call in the queue of its session.
 pub(crate) struct QueuedCall {
     lane: Arc<SessionQueue>,
     concurrency_safe: bool,
@@ -49,7 +51,7 @@ enum QueueState {
 }
 
 impl QueuedCall {
-    /// Takes a place in the order, without waiting for the turn.
+    /// Takes a place in the queue without waiting for the turn.
     pub(crate) async fn queue(&mut self) {
         if !matches!(self.place, QueueState::Out) {
             return;
@@ -61,7 +63,7 @@ impl QueuedCall {
         };
     }
 
-    /// Waits for the turn, in the place that was taken.
+    /// Waits for the turn, at the place in the queue.
     pub(crate) async fn take(&mut self) {
         self.queue().await;
         if let QueueState::Queued(turn) = &mut self.place {
@@ -69,13 +71,13 @@ impl QueuedCall {
         }
     }
 
-    /// Steps aside, and lets others go first.
+    /// Leaves the queue, so that other calls can go first.
     pub(crate) fn leave(&mut self) {
         self.place = QueueState::Out;
     }
 }
 
-/// Waits for a turn. Asking for it (the first poll) fixes the place in the order.
+/// Waits for a turn. The first poll fixes the place in the queue.
 async fn turn(lane: Arc<SessionQueue>, concurrency_safe: bool) -> RunPermit {
     if !concurrency_safe {
         return RunPermit::Alone(lane.order.clone().write_owned().await);
@@ -89,7 +91,7 @@ impl Scheduler {
         Self { lanes: Mutex::default(), max_concurrent: max_concurrent.max(1) }
     }
 
-    /// A call of a session that will want its turn.
+    /// Creates the queue handle of a call. The call is not in the queue yet.
     pub(crate) fn spot(&self, tenant: &TenantId, session: &SessionId, concurrency_safe: bool) -> QueuedCall {
         QueuedCall { lane: self.lane(tenant, session), concurrency_safe, place: QueueState::Out }
     }
@@ -97,7 +99,7 @@ impl Scheduler {
     fn lane(&self, tenant: &TenantId, session: &SessionId) -> Arc<SessionQueue> {
         let mut lanes = locked(&self.lanes);
         if lanes.len() >= 1_024 && lanes.len().is_power_of_two() {
-            // A lane that nobody holds keeps no order.
+            // A queue that no call references has no order to keep.
             lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
         }
         let lane = lanes.entry((tenant.clone(), session.clone())).or_insert_with(|| {

@@ -1,4 +1,4 @@
-//! The leash: a tool at work, within its time, stoppable; whoever lets go of it before it is done stops it.
+//! Supervises a running tool: enforces its timeout, forwards cancellation, and stops the tool if its supervisor is dropped.
 
 use std::time::Duration;
 
@@ -13,22 +13,22 @@ use crate::boxed::step_aside;
 use crate::gate::inner::GateInner;
 use crate::plugin_guard::{CatchPanic, PanicPayload, first_poll, payload};
 
-/// How a tool came to its end.
+/// How a tool ended.
 pub(crate) enum ToolExit<T> {
-    /// By itself.
+    /// It ended by itself.
     Itself(Result<T, PanicPayload>),
     /// It was stopped.
     Stopped {
-        /// In a word.
+        /// The status for the record.
         status: ExecutionStatus,
-        /// In words.
+        /// The reason, in words.
         why: String,
-        /// What it had to say all the same; `None` where it does not stop.
+        /// The output that it returned nevertheless, or `None` if it does not stop.
         said: Option<Result<T, PanicPayload>>,
     },
 }
 
-/// Lets a tool work until it is done, its time is over, or the call is called off.
+/// Runs a tool until it ends, times out, or the call is cancelled.
 pub(crate) async fn at_work<T, W>(
     parts: &GateInner,
     call: CallId,
@@ -41,7 +41,7 @@ where
     W: Future<Output = T> + Send + 'static,
 {
     let driving = parts.bustle.enter(call);
-    // Told by us alone, once it is decided that the call is off: what a tool then has to say is no success.
+    // Cancelled only by this function, once the call is called off. Output that the tool returns after that is never a success.
     let stop = CancellationToken::new();
     let called_off = async {
         tokio::select! {
@@ -58,7 +58,7 @@ where
     watch(leash, called_off, timeout).await
 }
 
-/// Waits until another process has written on the record that the call is off.
+/// Waits until another process has recorded the cancellation of the call.
 async fn called_off_elsewhere(parts: &GateInner, call: CallId) {
     loop {
         parts.pause().await;
@@ -88,7 +88,7 @@ impl<T: Send + 'static> ToolTask<T> {
         }
     }
 
-    /// A tool that listens ends its own children first; one that does not is dropped where it stands.
+    /// Stops the tool. A tool that observes the token can end its own children first. After the grace period, its task is aborted.
     async fn pull(mut self) -> Option<Result<T, PanicPayload>> {
         self.stop.cancel();
         if let Ok(ended) = tokio::time::timeout(self.grace, self.ended()).await {
@@ -97,7 +97,7 @@ impl<T: Send + 'static> ToolTask<T> {
         if let Some(task) = &self.task {
             task.abort();
         }
-        // It is gone as soon as it lets go of its thread. One that blocks cannot be made to.
+        // The task ends as soon as it yields its thread. A task that blocks its thread cannot be stopped.
         tokio::time::timeout(self.grace, self.ended()).await.ok()
     }
 }
@@ -118,14 +118,14 @@ impl<T: Send + 'static> Drop for ToolTask<T> {
     }
 }
 
-/// Waits for the tool, its time limit or a cancellation; and sees to it that the tool then really stops.
+/// Waits for the tool, its timeout or a cancellation. In the latter two cases, stops the tool.
 async fn watch<T: Send + 'static>(
     mut leash: ToolTask<T>,
     called_off: impl Future<Output = ()>,
     timeout: Duration,
 ) -> ToolExit<T> {
     let stopped = async {
-        // A tool that is done at once costs no timer.
+        // Yields first, so that a tool that ends at once needs no timer.
         step_aside().await;
         tokio::select! {
             biased;

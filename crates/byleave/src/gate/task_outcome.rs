@@ -1,4 +1,4 @@
-//! What every stage stands on: the tool that was pinned, contents read back, and what a task may come to.
+//! Helpers that all stages share: the pinned tool, contents from the ledger, and the possible outcomes of a task.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use crate::gate::inner::GateInner;
 use crate::gate::working_record::WorkingRecord;
 use crate::ledger::{ContentError, SessionContext};
 
-/// What came of a task.
+/// The outcome of a task.
 #[expect(
     clippy::large_enum_variant,
     reason = "taken apart at once: a box would be an allocation for every entry"
 )]
 pub(crate) enum TaskOutcome {
-    /// To be written down.
+    /// An event to record.
     Fact(RecordEvent),
-    /// Nothing yet: another call of the session comes first.
+    /// Nothing yet, because another call of the session comes first.
     HeldUp(CallId),
-    /// Nothing here: another process is at it.
+    /// Nothing in this process, because another process has the attempt.
     Elsewhere,
-    /// The record has moved on: look again.
+    /// The record has changed. Load and evaluate it again.
     LookAgain,
 }
 
-/// The tool that was resolved, if it is still the very same.
+/// Returns the resolved tool, if its manifest is unchanged.
 pub(crate) fn pinned(parts: &GateInner, desk: &WorkingRecord) -> StageResult<Arc<CatalogEntry>> {
     let terms = desk.terms().ok_or_else(|| Refusal::new(Code::RecordBroken, "the call was not resolved"))?;
     match parts.catalog.get(&terms.tool) {
@@ -40,13 +40,13 @@ pub(crate) fn pinned(parts: &GateInner, desk: &WorkingRecord) -> StageResult<Arc
     }
 }
 
-/// What was seen when the call came in, if that still counts.
+/// Returns the state that was read when the call arrived, if it is still fresh.
 pub(crate) fn just_seen<'a>(parts: &GateInner, desk: &'a WorkingRecord) -> Option<&'a SessionContext> {
     let seen = desk.seen.as_ref().filter(|seen| seen.is_fresh(parts.bustle.stirs()))?;
     Some(&seen.around)
 }
 
-/// A content that cannot be had, as a refusal.
+/// Converts a content error into a refusal.
 pub(crate) fn unreadable(fault: ContentError) -> Refusal {
     match fault {
         ContentError::Forgotten => Refusal::new(Code::Forgotten, "the contents of this call were forgotten"),

@@ -1,4 +1,4 @@
-//! Performs the tasks of the walk, one arm each. Total: a stage that breaks is a fact saying so.
+//! Performs each task of the pipeline. It never fails: an error in a stage becomes an event that says so.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::review::{OwnedInput, OwnedOutput};
 use crate::schema;
 use crate::tool::{ToolContext, ToolError};
 
-/// Carries out one task and says, as a fact, what came of it.
+/// Performs one task and returns its outcome.
 pub(crate) async fn perform(parts: &GateInner, desk: &mut WorkingRecord, task: Task) -> TaskOutcome {
     let fact = match task {
         Task::Resolve => RecordEvent::Resolved(resolve(parts, desk)),
@@ -96,7 +96,7 @@ async fn validate(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Va
     let arguments = desk.arguments(&*parts.ledger).await.map_err(unreadable)?;
     let (validator, limits) = (entry.validator(), schema::JsonLimits::default());
     if entry.manifest().server.is_some() {
-        // Models write null for what they leave out, and servers of others cannot be told to expect it (M1).
+        // Models write null for omitted arguments, and tools of external servers cannot be required to accept that (M1).
         validator.check(&validator.without_nulls((*arguments).clone(), &limits), &limits)?;
     } else {
         validator.check(&arguments, &limits)?;
@@ -129,10 +129,10 @@ async fn planned(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Pla
     })
 }
 
-/// Stands back behind a call of the session that waits for a person and conflicts with this plan.
+/// Steps back behind a call of the session that waits for a person and conflicts with this plan.
 async fn held_up(parts: &GateInner, desk: &WorkingRecord, plan: &Plan) -> Option<TaskOutcome> {
     let heading = desk.record.heading()?;
-    // Who has been asked about this call has seen it in its place; it does not go back behind others.
+    // A person who was asked about this call has seen it in its place, so it never goes back behind others.
     if heading.dry_run || desk.record.draft()?.number > 1 {
         return None;
     }

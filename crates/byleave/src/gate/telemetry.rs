@@ -1,4 +1,4 @@
-//! Traces and metrics: one span a call, which carries verdict, changes and refusal (A2).
+//! Spans and metrics. Each call has one span, which carries verdict, changes and refusal (A2).
 
 use byleave_core::call::Call;
 use byleave_core::id::CallId;
@@ -9,7 +9,7 @@ use tracing::field::{Empty, display};
 
 use crate::result::CallStatus;
 
-/// The span of a call that comes in.
+/// Creates the span of an incoming call.
 pub(crate) fn span(call: &Call) -> Span {
     tracing::info_span!(
         "call", call = %call.id, session = %call.session, agent = %call.agent, tool = call.tool,
@@ -17,14 +17,14 @@ pub(crate) fn span(call: &Call) -> Span {
     )
 }
 
-/// The span of a call that is taken up again.
+/// Creates the span of a resumed call.
 pub(crate) fn span_of(call: CallId) -> Span {
     tracing::info_span!(
         "call", call = %call, tool = Empty, verdict = Empty, changes = Empty, outcome = Empty, refusal = Empty,
     )
 }
 
-/// Says in the call's span, and counts, how far it has come.
+/// Records the status of the call in its span and in the metrics.
 pub(crate) fn stood(span: &Span, standing: &CallStatus, record: &Record, took_ms: u64) {
     if let Some(Ok(ruling)) = record.draft().and_then(|draft| draft.permitted()) {
         span.record("verdict", display(format_args!("{:?}", ruling.verdict)));

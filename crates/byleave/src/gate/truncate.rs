@@ -1,17 +1,17 @@
-//! Cuts outputs to a limit: the beginning and the end stay, and what is missing is said where it is missing (E3).
+//! Truncates outputs to a limit. The beginning and the end stay, and a note in the gap says what is missing (E3).
 //!
-//! It is done twice. What is kept in the book is cut at the larger limit, and that is what reviewers see; what is handed to the
-//! agent is cut at the smaller one, and says how to read on.
+//! Outputs are truncated twice. The audit log keeps up to the larger limit, and reviewers see that version. The agent gets up to the
+//! smaller limit, with a note how to read the rest.
 
 use byleave_core::id::CallId;
 use byleave_core::outcome::Output;
 
-/// Cuts what is kept of an output.
+/// Truncates an output to the part that is stored.
 pub(crate) fn kept(output: &mut Output, limit: u64) {
     cut(output, limit, &|missing, whole| format!("[byleave] cut: {missing} of {whole} bytes are not kept"));
 }
 
-/// Cuts what is handed over of an output that is kept whole; `rest` is the tool by which to read on.
+/// Truncates a stored output for the agent. `rest` is the tool that reads the rest.
 pub(crate) fn handed(output: &mut Output, limit: u64, call: CallId, rest: Option<&str>) {
     cut(output, limit, &|missing, whole| {
         let how = rest.map(|tool| format!("; read them with {tool}, call = \"{call}\"")).unwrap_or_default();
@@ -37,7 +37,7 @@ fn cut(output: &mut Output, limit: u64, note: &dyn Fn(usize, usize) -> String) {
     }
 }
 
-/// The beginning and the end of a text, at the ends of lines where there are any near.
+/// Returns the beginning and the end of a text, cut at line ends if there are any nearby.
 fn middle_out(text: &str, limit: usize, note: &dyn Fn(usize, usize) -> String) -> String {
     let half = limit / 2;
     let head = text.get(..text.floor_char_boundary(limit - half)).unwrap_or_default();
@@ -47,7 +47,7 @@ fn middle_out(text: &str, limit: usize, note: &dyn Fn(usize, usize) -> String) -
     let end = tail.find('\n').filter(|end| *end <= tail.len() / 2);
     let tail = end.and_then(|end| tail.get(end + 1..)).unwrap_or(tail);
     let missing = text.len() - head.len() - tail.len();
-    // A line that is shown from its middle on is none of ours, whatever it says there.
+    // A line that is shown from its middle on was not written by Byleave, even if it looks like it.
     let is_ours = end.is_none() && tail.trim_start().starts_with("[byleave]");
     let within = if is_ours { "…" } else { "" };
     let gap = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };

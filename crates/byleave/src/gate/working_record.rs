@@ -1,4 +1,4 @@
-//! The desk: one call being worked on. Its record, the contents behind it, and what is written but not yet durable.
+//! A call in progress: its record, its contents, and entries that are not durable yet.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -28,30 +28,30 @@ use crate::ledger::{
 };
 use crate::redact::redact;
 
-/// The longest summary of a call that a list shows.
+/// The maximum length of a call summary in lists.
 const SUMMARY_CHARS_MAX: usize = 200;
 
-/// One call being worked on.
+/// A call in progress.
 pub(crate) struct WorkingRecord {
     pub(crate) record: Record,
     key: Option<RecordKey>,
-    /// How much of the record the ledger has, and its link there.
+    /// The length of the durable part of the record, and its last link.
     durable: (u32, Digest),
     lines: Vec<ChainedEntry>,
     new_contents: Vec<RecordContent>,
-    /// A handful, so they are looked through rather than looked up.
+    /// A linear search is enough, because a call has only a few contents.
     contents: Vec<(Digest, Arc<dyn Any + Send + Sync>)>,
     /// The attempt that this drive has claimed and not yet run.
     pub(crate) mine: Option<AttemptId>,
-    /// Something has run whose end is not durable yet.
+    /// Whether an attempt has run whose end is not durable yet.
     pub(crate) ran: bool,
-    /// What stood in the ledger when the call came in.
+    /// The state of the ledger when the call arrived.
     pub(crate) seen: Option<LedgerSnapshot>,
     summary: String,
 }
 
 impl WorkingRecord {
-    /// A call that nobody has seen before.
+    /// Opens the record of a new call.
     pub(crate) fn open(
         call: &Call,
         lineage: Vec<SessionNode>,
@@ -66,7 +66,7 @@ impl WorkingRecord {
         Ok(desk)
     }
 
-    /// A call that is in the ledger already.
+    /// Opens the record of a call that is already in the ledger.
     pub(crate) fn reopen(record: Record, key: Option<RecordKey>) -> Self {
         Self::around(record, key)
     }
@@ -90,7 +90,7 @@ impl WorkingRecord {
         self.record.call()
     }
 
-    /// Whether a call has the same body as the one this record was opened with.
+    /// Checks whether a call has the same body as the call that opened this record. Returns `None` if that cannot be checked.
     pub(crate) fn is_same_call(&self, call: &Call) -> Option<bool> {
         let key = self.key.as_ref()?;
         let arguments = key.hold(canonical(&call.arguments).as_bytes());
@@ -99,7 +99,7 @@ impl WorkingRecord {
             Some(reason) => Some(key.hold(&serde_json::to_vec(reason).ok()?)),
         };
         let mine = self.record.heading()?;
-        // Where the session stands is not of the call: it was looked up when the call first came in.
+        // The lineage of the session is not part of the call. It was looked up when the call first arrived.
         let lineage = mine.lineage.clone();
         Some(*mine == CallHeader { lineage, ..heading(call, arguments, reason) })
     }
@@ -108,14 +108,14 @@ impl WorkingRecord {
         self.record.resolved()?.as_ref().ok()
     }
 
-    /// Keeps a content, and returns what the record says of it.
+    /// Stores a content and returns the reference for the record.
     pub(crate) fn hold<T: Serialize + Clone + Send + Sync + 'static>(&mut self, content: &T) -> ContentRef {
-        // Contents are our own types of strings, numbers and JSON: they always serialize.
+        // Contents are types of this workspace with strings, numbers and JSON, so serialization never fails.
         let bytes = serde_json::to_vec(content).unwrap_or_default();
         self.keep(content.clone(), bytes)
     }
 
-    /// Keeps a JSON value in its one spelling.
+    /// Stores a JSON value in canonical form.
     pub(crate) fn hold_json(&mut self, value: &Value) -> ContentRef {
         self.keep(value.clone(), canonical(value).into_bytes())
     }
@@ -123,7 +123,7 @@ impl WorkingRecord {
     fn keep<T: Send + Sync + 'static>(&mut self, content: T, bytes: Vec<u8>) -> ContentRef {
         let held = match &self.key {
             Some(key) => key.hold(&bytes),
-            // Forgotten: what is written now can be checked, but never read again.
+            // The key was forgotten. The new content can be verified, but never read again.
             None => ContentRef { digest: Digest::of(&bytes), bytes: bytes.len() as u64 },
         };
         self.contents.push((held.digest, Arc::new(content)));
@@ -131,12 +131,12 @@ impl WorkingRecord {
         held
     }
 
-    /// A content that was kept or read before, the newest first: what was read as something else is read again.
+    /// Returns a cached content, the newest first. A content that was cached as another type is read again.
     fn at_hand(&self, held: ContentRef) -> Option<&Arc<dyn Any + Send + Sync>> {
         self.contents.iter().rev().find(|(digest, _)| *digest == held.digest).map(|(_, content)| content)
     }
 
-    /// Keeps a plan, and returns what the record says of it.
+    /// Stores a plan and returns its summary for the record.
     pub(crate) fn hold_plan(&mut self, plan: &Plan) -> StageResult<PlanSummary> {
         let Some(key) = self.key.clone() else {
             return Err(Refusal::new(Code::Forgotten, "the contents of this call were forgotten"));
@@ -146,7 +146,7 @@ impl WorkingRecord {
         Ok(plan.head(&key, held))
     }
 
-    /// Reads a content back, from the desk or from the ledger.
+    /// Reads a content from the cache or from the ledger.
     pub(crate) async fn read<T: DeserializeOwned + Send + Sync + 'static>(
         &mut self,
         ledger: &dyn Ledger,
@@ -157,7 +157,7 @@ impl WorkingRecord {
         }
         let bytes = ledger.content(self.call(), held).await?;
         let key = self.key.as_ref().ok_or(ContentError::Forgotten)?;
-        // What is run is what was approved, whatever the store hands out.
+        // Only the approved content may run, whatever the store returns.
         if key.hold(&bytes) != held {
             return Err(ContentError::Changed);
         }
@@ -167,13 +167,13 @@ impl WorkingRecord {
         Ok(content)
     }
 
-    /// The arguments of the draft that counts.
+    /// Reads the arguments of the current draft.
     pub(crate) async fn arguments(&mut self, ledger: &dyn Ledger) -> Result<Arc<Value>, ContentError> {
         let held = self.record.draft().map(|draft| draft.content).ok_or(ContentError::Missing)?;
         self.read(ledger, held).await
     }
 
-    /// The plan of the draft that counts.
+    /// Reads the plan of the current draft.
     pub(crate) async fn plan(&mut self, ledger: &dyn Ledger) -> Result<Arc<Plan>, ContentError> {
         let planned =
             self.record.draft().and_then(|draft| draft.planned()).and_then(|step| step.as_ref().ok());
@@ -181,7 +181,7 @@ impl WorkingRecord {
         self.read(ledger, held).await
     }
 
-    /// The challenge of the draft that counts.
+    /// Reads the challenge of the current draft.
     pub(crate) async fn challenge(
         &mut self,
         ledger: &dyn Ledger,
@@ -194,7 +194,7 @@ impl WorkingRecord {
         }
     }
 
-    /// What the tool put out, as the reviewers left it.
+    /// Reads the output of the tool after review.
     pub(crate) async fn output(&mut self, ledger: &dyn Ledger) -> Result<Arc<Output>, ContentError> {
         let Some(Attempt::Ended(end)) = self.record.attempt() else { return Err(ContentError::Missing) };
         let mut held = end.output;
@@ -204,7 +204,7 @@ impl WorkingRecord {
         self.read(ledger, held).await
     }
 
-    /// Writes a fact down; it is durable only after [`Desk::flush`].
+    /// Adds an event to the record. It is durable only after [`WorkingRecord::flush`].
     pub(crate) fn write(&mut self, at: Millis, fact: RecordEvent) -> Result<(), TransitionError> {
         let line = self.record.push(Entry { at, fact })?;
         self.lines.push(line);
@@ -219,8 +219,9 @@ impl WorkingRecord {
         self.durable.0
     }
 
-    /// Whether what is written and not yet durable changes nothing that other calls look at when they come in: it asks nobody, so
-    /// that it holds nobody up, and gives and uses no leave.
+    /// Checks whether the entries that are not durable yet are irrelevant to incoming calls.
+    ///
+    /// Such entries ask no question, so that they block no call. They neither give nor use a standing approval.
     pub(crate) fn concerns_nobody_else(&self) -> bool {
         self.unwritten().iter().all(|entry| match &entry.fact {
             RecordEvent::Begun(Ok(claim)) => !matches!(claim.by, GrantedBy::Leave(_)),
@@ -229,24 +230,24 @@ impl WorkingRecord {
         })
     }
 
-    /// Something has run, or someone may be running it.
+    /// Checks whether an attempt has run, or may be running elsewhere.
     pub(crate) fn may_have_run(&self) -> bool {
         let durable = self.record.entries().iter().zip(0..self.durable.0);
         self.ran || durable.into_iter().any(|(entry, _)| matches!(entry.fact, RecordEvent::Begun(Ok(_))))
     }
 
-    /// What is written and not yet durable.
+    /// Returns the entries that are not durable yet.
     fn unwritten(&self) -> &[Entry] {
         let place = usize::try_from(self.durable.0).unwrap_or(usize::MAX);
         self.record.entries().get(place..).unwrap_or_default()
     }
 
-    /// The lines of what is written and not yet durable, made again: the ledger that would not have them has kept them.
+    /// Rebuilds the lines of the entries that are not durable yet, because a failed append has consumed the original lines.
     fn unwritten_lines(&self) -> Vec<ChainedEntry> {
         let (mut seq, mut before) = self.durable;
         let mut lines = Vec::new();
         for entry in self.unwritten() {
-            // It was written as JSON before, when it was put on the record.
+            // The entry was serialized before, when it was put on the record.
             let body = serde_json::to_string(entry).unwrap_or_default();
             let line = ChainedEntry::linked(self.call(), before, seq, body);
             (seq, before) = (seq.saturating_add(1), line.link());
@@ -255,13 +256,13 @@ impl WorkingRecord {
         lines
     }
 
-    /// Goes back to the first so many entries; the walk starts again from there.
+    /// Truncates the record to this many entries. The pipeline continues from there.
     fn rewind_to(&mut self, len: u32) {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         let mut record = Record::new(self.call());
         let mut lines = Vec::new();
         for entry in self.record.entries().iter().take(len) {
-            // Each was taken in this very place before.
+            // Each entry was accepted at this position before.
             lines.extend(record.push(entry.clone()));
         }
         lines.retain(|line| line.seq() >= self.durable.0);
@@ -270,13 +271,13 @@ impl WorkingRecord {
         self.mine = None;
     }
 
-    /// Forgets everything that is not durable; the walk starts again from what is.
+    /// Drops everything that is not durable. The pipeline continues from the durable part.
     pub(crate) fn rewind(&mut self) {
         self.rewind_to(self.durable.0);
         self.new_contents.clear();
     }
 
-    /// Keeps only what was received, so that it can be made durable before the call has to stand back.
+    /// Keeps only the receipt, so that it can be made durable before the call steps back.
     pub(crate) fn rewind_to_received(&mut self) {
         if self.durable.0 > 0 {
             return self.rewind();
@@ -289,19 +290,19 @@ impl WorkingRecord {
         });
     }
 
-    /// Takes the claim back that the ledger did not accept; everything before it stands.
+    /// Removes a claim that the ledger did not accept, and keeps everything before it.
     pub(crate) fn unbegin(&mut self) {
         if let Some(RecordEvent::Begun(Ok(_))) = self.unwritten().last().map(|entry| &entry.fact) {
             self.rewind_to(self.record.len().saturating_sub(1));
         }
     }
 
-    /// The end of what ran here, where it is not durable yet.
+    /// Returns the end of an attempt that ran here, if it is not durable yet.
     pub(crate) fn unwritten_end(&self) -> Option<Entry> {
         self.unwritten().iter().find(|entry| matches!(entry.fact, RecordEvent::Ended { .. })).cloned()
     }
 
-    /// Whether a record that someone else has opened meanwhile is of the same call.
+    /// Checks whether a record that another writer opened belongs to the same call.
     pub(crate) fn is_same_as(&self, loaded: &LoadedRecord) -> bool {
         let Some(mine) = self.record.heading() else { return false };
         if self.durable.0 > 0 {
@@ -318,9 +319,9 @@ impl WorkingRecord {
         *found == CallHeader { arguments, reason, lineage, ..mine.clone() }
     }
 
-    /// Goes on from a record that someone else has written on meanwhile.
+    /// Continues from a record that another writer has changed.
     ///
-    /// The end of what ran here is kept, if the attempt is still open there.
+    /// The end of an attempt that ran here is kept, if the attempt is still open on that record.
     pub(crate) fn renew(&mut self, LoadedRecord { record, key }: LoadedRecord) {
         let ended = self.unwritten_end();
         self.key = key;
@@ -337,7 +338,7 @@ impl WorkingRecord {
         }
     }
 
-    /// Makes everything durable.
+    /// Appends everything that is not durable yet to the ledger.
     pub(crate) async fn flush(&mut self, ledger: &dyn Ledger) -> Result<(), AppendError> {
         if self.lines.is_empty() {
             return Ok(());
@@ -361,7 +362,7 @@ impl WorkingRecord {
         Ok(())
     }
 
-    /// Whether a ledger that broke has taken the lines nevertheless.
+    /// Checks whether the lines were appended although the ledger reported an error.
     async fn was_taken(&self, ledger: &dyn Ledger, fault: &AppendError) -> bool {
         let AppendError::Fault(_) = fault else { return false };
         match ledger.load(self.call()).await {
@@ -372,7 +373,7 @@ impl WorkingRecord {
         }
     }
 
-    /// All that goes to the ledger, but for the lines themselves.
+    /// Builds the batch for the ledger, without the lines.
     async fn batch(&mut self, ledger: &dyn Ledger) -> Option<Batch> {
         let next = next(&self.record);
         let waits = match &next {
@@ -383,7 +384,7 @@ impl WorkingRecord {
             }
             NextStep::Do(_) | NextStep::Settle(_) => None,
         };
-        // A record that was opened again still does what it was planned to do, and a list goes on showing it.
+        // A reopened record still has its plan, and lists must continue to show its summary.
         if self.summary.is_empty()
             && let Ok(plan) = self.plan(ledger).await
         {
@@ -416,7 +417,7 @@ impl WorkingRecord {
             Some(Attempt::Open(claim)) if Some(claim.attempt) == self.mine => claim,
             _ => return None,
         };
-        // How often it may be used is said where it was given; the ledger looks there.
+        // The maximum number of uses is recorded with the standing approval. The ledger looks it up there.
         let leave = match attempt.by {
             GrantedBy::Leave(leave) => Some((leave, None)),
             GrantedBy::Rule | GrantedBy::Answer(_) | GrantedBy::Rehearsal => None,
@@ -439,7 +440,7 @@ impl WorkingRecord {
     }
 }
 
-/// What a plan would do, in a line, with secrets taken out.
+/// Describes the effects of a plan in one line, with secrets removed.
 fn summary(plan: &Plan) -> String {
     let effects: Vec<String> = plan.effects.iter().map(ToString::to_string).collect();
     redact(&effects.join(", ")).chars().take(SUMMARY_CHARS_MAX).collect()

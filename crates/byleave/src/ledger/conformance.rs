@@ -1,15 +1,15 @@
-//! The public conformance suite of ledgers: what every implementation of [`Ledger`] must show, whatever it is built on.
+//! The public test suite of a ledger: the behaviour that every implementation of [`Ledger`] must show.
 //!
-//! Write a [`LedgerHarness`] for the store and put `byleave::ledger_conformance!(YourBench::new());` into a test file: each case
-//! becomes a test of its own name. Cases never panic; what is wrong comes back as a [`FailedCaseError`]. Each wants a bench of its
-//! own, on an empty store, in a tokio runtime with several threads.
+//! Write a [`LedgerHarness`] for the store and put `byleave::ledger_conformance!(YourHarness::new());` into a test file. Each case
+//! becomes a test with its own name. Cases never panic and return a [`FailedCaseError`] instead. Each case needs its own harness on
+//! an empty store, in a tokio runtime with several threads.
 
 mod append;
 mod approvals_and_questions;
 mod interrupt;
 mod session_tree;
 mod start_attempt;
-// Not part of what is promised: for the tests of those who keep records elsewhere.
+// Not part of the public API. It serves tests of other crates that store records.
 #[doc(hidden)]
 pub mod record_script;
 
@@ -22,46 +22,46 @@ use tokio::task::JoinSet;
 use crate::boxed::BoxFuture;
 use crate::ledger::{AppendError, Ledger, LedgerError};
 
-/// A store to be tried.
+/// A store under test.
 pub trait LedgerHarness: Send + Sync {
-    /// Another owner on the same store, as if another process had opened it.
+    /// Opens another owner on the same store, as another process would.
     fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Ledger>, LedgerError>>;
 
-    /// The owner dies as by SIGKILL. This is the last handle on it.
+    /// Kills the owner as by SIGKILL. `ledger` is its last handle.
     fn kill(&self, ledger: Arc<dyn Ledger>) -> BoxFuture<'_, Result<(), LedgerError>>;
 
-    /// Every process is started anew: what is not durable is gone. No handle is left when this is called.
+    /// Restarts every process, so that everything that is not durable is lost. No handle is open when this is called.
     ///
-    /// A store that lives and dies with its process, such as one in memory, stays as it is.
+    /// A store without persistence, such as one in memory, stays unchanged.
     fn restart(&self) -> BoxFuture<'_, Result<(), LedgerError>>;
 }
 
-/// One thing that every ledger must show.
+/// One test case for ledgers.
 #[derive(Clone, Copy, Debug)]
 pub struct LedgerCase {
-    /// Its name.
+    /// The name of the case.
     pub name: &'static str,
     run: for<'a> fn(&'a dyn LedgerHarness) -> BoxFuture<'a, Result<(), ConformanceError>>,
 }
 
 impl LedgerCase {
-    /// Tries it.
+    /// Runs the case.
     pub async fn run(&self, bench: &dyn LedgerHarness) -> Result<(), FailedCaseError> {
         (self.run)(bench).await.map_err(|flaw| FailedCaseError { case: self.name, what: flaw.0 })
     }
 }
 
-/// A case that a ledger does not hold to.
+/// A case that a ledger failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{case}: {what}")]
 pub struct FailedCaseError {
-    /// Which.
+    /// The name of the case.
     pub case: &'static str,
-    /// What was seen.
+    /// The observed behaviour.
     pub what: String,
 }
 
-/// Tries one case by its name.
+/// Runs one case by its name.
 pub async fn run(name: &str, bench: &dyn LedgerHarness) -> Result<(), FailedCaseError> {
     match CASES.iter().find(|case| case.name == name) {
         Some(case) => case.run(bench).await,
@@ -71,12 +71,12 @@ pub async fn run(name: &str, bench: &dyn LedgerHarness) -> Result<(), FailedCase
 
 macro_rules! cases {
     (($d:tt) $($module:ident::$name:ident,)*) => {
-        /// Every case there is.
+        /// All cases.
         pub const CASES: &[LedgerCase] = &[
             $(LedgerCase { name: stringify!($name), run: |bench| Box::pin($module::$name(bench)) },)*
         ];
 
-        /// Makes a test of every case that a ledger must hold to; the expression is evaluated anew for each.
+        /// Generates one test for every case. The expression is evaluated once per test.
         ///
         /// The crate that uses it needs `tokio` with `macros` and `rt-multi-thread`.
         #[macro_export]
@@ -141,7 +141,7 @@ cases! { ($)
     approvals_and_questions::what_waits_is_driven_once_its_time_is_over,
 }
 
-/// What went wrong in a case. Anything that is an error turns into one.
+/// The failure of a case. Any error converts into it.
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct ConformanceError(String);
@@ -171,7 +171,7 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// Checks that two values are the same, and shows both where they are not.
+/// Checks that two values are equal, and shows both if they are not.
 pub(crate) fn same<T: PartialEq + fmt::Debug>(
     what: &str,
     seen: &T,
@@ -181,13 +181,13 @@ pub(crate) fn same<T: PartialEq + fmt::Debug>(
     Ok(())
 }
 
-/// Checks that a batch was refused as wrong in itself: not as stale, not as hindered.
+/// Checks that a batch was refused as invalid, and not as stale or blocked.
 fn faulted(what: &str, taken: &Result<(), AppendError>) -> Result<(), ConformanceError> {
     ensure!(matches!(taken, Err(AppendError::Fault(_))), "{what}: expected a fault, got {taken:?}");
     Ok(())
 }
 
-/// Runs all of them at once and returns what came of each.
+/// Runs all futures concurrently and returns their results.
 async fn race<T, F>(runners: impl IntoIterator<Item = F>) -> Result<Vec<T>, ConformanceError>
 where
     T: Send + 'static,

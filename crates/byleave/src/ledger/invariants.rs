@@ -1,7 +1,7 @@
-//! What every ledger must hold to, whatever it is built on: how a batch is checked, what it moves, and what hinders it.
+//! The checks that every ledger applies to a batch, whatever its store.
 //!
-//! Pure functions over a batch and a few facts that the ledger looks up. They never write, wait or look at a clock, and
-//! never let a batch through because something about it could not be made out.
+//! They are pure functions over a batch and a few facts that the ledger looks up. They never write, wait or read a clock. They never
+//! accept a batch because a part of it could not be understood.
 
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::call::Millis;
@@ -16,28 +16,28 @@ use byleave_core::record::{Attempt, Record};
 use byleave_core::session::{DEPTH_MAX, SessionNode, act_of};
 use byleave_core::standing_approval::StandingApproval;
 
-use crate::ledger::{AttemptStart, Batch, Interruption, LedgerError, RecordContent, StartBlocked};
+use crate::ledger::{AttemptStart, Batch, Interruption, LedgerError, RecordContent, StartBlockedError};
 
-/// What a batch moves, beside adding its lines.
+/// The effects of a batch on the state of a ledger, besides its lines.
 #[derive(Clone, Debug, Default)]
 pub struct BatchEffects<'a> {
-    /// It opens the record, at that time.
+    /// The header and the time, if the batch opens the record.
     pub opens: Option<(&'a CallHeader, Millis)>,
     /// Questions that are asked.
     pub asks: Vec<QuestionId>,
-    /// Whatever question was open is closed.
+    /// Whether an open question is closed.
     pub closes_question: bool,
-    /// Leaves that come into force.
+    /// Standing approvals that come into force.
     pub gives: Vec<&'a StandingApproval>,
-    /// Leaves that are used, once for each time.
+    /// Standing approvals that are used, once for each use.
     pub uses: Vec<StandingApprovalId>,
-    /// The claim that is open at the end.
+    /// The claim that is open after the last entry.
     pub claim: Option<&'a Claim>,
-    /// Whatever attempt was open is not any more, and its seat is free.
+    /// Whether an open attempt has ended, so that its session is free again.
     pub frees_seat: bool,
 }
 
-/// Checks all of a batch that can be checked without the store, and says what it moves.
+/// Makes all checks of a batch that need no store, and returns its effects.
 pub fn moves(batch: &Batch, owner: OwnerId) -> Result<BatchEffects<'_>, LedgerError> {
     check_lines(batch)?;
     let mut moves = BatchEffects::default();
@@ -83,7 +83,7 @@ fn move_one<'a>(
         RecordEvent::Answered(RecordedAnswer { answer, .. }) => {
             moves.closes_question = true;
             if let Answer::Leave(leave) = answer {
-                // A leave outlives its call, so it is taken from what the book will say and from nothing else.
+                // A standing approval outlives its call, so it must come from exactly the recorded text.
                 if serde_json::to_string(entry).ok().as_deref() != Some(line.body()) {
                     return Err(refused(format!("line {} does not say what its entry says", line.seq())));
                 }
@@ -102,7 +102,7 @@ fn move_one<'a>(
             }
             moves.claim = Some(claim);
         }
-        // The ledger itself writes this one, after it has looked whether the owner is gone.
+        // Only the ledger itself writes this event, after it has checked that the owner is dead.
         RecordEvent::Interrupted { .. } => return Err(refused("an interruption is asked for, not appended")),
         RecordEvent::Ended { .. } => {
             moves.claim = None;
@@ -124,8 +124,7 @@ fn move_one<'a>(
     Ok(())
 }
 
-/// What a batch says of itself must be what its entries say: a hindrance is looked for only where it is said that
-/// something begins.
+/// Checks that the flags of a batch agree with its entries. The ledger checks only batches with `begins` for what blocks a start.
 fn check_flags(batch: &Batch, moves: &BatchEffects<'_>) -> Result<(), LedgerError> {
     match (moves.opens, batch.at_len) {
         (Some((heading, _)), 0) => {
@@ -162,10 +161,10 @@ fn check_flags(batch: &Batch, moves: &BatchEffects<'_>) -> Result<(), LedgerErro
     Ok(())
 }
 
-/// Checks that contents are what the record will keep of them.
+/// Checks that contents match their references on the record.
 ///
-/// Without a key nothing can be checked: a new record with contents needs one, and what is said to a forgotten record
-/// is forgotten at once.
+/// Without a key nothing can be checked. A new record with contents needs a key. New contents of a forgotten record are dropped at
+/// once.
 pub fn check_contents(contents: &[RecordContent], key: &RecordKey) -> Result<(), LedgerError> {
     for content in contents {
         if key.hold(&content.bytes) != content.held {
@@ -176,32 +175,32 @@ pub fn check_contents(contents: &[RecordContent], key: &RecordKey) -> Result<(),
     Ok(())
 }
 
-/// What stands in the ledger when an attempt wants to begin.
+/// The state of the ledger when an attempt is about to begin.
 #[derive(Clone, Copy, Debug)]
 pub struct StartConditions<'a> {
     /// The halt in force.
     pub halt: Option<&'a AdminAction>,
-    /// Every leave that the batch uses has a use left; true where it uses none.
+    /// Whether every standing approval that the batch uses has a use left. True if it uses none.
     pub leave_left: bool,
     /// The open attempt that runs alone in the session.
     pub seat: Option<(CallId, AttemptId)>,
 }
 
-/// Says what hinders a call: a halt first, then its leave, then whoever runs alone in its session.
+/// Returns what blocks a start: a halt first, then the standing approval, then an exclusive attempt in the session.
 pub fn hindrance(
     call: CallId,
     begins: Option<&AttemptStart>,
     standing: StartConditions<'_>,
-) -> Option<StartBlocked> {
+) -> Option<StartBlockedError> {
     if let (Some(_), Some(act)) = (begins, standing.halt) {
-        return Some(StartBlocked::Halted { why: halt_reason(act) });
+        return Some(StartBlockedError::Halted { why: halt_reason(act) });
     }
     if !standing.leave_left {
-        return Some(StartBlocked::LeaveSpent);
+        return Some(StartBlockedError::LeaveSpent);
     }
     match standing.seat {
         Some((other, attempt)) if other != call && begins.is_some_and(|begins| begins.exclusive) => {
-            Some(StartBlocked::SessionBusy { call: other, attempt })
+            Some(StartBlockedError::SessionBusy { call: other, attempt })
         }
         _ => None,
     }
@@ -214,32 +213,32 @@ fn halt_reason(act: &AdminAction) -> String {
     }
 }
 
-/// Whether a leave that was used so often may be used so many times more; revocation is looked at elsewhere.
+/// Checks whether a standing approval allows this many more uses. Revocation is checked elsewhere.
 ///
-/// `asked_max` is what the batch takes the limit to be; the stricter of the two counts.
+/// `asked_max` is the limit that the batch assumes. The stricter of the two limits applies.
 pub fn leave_left(leave: &StandingApproval, used: u32, more: u32, asked_max: Option<u32>) -> bool {
     let max = leave.uses_max.into_iter().chain(asked_max).min();
     max.is_none_or(|max| used.saturating_add(more) <= max)
 }
 
-/// Whether a leave is good at a time, as far as the clock is concerned.
+/// Checks whether a standing approval has not expired.
 pub fn in_time(leave: &StandingApproval, now: Millis) -> bool {
     leave.until.is_none_or(|until| now < until)
 }
 
-/// Whether a call that waits until then can be driven on: nobody can answer it any more.
+/// Checks whether a waiting call can be driven on, because its question has expired.
 pub const fn is_overdue(expires_at: Millis, now: Millis) -> bool {
     expires_at <= now
 }
 
-/// Whether a waiting call with these effects holds a plan up.
+/// Checks whether a waiting call with these effects blocks a plan.
 pub fn holds_up(waiting: &[Effect], plan: &Plan) -> bool {
     waiting.iter().any(|waiting| plan.effects.iter().any(|effect| waiting.conflicts_with(effect)))
 }
 
-/// Says whether an attempt may be written down as interrupted: `None` means that it may.
+/// Returns why an attempt may not be recorded as interrupted, or `None` if it may.
 ///
-/// `owner_alive` is asked for the claim's owner, and only if it is not the one who asks.
+/// `owner_alive` is called for the owner of the claim, and only if that is not `me`.
 pub fn not_interrupted(
     open: Option<(AttemptId, OwnerId)>,
     attempt: AttemptId,
@@ -254,7 +253,7 @@ pub fn not_interrupted(
     }
 }
 
-/// The open attempt of a record and its owner.
+/// Returns the open attempt of a record and its owner.
 pub fn open_attempt(record: &Record) -> Option<(AttemptId, OwnerId)> {
     match record.attempt() {
         Some(Attempt::Open(claim)) if record.settled().is_none() => Some((claim.attempt, claim.owner)),
@@ -262,7 +261,7 @@ pub fn open_attempt(record: &Record) -> Option<(AttemptId, OwnerId)> {
     }
 }
 
-/// Makes the line that says that an attempt was interrupted.
+/// Appends the interruption of an attempt to the record and returns its line.
 pub fn interrupted(
     record: &mut Record,
     attempt: AttemptId,
@@ -279,7 +278,7 @@ fn refused(why: impl std::fmt::Display) -> LedgerError {
     LedgerError::new("cannot append this batch", why)
 }
 
-/// Whether an opening may be written: under its own id, with a ceiling that can be used, beneath someone who is there.
+/// Checks whether a session may be opened: the action has the session's id, the ceiling is valid, and the parent is known.
 pub fn check_opening(
     act: &AdminAction,
     opening: &SessionNode,
@@ -302,7 +301,7 @@ pub fn check_opening(
     }
 }
 
-/// A session and those above it, one look for each. Who names a parent must have one.
+/// Returns a session and its ancestors, with one lookup for each. A named parent must exist.
 pub fn lineage(
     session: &SessionId,
     mut look: impl FnMut(&SessionId) -> Result<Option<SessionNode>, LedgerError>,
@@ -336,7 +335,7 @@ mod tests {
     use super::*;
     use crate::ledger::conformance::record_script::{CallScript, ScriptSettings};
 
-    // The walk never settles a call whose attempt is open; a ledger must not depend on that to let a session go on.
+    // The pipeline never settles a call whose attempt is open. A ledger must not depend on that to free a session.
     #[test]
     fn settling_ends_whatever_is_open() {
         let owner = OwnerId::new(Uuid::now_v7());

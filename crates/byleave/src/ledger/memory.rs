@@ -1,7 +1,7 @@
-//! A ledger in memory: for tests, and for gates whose book need not outlive the process.
+//! A ledger in memory, for tests and for gates whose audit log need not outlive the process.
 //!
-//! Everything is one struct behind one lock, and nothing waits while it is held. Lines are never parsed on the way in;
-//! a record is read, and so verified, when it is loaded.
+//! All state is one struct behind one lock, and no code waits while it holds the lock. Lines are never parsed on append. A record is
+//! parsed, and so verified, when it is loaded.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::future::ready;
@@ -22,10 +22,10 @@ use crate::boxed::BoxFuture;
 use crate::ledger::invariants::{self, BatchEffects, StartConditions};
 use crate::ledger::{
     AppendError, Batch, ContentError, Interruption, Ledger, LedgerError, LoadedRecord, RecordContent,
-    StartBlocked,
+    StartBlockedError,
 };
 
-/// A ledger in memory. Clones are one owner, which dies with the last of them.
+/// A ledger in memory. Clones share one owner, which dies with the last clone.
 #[derive(Clone, Debug)]
 pub struct MemoryLedger {
     owner: Arc<MemoryOwner>,
@@ -38,22 +38,22 @@ struct MemoryOwner {
 }
 
 impl MemoryLedger {
-    /// A new, empty store with a first owner.
+    /// Creates an empty store with a first owner.
     pub fn new() -> Self {
         Self::on(Arc::default())
     }
 
-    /// Another owner on the same store, as if it were another process.
+    /// Creates another owner on the same store, as another process would.
     pub fn beside(other: &Self) -> Self {
         Self::on(Arc::clone(&other.owner.store))
     }
 
-    /// The same as this owner, who may have been there before.
+    /// Creates the owner with this id on the same store. The owner may have existed before.
     pub fn beside_as(other: &Self, id: OwnerId) -> Self {
         Self::on_as(Arc::clone(&other.owner.store), id)
     }
 
-    /// The owner dies, as a process does when it is killed: its claims stay open and nothing can be done through it.
+    /// Kills the owner, as SIGKILL would kill its process. Its claims stay open, and all further operations through it fail.
     pub fn die(&self) {
         self.owner.die();
     }
@@ -80,7 +80,7 @@ impl MemoryLedger {
     }
 
     fn append_now(&self, batch: Batch) -> Result<(), AppendError> {
-        // Hashing is most of the work, so it is done before the lock is taken for good.
+        // Hashing is most of the work, so it is done before the lock is taken.
         let moves = invariants::moves(&batch, self.owner.id)?;
         if !batch.contents.is_empty() {
             self.check_contents(&batch)?;
@@ -262,13 +262,13 @@ struct MemoryStore {
     questions: HashMap<QuestionId, CallId>,
     alive: HashSet<OwnerId>,
     acts: Vec<AdminAction>,
-    /// Calls that are neither settled nor waiting, by when they came in.
+    /// Calls that are neither settled nor waiting, by arrival time.
     ready: BTreeSet<(Millis, CallId)>,
-    /// Calls that wait for a person, by when the question expires.
+    /// Calls that wait for a person, by the time when the question expires.
     waiting: BTreeSet<(Millis, CallId)>,
 }
 
-/// What is kept of a call.
+/// The stored state of a call.
 #[derive(Debug)]
 struct StoredRecord {
     tenant: TenantId,
@@ -276,7 +276,7 @@ struct StoredRecord {
     opened_at: Millis,
     lines: Vec<ChainedEntry>,
     contents: Vec<RecordContent>,
-    /// Absent where its contents were forgotten.
+    /// `None` if the contents were forgotten.
     key: Option<RecordKey>,
     /// The open attempt and its owner.
     open: Option<(AttemptId, OwnerId)>,
@@ -288,15 +288,15 @@ struct StoredRecord {
 struct TenantState {
     halt: Option<AdminAction>,
     leaves: HashMap<StandingApprovalId, ApprovalUse>,
-    /// Leaves by tool that may have a use left.
+    /// Standing approvals by tool that may have a use left.
     usable: HashMap<String, Vec<StandingApprovalId>>,
     revoked: HashSet<StandingApprovalId>,
     sessions: HashMap<SessionId, SessionState>,
-    /// Sessions that were opened; they stay.
+    /// Sessions that were opened. They are never removed.
     opened: HashMap<SessionId, SessionNode>,
 }
 
-/// A leave and how often it was used.
+/// A standing approval and the number of its uses.
 #[derive(Debug)]
 struct ApprovalUse {
     leave: Arc<StandingApproval>,
@@ -307,12 +307,12 @@ struct ApprovalUse {
 struct SessionState {
     /// The open attempt that runs alone.
     seat: Option<(CallId, AttemptId)>,
-    /// Calls that a person was asked about and that have not ended, with what they would do.
+    /// Calls that a person was asked about and that have not ended, with their planned effects.
     holding: BTreeMap<CallId, Vec<Effect>>,
 }
 
 impl MemoryStore {
-    /// The length of a record and its last link.
+    /// Returns the length of a record and its last link.
     fn place(&self, call: CallId) -> (u32, Digest) {
         match self.calls.get(&call).and_then(|kept| kept.lines.last()) {
             None => (0, GENESIS),
@@ -324,7 +324,7 @@ impl MemoryStore {
         &self,
         batch: &Batch,
         moves: &BatchEffects<'_>,
-    ) -> Result<Option<StartBlocked>, LedgerError> {
+    ) -> Result<Option<StartBlockedError>, LedgerError> {
         if let Some(kept) = self.calls.get(&batch.call)
             && (kept.tenant != batch.listing.tenant || kept.session != batch.listing.session)
         {
@@ -344,7 +344,7 @@ impl MemoryStore {
         Ok(invariants::hindrance(batch.call, batch.begins.as_ref(), standing))
     }
 
-    /// Does everything that the batch moves beside adding its lines. Cannot fail: all was checked before.
+    /// Applies the effects of a batch, besides its lines. It cannot fail, because everything was checked before.
     fn make(&mut self, batch: &Batch, moves: &BatchEffects<'_>) {
         if let Some((heading, at)) = moves.opens {
             let kept = StoredRecord {
@@ -394,7 +394,7 @@ impl MemoryStore {
             kept.key = Some(key);
         }
         kept.lines.append(&mut batch.lines);
-        // What is said to a forgotten record is forgotten at once.
+        // New contents of a forgotten record are dropped at once.
         if kept.key.is_some() {
             kept.contents.append(&mut batch.contents);
         }
@@ -416,7 +416,7 @@ impl MemoryStore {
         self.ready.insert((kept.opened_at, call));
     }
 
-    /// What a call would have done, or has done by now, holds nobody up any more.
+    /// Removes a call from those that block others, because it will not run any more or has ended.
     fn let_others_pass(&mut self, call: CallId) {
         let Some(kept) = self.calls.get(&call) else { return };
         if let Some(tenant) = self.tenants.get_mut(&kept.tenant) {
@@ -477,7 +477,7 @@ impl MemoryStore {
                     kept.contents = Vec::new();
                 }
             }
-            // For one command, which has begun by now.
+            // A waiver applies to one command, which has begun by now.
             AdminActionKind::Waive { .. } => {}
         }
         self.acts.push(act);
@@ -506,7 +506,7 @@ impl TenantState {
         })
     }
 
-    /// Brings a leave into force. An id that was given before keeps its uses and its revocation.
+    /// Brings a standing approval into force. An id that was given before keeps its uses and its revocation.
     fn give(&mut self, leave: &StandingApproval) {
         if self.leaves.contains_key(&leave.id) {
             return;
@@ -547,7 +547,7 @@ impl TenantState {
         self.sessions.entry(id.clone()).or_default()
     }
 
-    /// Changes a session, and drops it once nothing is left in it.
+    /// Changes a session, and removes it if it is empty afterwards.
     fn change_session(&mut self, id: &SessionId, change: impl FnOnce(&mut SessionState)) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         change(session);

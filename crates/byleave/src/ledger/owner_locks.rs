@@ -1,8 +1,8 @@
-//! Owners: who holds claims, known by a lock that the kernel drops when its process dies.
+//! Lock files that show whether the owner of a claim is alive. The kernel releases a lock when its process dies.
 //!
-//! For ledgers whose owners are processes of one machine. Nothing here looks at a record.
+//! The module serves ledgers whose owners are processes of one machine. It never reads a record.
 //!
-//! A lock file that is missing is a lock that nobody holds. So a file may be removed by whoever has its lock.
+//! A missing lock file means that nobody holds the lock. Therefore the holder of a lock may remove its file.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -13,14 +13,14 @@ use std::time::Duration;
 
 use byleave_core::id::OwnerId;
 
-/// How often, and how long each time, someone who only looks at a lock is waited for.
+/// The number and the length of retries while another process holds a lock only to check it.
 const LOOKS: u32 = 20;
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Says whether an owner lives who is not on this machine.
+/// A function that returns whether an owner on another machine is alive.
 pub type OwnerLiveness = Arc<dyn Fn(OwnerId) -> bool + Send + Sync>;
 
-/// A lock that is held until it is dropped. Dropping removes its file.
+/// A lock that is held until it is dropped. Dropping it removes its file.
 #[derive(Debug)]
 pub struct OwnerLock {
     path: PathBuf,
@@ -29,19 +29,19 @@ pub struct OwnerLock {
 
 impl Drop for OwnerLock {
     fn drop(&mut self) {
-        // Removed before the lock goes, so that nobody can have come to live by it meanwhile.
+        // The file is removed before the lock is released, so that no owner can have taken this lock in between.
         if let Err(error) = fs::remove_file(&self.path) {
             tracing::debug!(path = %self.path.display(), %error, "cannot remove a lock file");
         }
     }
 }
 
-/// Takes the lock of an owner to live by; `None` where it is held.
+/// Takes the lock of an owner for its lifetime. Returns `None` if the lock is held.
 pub fn take(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
     lock(dir, owner, File::try_lock)
 }
 
-/// The same for an owner who comes back: whoever only looks at its lock holds it for a moment.
+/// Takes the lock of a returning owner. Retries, because a process that only checks the lock holds it for a moment.
 pub fn take_soon(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
     for _ in 0..LOOKS {
         if let Some(lock) = take(dir, owner)? {
@@ -52,9 +52,9 @@ pub fn take_soon(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
     take(dir, owner)
 }
 
-/// Takes the lock of an owner that is gone; `None` where the owner lives.
+/// Takes the lock of a dead owner. Returns `None` if the owner is alive.
 ///
-/// Shared, so that two who come to look at the same time do not take each other for the owner.
+/// The lock is shared, so that two processes that check at the same time do not mistake each other for the owner.
 pub fn bury(dir: &Path, owner: OwnerId) -> io::Result<Option<OwnerLock>> {
     lock(dir, owner, File::try_lock_shared)
 }
@@ -72,14 +72,14 @@ fn lock(
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // Between opening and locking someone may have removed the file; then this is a lock on nothing.
+        // The file may have been removed between open and lock. In that case, the lock protects nothing.
         if is_same(&file, &path)? {
             return Ok(Some(OwnerLock { path, _file: file }));
         }
     }
 }
 
-/// Removes the lock files of owners that are gone.
+/// Removes the lock files of dead owners.
 pub fn sweep(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
@@ -91,7 +91,7 @@ pub fn sweep(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a lock file, for its owner only.
+/// Opens a lock file that only its user may access.
 #[expect(clippy::disallowed_methods, reason = "in our own state directory, and never read")]
 pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)

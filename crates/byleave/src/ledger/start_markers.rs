@@ -1,7 +1,7 @@
-//! Starts: what a worker has started, marked on its own disk before it is run.
+//! Marks on the worker's disk for attempts that were started.
 //!
-//! Once an attempt is claimed, nobody but its worker knows whether it was ever started. If the worker dies, its disk is the
-//! only witness: no mark, and it never ran; a mark, and it may have. A mark is never taken back.
+//! Once an attempt is claimed, only its worker knows whether it was started. If the worker dies, its disk is the only evidence.
+//! Without a mark, the attempt never ran. With a mark, it may have run. A mark is never removed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -23,23 +23,23 @@ pub struct StartMarkers {
 }
 
 impl StartMarkers {
-    /// Makes the file of an owner, so that one without marks can be told from one that is not here.
+    /// Creates the file of an owner, so that an owner without marks differs from an owner on another machine.
     pub fn open(dir: &Path, owner: OwnerId) -> io::Result<Self> {
         let path = path(dir, owner);
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
-        // The name must outlive a power failure too, not only what is behind it.
+        // The directory entry must survive a power failure too, not only the contents of the file.
         own::sync_directory(dir)?;
         Ok(Self { path, file: Arc::new(Mutex::new(file)) })
     }
 
-    /// Marks an attempt. On the disk when it returns.
+    /// Marks an attempt as started. The mark is on disk on return.
     pub fn mark(&self, attempt: AttemptId) -> io::Result<()> {
         let mut file = locked(&self.file);
         file.write_all(attempt.as_bytes())?;
         file.sync_data()
     }
 
-    /// The same beside whatever else the runtime does.
+    /// Marks an attempt without blocking the runtime.
     pub async fn mark_aside(&self, attempt: AttemptId) -> Result<(), LedgerError> {
         let starts = self.clone();
         let marked = tokio::task::spawn_blocking(move || starts.mark(attempt)).await;
@@ -47,7 +47,7 @@ impl StartMarkers {
         marked.map_err(|error| cannot(error.to_string()))?.map_err(|error| cannot(error.to_string()))
     }
 
-    /// Takes the file away, if there is nothing in it.
+    /// Removes the file if it is empty.
     pub fn tidy(&self) {
         let file = locked(&self.file);
         if file.metadata().is_ok_and(|metadata| metadata.len() == 0)
@@ -58,9 +58,9 @@ impl StartMarkers {
     }
 }
 
-/// Whether an owner has marked an attempt as started; `None` where its marks are not on this machine.
+/// Checks whether an owner has marked an attempt as started. Returns `None` if the marks of the owner are not on this machine.
 ///
-/// Half a mark counts: it may have been the last thing that reached the disk.
+/// A partial mark is treated as a mark, because it may have been the last write that reached the disk.
 pub fn was_started(dir: &Path, owner: OwnerId, attempt: AttemptId) -> io::Result<Option<bool>> {
     let mut marks = Vec::new();
     match own::open(path(dir, owner)) {

@@ -1,4 +1,4 @@
-//! Web addresses: the hosts that one leads to, however it is spelled.
+//! Finds the hosts that a web address leads to, in any spelling.
 
 use byleave_core::effect::Effect;
 use byleave_core::host;
@@ -6,7 +6,7 @@ use reqwest::Url;
 
 use crate::tool::ToolError;
 
-/// The hosts that an address leads to: its own, and those of addresses carried in it, which its host may pass on.
+/// Returns the hosts that a URL leads to: its own, and those of URLs within it, which its host may follow.
 pub(super) fn reach(address: &str) -> Result<Vec<Effect>, ToolError> {
     let wrong = |why: &str| ToolError(format!("`{}` {why}", address.escape_debug()));
     let url = Url::parse(address).map_err(|_| wrong("is not a web address"))?;
@@ -34,12 +34,12 @@ pub(super) fn reach(address: &str) -> Result<Vec<Effect>, ToolError> {
     Ok(effects)
 }
 
-/// The addresses that stand in the path, the query or the fragment of another, however often they are encoded.
+/// Returns the URLs in the path, the query or the fragment of another one, also if encoded repeatedly.
 fn carried(url: &Url) -> Vec<String> {
     let mut text =
         [Some(url.path()), url.query(), url.fragment()].into_iter().flatten().collect::<Vec<_>>().join(" ");
     let mut found = Vec::new();
-    // Three times is more than anyone means well.
+    // No legitimate URL is encoded more than three times.
     for _ in 0..3 {
         let lower = text.to_ascii_lowercase();
         for (at, _) in lower.match_indices("://") {
@@ -68,7 +68,7 @@ fn percent_decoded(text: &str) -> String {
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
         let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        // A sign is no digit, though a number may have one.
+        // `from_str_radix` accepts a sign, which is not a hexadecimal digit.
         let hex = hex.filter(|hex| *first == b'%' && hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
         match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
             Some(byte) => {

@@ -1,4 +1,4 @@
-//! The plan of a patch: every file that it names.
+//! Computes the plan of a patch from every file that it names.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::path_resolution::named;
 use crate::plan_bindings::bind;
 use crate::tool::ToolError;
 
-/// Adds what a patch would do; a patch with one file that cannot be told is refused as a whole.
+/// Adds the effects of a patch. Rejects the whole patch if the effects on one file cannot be determined.
 pub(super) fn add(plan: &mut Plan, text: &str, cwd: &Path) -> Result<(), ToolError> {
     let patch = patch::read(text).map_err(|fault| ToolError(fault.to_string()))?;
     for change in &patch.changes {

@@ -1,16 +1,16 @@
-//! Addresses in what is written that editors fetch as soon as the file is opened: schemas of JSON, YAML and TOML.
+//! Finds schema URLs in written JSON, YAML and TOML, which editors fetch as soon as the file is opened.
 //!
-//! Whoever writes such an address can have data carried out by it, long after the write was allowed. So it counts as reached.
+//! The author of such a URL can leak data through it long after the write was allowed. The plan therefore reaches its host.
 
 use byleave_core::effect::{Effect, Plan};
 use serde_json::Value;
 
 use super::hosts;
 
-/// What stands before the address of a schema.
+/// The markers before the URL of a schema.
 const MARKS: [&str; 2] = ["$schema", "#:schema"];
 
-/// Adds the hosts of schemas that stand in the arguments of a call that writes.
+/// Adds the hosts of schema URLs in the arguments of a call that writes.
 pub(super) fn addresses(plan: &mut Plan, arguments: &Value) {
     match arguments {
         Value::String(text) => in_text(plan, text),
@@ -23,7 +23,7 @@ pub(super) fn addresses(plan: &mut Plan, arguments: &Value) {
 fn in_text(plan: &mut Plan, text: &str) {
     for line in MARKS.iter().flat_map(|mark| text.split(mark).skip(1)) {
         let line = line.lines().next().unwrap_or_default();
-        // JSON may write any of the characters as an escape; who does so has a reason.
+        // JSON can escape any of these characters, but there is rarely a legitimate reason to do so.
         if line.contains("\\u") {
             plan.effects.push(Effect::Unknown { why: "the address of a schema is hidden by escapes".into() });
         }

@@ -1,7 +1,7 @@
-//! A world to judge in: directories that need not exist, with whatever is really there. Looks, and changes nothing.
+//! The environment of a case: directories that need not exist, with the files that really exist. It must not change anything.
 //!
-//! What is not there is taken as it is written, and every program is taken to be installed: a case says what is judged, not
-//! what this machine has.
+//! A missing path is used as written, and every program is assumed to be installed. A case describes what to evaluate, not
+//! the state of this machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use byleave_shell::shell_env::ShellEnv;
 
 use crate::local_shell_env::{names_in, script_at};
 
-/// How many links are followed before it is taken for a circle, as the kernel does.
+/// How many links are followed before they are considered a cycle, as in the kernel.
 const LINKS_MAX: usize = 40;
-/// Where programs are, whatever machine this is.
+/// The directories of programs on any machine.
 const SYSTEM: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
-/// The world that a case is judged in.
+/// The environment that a case is evaluated in.
 #[derive(Clone, Debug)]
 pub struct CaseEnvironment {
     root: PathBuf,
@@ -24,17 +24,17 @@ pub struct CaseEnvironment {
 }
 
 impl CaseEnvironment {
-    /// Seen from a directory; its paths begin at `root`, which is `/` for this machine.
+    /// Creates an environment with a working directory. Its paths begin at `root`, which is `/` for this machine.
     pub fn new(root: &Path, cwd: &str, home: Option<&str>) -> Self {
         Self { root: root.to_path_buf(), cwd: cwd.to_owned(), home: home.map(str::to_owned) }
     }
 
-    /// A path of this world, as it is on the machine.
+    /// Returns the real path for a path of this environment.
     fn real(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// Follows every link, as the kernel would. What is not there is taken as it is written.
+    /// Follows every link, as the kernel would. A missing path is used as written.
     fn follow(&self, path: &str) -> Option<String> {
         let mut todo: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
         let mut done: Vec<String> = Vec::new();

@@ -1,15 +1,15 @@
-//! JSON Schema in the subset that Gemini takes in `parameters`: a part of an OpenAPI 3.0 schema object.
+//! Converts JSON Schema to the subset that Gemini accepts in `parameters`: a part of an OpenAPI 3.0 schema object.
 //!
-//! No references, no `const`, no `oneOf`, enums of strings only, one type for each value. What has no place there is
-//! written into the description if it helps the model, and else left out; the arguments are checked by the full schema.
+//! It has no references, `const` or `oneOf`, only enums of strings, and one type for each value. Other constraints are
+//! written into the description if that helps the model, or omitted. The arguments are validated with the full schema.
 
 use serde_json::{Map, Value, json};
 
-/// How many schemas may come out, with references written out.
+/// The maximum number of schemas after expanding references.
 const NODES_MAX: usize = 5_000;
-/// How deep they may lie.
+/// Their maximum depth.
 const DEPTH_MAX: usize = 32;
-/// What is taken over as it is.
+/// The keywords that are copied unchanged.
 const KEPT: &[&str] = &[
     "description",
     "minItems",
@@ -24,10 +24,10 @@ const KEPT: &[&str] = &[
 ];
 const FORMATS: &[&str] = &["float", "double", "int32", "int64", "date-time"];
 
-/// Written out, the schema is too large.
+/// The error for a schema that is too large after expansion.
 pub(super) struct SchemaTooLargeError;
 
-/// The parameters of a function; `None` if it has none.
+/// Returns the parameters of a function, or `None` if it has none.
 pub(super) fn parameters(schema: &Value) -> Result<Option<Value>, SchemaTooLargeError> {
     let mut writer = GeminiSchemaWriter { root: schema, nodes: 0 };
     let mut parameters = writer.write(schema, &[], 0)?;
@@ -43,7 +43,7 @@ struct GeminiSchemaWriter<'a> {
 }
 
 impl<'a> GeminiSchemaWriter<'a> {
-    /// Writes a schema; `within` are the references it was reached through.
+    /// Converts a schema. `within` are the references that led to it.
     fn write(
         &mut self,
         schema: &'a Value,
@@ -64,7 +64,7 @@ impl<'a> GeminiSchemaWriter<'a> {
                     within.push(reference);
                     out = self.write(target, &within, depth + 1)?;
                 }
-                // It comes back to itself: from here on, any object.
+                // The reference is recursive, so any object is accepted from here on.
                 _ => out = object(json!({ "type": "OBJECT" })),
             }
         }
@@ -108,7 +108,7 @@ impl<'a> GeminiSchemaWriter<'a> {
             own.insert("required".into(), required.clone());
         }
         merge(out, own);
-        // A required field that is not described is an error there.
+        // Gemini rejects a required field that is not described.
         let described: Vec<String> = out
             .get("properties")
             .and_then(Value::as_object)
@@ -178,7 +178,7 @@ impl<'a> GeminiSchemaWriter<'a> {
     }
 }
 
-/// Values to choose from: strings as an enum, one number as its bounds, anything else in words.
+/// Converts allowed values: strings to an enum, one number to its bounds, anything else to words.
 fn write_values(fields: &Map<String, Value>, out: &mut Map<String, Value>) {
     let mut values: Vec<Value> = match (fields.get("const"), fields.get("enum")) {
         (Some(only), _) => vec![only.clone()],
@@ -254,7 +254,7 @@ fn write_type(fields: &Map<String, Value>, out: &mut Map<String, Value>) {
     *out = with_items(std::mem::take(out));
 }
 
-/// An array must say of what.
+/// Adds `items` to an array, because it is required.
 fn with_items(mut out: Map<String, Value>) -> Map<String, Value> {
     if out.get("type").is_some_and(|kind| kind == "ARRAY") {
         out.entry("items").or_insert_with(|| Value::Object(anything()));
@@ -262,7 +262,7 @@ fn with_items(mut out: Map<String, Value>) -> Map<String, Value> {
     out
 }
 
-/// Takes over what is not there yet; fields and requirements are joined.
+/// Merges missing fields. Properties and requirements are combined.
 fn merge(out: &mut Map<String, Value>, part: Map<String, Value>) {
     for (key, value) in part {
         match (out.get_mut(&key), value) {
@@ -286,7 +286,7 @@ fn merge(out: &mut Map<String, Value>, part: Map<String, Value>) {
     }
 }
 
-/// Alternatives that are all words to choose from are one choice.
+/// Combines alternatives that are all enums of strings into one enum.
 fn one_enum(written: &[Map<String, Value>]) -> Option<Value> {
     let mut words = Vec::new();
     for one in written {
@@ -304,7 +304,7 @@ fn is_untyped(out: &Map<String, Value>) -> bool {
     !out.contains_key("type") && !out.contains_key("anyOf")
 }
 
-/// Something of any type, as far as that can be said.
+/// Returns a schema for any type, as far as the format allows.
 fn anything() -> Map<String, Value> {
     object(json!({
         "anyOf": [{ "type": "STRING" }, { "type": "NUMBER" }, { "type": "BOOLEAN" }, { "type": "OBJECT" }],

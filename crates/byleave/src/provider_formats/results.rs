@@ -1,35 +1,35 @@
-//! What came of calls, in the forms that models and protocols take (L2).
+//! Converts results of calls to the formats of models and protocols (L2).
 
 use byleave_core::outcome::Output;
 use serde_json::{Map, Value, json};
 
 use crate::result::{CallOutcome, CallResult};
 
-/// What came of one call, for the model.
+/// The result of one call, for the model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolReport {
-    /// The tool, by the name the model used.
+    /// The tool, by the name that the model used.
     pub tool: String,
-    /// The id the model's side gave the call.
+    /// The id that the model's side gave the call.
     pub call: String,
     /// The arguments as the model wrote them.
     pub arguments: Value,
-    /// It ran, and says that it worked.
+    /// Whether it ran and reported success.
     pub success: bool,
-    /// What it put out.
+    /// Its output.
     pub output: String,
-    /// Something was cut away.
+    /// Whether the output is truncated.
     pub truncated: bool,
     /// How long it took.
     pub execution_time_ms: u64,
-    /// What failed, or why it did not run.
+    /// The error, or the reason why it did not run.
     pub error: Option<String>,
     /// Structured data.
     pub data: Option<Value>,
 }
 
 impl ToolReport {
-    /// The report of a call that ran.
+    /// Returns the report of a call that ran.
     pub fn of(tool: impl Into<String>, call: impl Into<String>, arguments: Value, output: Output) -> Self {
         let error = output.error.or_else(|| output.is_error.then(|| "the tool failed".to_owned()));
         Self {
@@ -45,7 +45,7 @@ impl ToolReport {
         }
     }
 
-    /// The report of a call that did not run, or whose output is not released.
+    /// Returns the report of a call that did not run, or whose output is not released.
     pub fn refused(
         tool: impl Into<String>,
         call: impl Into<String>,
@@ -58,7 +58,7 @@ impl ToolReport {
 }
 
 impl CallResult {
-    /// The result in the form that turns into each provider's messages (L2).
+    /// Converts the result to a report, from which each provider's messages are made (L2).
     pub fn report(&self) -> ToolReport {
         let (truncated, execution_time_ms, data) = match &self.ending {
             CallOutcome::Completed(output) | CallOutcome::Failed(output) => {
@@ -80,7 +80,7 @@ impl CallResult {
     }
 }
 
-/// The plain form: `{tool, success, output, truncated, execution_time_ms, error}`.
+/// Returns the plain format: `{tool, success, output, truncated, execution_time_ms, error}`.
 pub fn result_json(report: &ToolReport) -> Value {
     json!({
         "tool": report.tool,
@@ -92,7 +92,7 @@ pub fn result_json(report: &ToolReport) -> Value {
     })
 }
 
-/// The result as text, for forms that carry the flags elsewhere or not at all.
+/// Returns the result as text, for formats that have the flags elsewhere or not at all.
 pub fn result_text(report: &ToolReport) -> String {
     let cut = report.truncated.then_some("[the output was cut]");
     let error = report.error.as_ref().map(|error| format!("error: {error}"));
@@ -101,7 +101,7 @@ pub fn result_text(report: &ToolReport) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
-/// The messages of one turn for OpenAI: the assistant's with all calls, then one of role `tool` for each.
+/// Returns the messages of one turn for OpenAI: the assistant's with all calls, then one of role `tool` for each.
 pub fn openai_messages(reports: &[ToolReport]) -> Vec<Value> {
     let calls = reports.iter().map(|report| {
         json!({
@@ -111,14 +111,14 @@ pub fn openai_messages(reports: &[ToolReport]) -> Vec<Value> {
         })
     });
     let assistant = json!({ "role": "assistant", "content": null, "tool_calls": calls.collect::<Vec<_>>() });
-    // There is no flag for a failure, so the content carries everything.
+    // The format has no flag for a failure, so the content includes everything.
     let results = reports.iter().map(|report| {
         json!({ "role": "tool", "tool_call_id": report.call, "content": result_json(report).to_string() })
     });
     std::iter::once(assistant).chain(results).collect()
 }
 
-/// The messages of one turn for Anthropic: the assistant's with all uses, the user's with all results.
+/// Returns the messages of one turn for Anthropic: the assistant's with all uses, the user's with all results.
 pub fn anthropic_messages(reports: &[ToolReport]) -> Vec<Value> {
     let uses = reports.iter().map(|report| {
         json!({
@@ -142,7 +142,7 @@ pub fn anthropic_messages(reports: &[ToolReport]) -> Vec<Value> {
     ]
 }
 
-/// The contents of one turn for Gemini: the model's with all calls, the user's with all responses.
+/// Returns the contents of one turn for Gemini: the model's with all calls, the user's with all responses.
 pub fn gemini_messages(reports: &[ToolReport]) -> Vec<Value> {
     let calls = reports.iter().map(|report| {
         let call = json!({ "id": report.call, "name": report.tool, "args": as_object(&report.arguments) });
@@ -150,7 +150,7 @@ pub fn gemini_messages(reports: &[ToolReport]) -> Vec<Value> {
     });
     let responses = reports.iter().map(|report| {
         let mut response = as_object(&result_json(report));
-        // An `error` that is there means a failure, even an empty one.
+        // An `error` field means a failure, even if it is empty.
         response.retain(|key, value| key != "tool" && !value.is_null());
         json!({ "functionResponse": { "id": report.call, "name": report.tool, "response": response } })
     });
@@ -160,7 +160,7 @@ pub fn gemini_messages(reports: &[ToolReport]) -> Vec<Value> {
     ]
 }
 
-/// A `CallToolResult` of the Model Context Protocol.
+/// Returns a `CallToolResult` of the Model Context Protocol.
 pub fn mcp_result(report: &ToolReport) -> Value {
     let mut result = Map::new();
     result.insert("content".into(), json!([{ "type": "text", "text": result_text(report) }]));
@@ -169,7 +169,7 @@ pub fn mcp_result(report: &ToolReport) -> Value {
         Some(data @ Value::Object(_)) => {
             result.insert("structuredContent".into(), data.clone());
         }
-        // It must be an object there.
+        // MCP requires an object here.
         Some(data) => {
             result.insert("structuredContent".into(), json!({ "result": data }));
         }
@@ -178,7 +178,7 @@ pub fn mcp_result(report: &ToolReport) -> Value {
     Value::Object(result)
 }
 
-/// Arguments that are no object were refused, but what the model wrote must be sent back in a form that is taken.
+/// Converts arguments to an object. Other arguments were refused, but must be sent back in a format that is accepted.
 fn as_object(value: &Value) -> Map<String, Value> {
     match value {
         Value::Object(fields) => fields.clone(),

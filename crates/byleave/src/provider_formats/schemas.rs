@@ -1,4 +1,4 @@
-//! What tools look like to models (T9).
+//! Converts tool schemas to the formats of models (T9).
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use super::gemini;
 use crate::catalog::CatalogEntry;
 use crate::tool::ToolContext;
 
-/// Whose form it is.
+/// The format of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProviderFormat {
-    /// Function calling of OpenAI, and of the many that copy it.
+    /// Function calling of OpenAI and compatible providers.
     OpenAi,
     /// Tools of Anthropic.
     Anthropic,
@@ -23,7 +23,7 @@ pub enum ProviderFormat {
 }
 
 impl ProviderFormat {
-    /// All forms.
+    /// All formats.
     pub const ALL: [Self; 4] = [Self::OpenAi, Self::Anthropic, Self::Gemini, Self::Mcp];
 
     fn takes_name(self, name: &str) -> bool {
@@ -31,11 +31,11 @@ impl ProviderFormat {
         let first_letter = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         match self {
             Self::OpenAi | Self::Anthropic => (1..=64).contains(&name.len()) && name.chars().all(word),
-            // Documented as 63 in one place and 64 in others.
+            // The documentation says 63 in one place and 64 in others.
             Self::Gemini => {
                 first_letter && name.len() <= 63 && name.chars().all(|c| word(c) || c == '.' || c == ':')
             }
-            // What can be registered can be named here.
+            // Every name that can be registered is valid here.
             Self::Mcp => true,
         }
     }
@@ -60,40 +60,40 @@ impl fmt::Display for ProviderFormat {
     }
 }
 
-/// Why a tool cannot be put into a form.
+/// The reason why a tool cannot be converted to a format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// The name is not one that the provider takes.
+    /// The provider does not accept the name.
     #[error("{form} does not take the name `{tool}`: it takes {}; register the tool under another", form.name_rule())]
     Name {
-        /// Whose form.
+        /// The format.
         form: ProviderFormat,
         /// The tool.
         tool: String,
     },
-    /// The schema is an alternative at its top, where the provider takes a plain object only.
+    /// The schema has an alternative at its top level, but the provider accepts only a plain object there.
     #[error(
         "{form} does not take the schema of `{tool}`: it has `{keyword}` at its top; put it into a field"
     )]
     Top {
-        /// Whose form.
+        /// The format.
         form: ProviderFormat,
         /// The tool.
         tool: String,
-        /// What it has there.
+        /// The keyword at its top level.
         keyword: &'static str,
     },
-    /// The schema is too large once its references are written out.
+    /// The schema is too large after expanding its references.
     #[error("the schema of `{tool}` is too large for {form}, which takes no references; make it simpler")]
     TooLarge {
-        /// Whose form.
+        /// The format.
         form: ProviderFormat,
         /// The tool.
         tool: String,
     },
 }
 
-/// Tools in the form; all of a catalog with `catalog.list()`, an allowed set with `catalog.filter(names)`.
+/// Converts tools to a format. Use `catalog.list()` for all tools, or `catalog.filter(names)` for an allowed set.
 pub fn schemas(
     form: ProviderFormat,
     entries: &[Arc<CatalogEntry>],
@@ -102,7 +102,7 @@ pub fn schemas(
     entries.iter().map(|entry| schema(form, entry, site)).collect()
 }
 
-/// One tool in the form.
+/// Converts one tool to a format.
 pub fn schema(form: ProviderFormat, entry: &CatalogEntry, site: &ToolContext) -> Result<Value, FormatError> {
     let name = entry.name();
     if !form.takes_name(name) {
@@ -127,7 +127,7 @@ pub fn schema(form: ProviderFormat, entry: &CatalogEntry, site: &ToolContext) ->
             declaration.insert("name".into(), name.into());
             declaration.insert("description".into(), description.into());
             let parameters = gemini::parameters(&entry.manifest().input_schema).map_err(too_large)?;
-            // An object without fields is refused; a function without parameters is not.
+            // An object without fields is rejected, but a function without parameters is accepted.
             if let Some(parameters) = parameters {
                 declaration.insert("parameters".into(), parameters);
             }
@@ -137,7 +137,7 @@ pub fn schema(form: ProviderFormat, entry: &CatalogEntry, site: &ToolContext) ->
     })
 }
 
-/// The schema as an object with properties, which is what these providers insist on.
+/// Returns the schema as an object with properties, which these providers require.
 fn plain_object(form: ProviderFormat, entry: &CatalogEntry) -> Result<Value, FormatError> {
     const NOT_AT_TOP: [&str; 5] = ["oneOf", "anyOf", "allOf", "not", "enum"];
     let schema = &entry.manifest().input_schema;
@@ -155,7 +155,7 @@ fn plain_object(form: ProviderFormat, entry: &CatalogEntry) -> Result<Value, For
 fn typed_object(schema: &Value) -> Value {
     let mut schema = schema.clone();
     if let Value::Object(fields) = &mut schema {
-        // It may also stand for other types, but arguments are always an object.
+        // The schema may also allow other types, but arguments are always an object.
         fields.insert("type".into(), "object".into());
     }
     schema
@@ -166,7 +166,7 @@ fn mcp(entry: &CatalogEntry, description: &str) -> Value {
     let mut annotations = Map::new();
     annotations.insert("readOnlyHint".into(), manifest.read_only.into());
     annotations.insert("idempotentHint".into(), manifest.repeatable.into());
-    // A tool that said nothing did not promise anything: left out, the protocol takes it as destructive.
+    // An undeclared hint is omitted. The protocol then treats the tool as destructive.
     if manifest.destructive || manifest.read_only {
         annotations.insert("destructiveHint".into(), manifest.destructive.into());
     }

@@ -1,7 +1,7 @@
-//! A held result with secrets and named words masked, so that a person can release the rest of it.
+//! Masks secrets and named words in a held result, so that a person can release the rest.
 //!
-//! Everything a model could be shown is gone through: text, error, data and undo information, names of fields included. It
-//! must never let more pass than the shapes of secrets and the named words leave.
+//! It processes everything that a model could be shown: text, error, data and undo information, including field names. It
+//! must mask every text that looks like a secret and every named word.
 
 use byleave_core::outcome::Output;
 use regex::{Captures, Regex, RegexBuilder};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{is_marked, mark, marks, redact, redact_value};
 
-/// What the mask of a named word says that it was.
+/// The description in the mask of a named word.
 const NAMED_WORD: &str = "by a person";
 
 /// A result with secrets and named words masked.
@@ -17,13 +17,13 @@ const NAMED_WORD: &str = "by a person";
 pub struct RedactedOutput {
     /// The result.
     pub output: Output,
-    /// How many places were masked; 0 where it is the same as before.
+    /// How many places were masked. 0 means that nothing changed.
     pub masked: usize,
-    /// Named words that were not found in it, as they were named. Who named one expects it to be gone: ask again.
+    /// Named words that were not found, as they were named. The person expects them to be masked, so ask again.
     pub missing: Vec<String>,
 }
 
-/// The result with everything masked that is shaped like a secret, and these words wherever they stand, in whatever case.
+/// Masks everything that looks like a secret, and every occurrence of these words in any case.
 pub fn redacted(output: &Output, words: &[String]) -> RedactedOutput {
     let whole = [Value::from(output.text.as_str()), Value::from(output.error.as_deref())];
     let whole: Vec<&Value> = whole.iter().chain(&output.data).chain(&output.undo).collect();
@@ -54,24 +54,24 @@ pub fn redacted(output: &Output, words: &[String]) -> RedactedOutput {
     };
     let masked = match after == *output {
         true => 0,
-        // A mark that swallowed others is still one place.
+        // A mark that replaced others is still one place.
         false => count(&after).saturating_sub(count(output)).max(1),
     };
     RedactedOutput { output: after, masked, missing }
 }
 
-/// Finds named words, and knows marks so that it leaves them alone.
+/// A matcher of named words that skips existing marks.
 struct WordMask(Regex);
 
 impl WordMask {
-    /// `None` where there is nothing to look for.
+    /// Returns `None` if there are no words.
     fn new(words: &[String]) -> Option<Self> {
         let words = words.iter().map(|word| word.trim()).filter(|word| !word.is_empty());
         let mut all: Vec<String> = words
             .flat_map(|word| {
                 let json = Value::from(word).to_string();
                 let in_json = json.trim_matches('"').to_owned();
-                // As it is, as it stands within JSON, and as the shapes of secrets leave it.
+                // The word itself, its JSON encoding, and its redacted form.
                 [word.to_owned(), in_json, redact(word)]
             })
             .collect();
@@ -83,7 +83,7 @@ impl WordMask {
         let named: Vec<String> = all.iter().map(|word| regex::escape(word)).collect();
         let marks: Vec<String> = marks().map(|mark| regex::escape(&mark)).collect();
         let regex = format!("(?<mark>{})|(?<word>(?i:{}))", marks.join("|"), named.join("|"));
-        // A list of words that is too long for one expression is a reason to mask everything, not nothing.
+        // If the list of words is too long for one expression, everything is masked, never nothing.
         let all = || Regex::new("(?<word>(?s:.+))(?<mark>x)?");
         RegexBuilder::new(&regex).size_limit(64 << 20).build().or_else(|_| all()).ok().map(Self)
     }

@@ -1,4 +1,4 @@
-//! Opinions kept, for reviewers that say the same of the same (P9). A person's answer never comes here.
+//! A cache of opinions, for deterministic reviewers (P9). It must never contain a person's answer.
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
@@ -11,10 +11,10 @@ use super::{Opinion, OwnedInput};
 
 use crate::lock::locked;
 
-/// The opinions used most recently.
+/// The most recently used opinions.
 pub(super) struct OpinionCache(Option<Mutex<LruCache<Digest, Opinion<Value>>>>);
 
-/// Everything an opinion of arguments may depend on, but for the reviewer.
+/// Everything that an opinion on arguments may depend on, except the reviewer.
 pub(super) struct OpinionSubject {
     manifest: Digest,
     arguments: String,
@@ -22,7 +22,7 @@ pub(super) struct OpinionSubject {
 }
 
 impl OpinionSubject {
-    /// `None` if it has no spelling that another could be compared with.
+    /// Builds the cache key of a draft. Returns `None` if the plan cannot be serialized.
     pub(super) fn of(input: &OwnedInput, manifest: Digest) -> Option<Self> {
         let plan = serde_json::to_vec(&*input.plan).ok()?;
         Some(Self { manifest, arguments: canonical(&input.arguments), plan })

@@ -1,4 +1,4 @@
-//! Reviewers made of closures: ones that answer at once, ones that wait, and ones that block.
+//! Reviewers made from closures: immediate, asynchronous and blocking.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{
 use crate::boxed::BoxFuture;
 use crate::plugin_guard::apart;
 
-/// A reviewer of arguments from a closure that answers at once. For one that may block, see [`input_blocking`].
+/// Returns a reviewer of arguments from a closure that answers at once. For one that may block, see [`input_blocking`].
 pub fn input<F, O>(name: impl Into<String>, closure: F) -> impl InputReviewer
 where
     F: Fn(InputSubject<'_>) -> O + Send + Sync + 'static,
@@ -22,7 +22,7 @@ where
     SyncReviewer { name: name.into(), ask }
 }
 
-/// A reviewer of arguments from a closure that waits without blocking.
+/// Returns a reviewer of arguments from an asynchronous closure.
 pub fn input_async<F, Fut, O>(name: impl Into<String>, closure: F) -> impl InputReviewer
 where
     F: Fn(OwnedInput) -> Fut + Send + Sync + 'static,
@@ -36,8 +36,8 @@ where
     AsyncReviewer { name: name.into(), ask }
 }
 
-/// A reviewer of arguments from a closure that may block its thread: reading files, asking a database. It is given a
-/// thread where that harms nobody, and is left behind when it takes too long.
+/// Returns a reviewer of arguments from a closure that may block its thread, for example to read files or query a database.
+/// It runs on a thread where blocking is harmless, and is abandoned when it takes too long.
 pub fn input_blocking<F, O>(name: impl Into<String>, closure: F) -> impl InputReviewer
 where
     F: Fn(InputSubject<'_>) -> O + Send + Sync + 'static,
@@ -50,7 +50,7 @@ where
     })
 }
 
-/// A reviewer of results from a closure that answers at once. For one that may block, see [`output_blocking`].
+/// Returns a reviewer of results from a closure that answers at once. For one that may block, see [`output_blocking`].
 pub fn output<F, O>(name: impl Into<String>, closure: F) -> impl OutputReviewer
 where
     F: Fn(OutputSubject<'_>) -> O + Send + Sync + 'static,
@@ -60,7 +60,7 @@ where
     SyncReviewer { name: name.into(), ask }
 }
 
-/// A reviewer of results from a closure that waits without blocking.
+/// Returns a reviewer of results from an asynchronous closure.
 pub fn output_async<F, Fut, O>(name: impl Into<String>, closure: F) -> impl OutputReviewer
 where
     F: Fn(OwnedOutput) -> Fut + Send + Sync + 'static,
@@ -74,7 +74,7 @@ where
     AsyncReviewer { name: name.into(), ask }
 }
 
-/// A reviewer of results from a closure that may block its thread; see [`input_blocking`].
+/// Returns a reviewer of results from a closure that may block its thread; see [`input_blocking`].
 pub fn output_blocking<F, O>(name: impl Into<String>, closure: F) -> impl OutputReviewer
 where
     F: Fn(OutputSubject<'_>) -> O + Send + Sync + 'static,

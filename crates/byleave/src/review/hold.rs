@@ -1,4 +1,4 @@
-//! A person as reviewer: everything is held until someone has looked.
+//! A reviewer that holds everything until a person has reviewed it.
 
 use byleave_core::outcome::Output;
 use serde_json::Value;
@@ -6,13 +6,13 @@ use serde_json::Value;
 use super::{InputReviewer, InputSubject, Opinion, OutputReviewer, OutputSubject, ReviewError};
 use crate::boxed::BoxFuture;
 
-/// A reviewer that has a person look at everything. For arguments the person is asked before the call; a result is held
-/// until the person releases, edits or withholds it.
+/// Returns a reviewer that has a person review everything. For arguments, the person is asked before the call. A result is
+/// held until the person releases, edits or withholds it.
 pub fn hold(why: impl Into<String>) -> HoldReviewer {
     HoldReviewer { why: why.into() }
 }
 
-/// Has a person look at everything; see [`hold`].
+/// A reviewer that has a person review everything; see [`hold`].
 #[derive(Clone, Debug)]
 pub struct HoldReviewer {
     why: String,

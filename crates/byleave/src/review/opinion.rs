@@ -1,4 +1,4 @@
-//! What a reviewer may return: an opinion, or something shorter that is one (R2).
+//! The return types of a reviewer: an opinion, or a shorter value that converts to one (R2).
 
 use std::fmt::Display;
 
@@ -8,17 +8,17 @@ use serde_json::Value;
 use super::{Opinion, ReviewError};
 
 impl<T> Opinion<T> {
-    /// This in its place, for a reason.
+    /// Returns a change with a reason.
     pub fn change(value: T, why: impl Into<String>) -> Self {
         Self::Change { value, why: Some(why.into()) }
     }
 
-    /// A person should look at it, for a reason.
+    /// Returns a hold with a reason.
     pub fn hold(why: impl Into<String>) -> Self {
         Self::Hold { why: Some(why.into()) }
     }
 
-    /// No, for a reason.
+    /// Returns a refusal with a reason.
     pub fn deny(why: impl Into<String>) -> Self {
         Self::Deny { why: Some(why.into()) }
     }
@@ -42,9 +42,9 @@ impl From<Output> for Opinion<Output> {
     }
 }
 
-/// What a reviewing closure may return: an [`Opinion`], a `bool`, a new value, or a `Result` of any of them.
+/// The return types of a reviewing closure: an [`Opinion`], a `bool`, a new value, or a `Result` of any of them.
 pub trait IntoOpinion<T> {
-    /// The opinion it stands for; an error is an objection (R3).
+    /// Converts the value into an opinion. An error is an objection (R3).
     fn into_opinion(self) -> Result<Opinion<T>, ReviewError>;
 }
 

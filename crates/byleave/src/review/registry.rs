@@ -1,6 +1,6 @@
-//! All reviewers of a gate, and how they are run: in order, each on what those before have made of it.
+//! The registry of all reviewers of a gate. It runs them in order, each on the result of those before.
 //!
-//! Running them changes nothing but what it returns. It must never let a call pass a reviewer that broke.
+//! Running them has no effect except the returned value. A call must never pass a reviewer that failed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,14 +17,14 @@ use super::{InputReviewer, Opinion, OutputReviewer, OwnedInput, OwnedOutput, Rev
 use crate::plugin_guard::{PluginFailure, guard};
 use crate::redact::redact;
 
-/// Which calls a reviewer looks at.
+/// The calls that a reviewer reviews.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReviewScope {
-    /// Those of every tool.
+    /// Calls of every tool.
     All,
-    /// Those of the tool with this name.
+    /// Calls of the tool with this name.
     Tool(String),
-    /// Those of the tools whose names begin so.
+    /// Calls of the tools whose names have this prefix.
     Family(String),
 }
 
@@ -53,22 +53,22 @@ pub struct Reviewers {
     cache: Arc<OpinionCache>,
 }
 
-/// What the reviewers together made of a value, where none of them refused it.
+/// The combined result of the reviewers, if none of them refused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReviewResult<T> {
-    /// Each reviewer's part, in order; those that had nothing to say are left out.
+    /// The note of each reviewer, in order. Reviewers without an objection are left out.
     pub notes: Vec<ReviewNote>,
-    /// The value in place of the one reviewed.
+    /// The value that replaces the reviewed one.
     pub change: Option<T>,
 }
 
 struct RegisteredReviewer<R: ?Sized> {
     covers: ReviewScope,
     reviewer: Arc<R>,
-    /// Asked for once, when it is added: nothing of a stranger's runs outside the guard later.
+    /// Read once, when the reviewer is added, so that no plugin code runs outside the guard later.
     name: String,
     cacheable: bool,
-    /// Tells two reviewers of one name apart.
+    /// Distinguishes two reviewers with the same name.
     registration: u64,
 }
 
@@ -105,48 +105,48 @@ impl Default for Reviewers {
 }
 
 impl Reviewers {
-    /// How long a reviewer may take, unless told otherwise.
+    /// How long a reviewer may take by default.
     pub const LIMIT: Duration = Duration::from_secs(10);
     const CACHE_ENTRIES: usize = 4_096;
 
-    /// No reviewers.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets how long each reviewer may take before that counts as an objection.
+    /// Sets how long each reviewer may take before it is treated as an objection.
     pub fn set_limit(&mut self, limit: Duration) {
         self.limit = limit;
     }
 
-    /// Sets how many opinions are kept of reviewers that allow it; 0 keeps none.
+    /// Sets how many opinions of cacheable reviewers are kept. 0 disables the cache.
     pub fn set_cache_entries(&mut self, entries: usize) {
         self.cache = Arc::new(OpinionCache::new(entries));
     }
 
-    /// Nobody looks at arguments.
+    /// Checks whether there are no reviewers of arguments.
     pub fn no_inputs(&self) -> bool {
         self.inputs.is_empty()
     }
 
-    /// Nobody looks at results.
+    /// Checks whether there are no reviewers of results.
     pub fn no_outputs(&self) -> bool {
         self.outputs.is_empty()
     }
 
-    /// Adds a reviewer of arguments behind those that are there.
+    /// Adds a reviewer of arguments after the existing ones.
     pub fn add_input(&mut self, covers: impl Into<ReviewScope>, reviewer: impl InputReviewer) {
         let (name, cacheable) = (reviewer.name().to_owned(), reviewer.cacheable());
         self.inputs.push(RegisteredReviewer::new(covers.into(), Arc::new(reviewer), name, cacheable));
     }
 
-    /// Adds a reviewer of results behind those that are there.
+    /// Adds a reviewer of results after the existing ones.
     pub fn add_output(&mut self, covers: impl Into<ReviewScope>, reviewer: impl OutputReviewer) {
         let name = reviewer.name().to_owned();
         self.outputs.push(RegisteredReviewer::new(covers.into(), Arc::new(reviewer), name, false));
     }
 
-    /// Has a draft reviewed. `manifest` is the digest of the tool's manifest.
+    /// Reviews a draft. `manifest` is the digest of the tool's manifest.
     pub async fn review_input(
         &self,
         mut input: OwnedInput,
@@ -171,7 +171,7 @@ impl Reviewers {
         Ok(ReviewResult { notes, change })
     }
 
-    /// Has a result reviewed.
+    /// Reviews a result.
     pub async fn review_output(&self, mut output: OwnedOutput) -> StageResult<ReviewResult<Output>> {
         let mut notes = Vec::new();
         let first = Arc::clone(&output.output);
@@ -210,7 +210,7 @@ impl Reviewers {
     }
 }
 
-/// A reviewer changes what a result says, not whether the tool failed, how long it took or how to take it back.
+/// Restores the facts of a result. A reviewer may change its contents, but not its failure, its duration or how to undo it.
 fn with_facts_of(output: &Output, opinion: Opinion<Output>) -> Opinion<Output> {
     match opinion {
         Opinion::Change { value, why } => {
@@ -254,14 +254,14 @@ const OUTPUT_CODES: ReviewCodes = ReviewCodes {
     invalid: Code::OutputReviewInvalid,
 };
 
-/// Writes down one reviewer's part, or refuses in its name.
+/// The writer of one reviewer's note, or of a refusal in its name.
 struct ReviewNoteWriter<'a> {
     reviewer: &'a str,
     codes: &'static ReviewCodes,
 }
 
 impl ReviewNoteWriter<'_> {
-    /// The changed value, if there is one that differs.
+    /// Returns the changed value, if it differs.
     fn take<T: PartialEq>(
         &self,
         opinion: Opinion<T>,
@@ -301,7 +301,7 @@ impl ReviewNoteWriter<'_> {
         self.refusal(code, &broken.to_string())
     }
 
-    /// What a stranger says may quote what it looked at, so it is redacted before it is written down.
+    /// Builds a refusal. The text is redacted first, because a plugin may quote the content it reviewed.
     fn refusal(&self, code: Code, why: &str) -> Refusal {
         Refusal::new(code, format!("reviewer `{}` {}", self.reviewer, redact(why)))
     }

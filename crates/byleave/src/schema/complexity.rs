@@ -1,7 +1,7 @@
-//! A look over a schema before it is compiled, so that no schema can make validation hang or overflow the stack.
+//! Measures a schema before it is compiled, so that no schema can make validation hang or overflow the stack.
 //!
-//! Schemas come from strangers (MCP servers) as well as from authors. What is followed here is what a validator would
-//! follow: subschemas, and references within the document. Never follows a reference out of it.
+//! Schemas come from third parties (MCP servers) as well as from authors. It follows what a validator would follow:
+//! subschemas, and references within the document. It must never follow a reference out of the document.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use super::SchemaError;
 
-/// The longest way down a schema, references followed, until it repeats itself.
+/// The maximum depth of a schema with references followed, up to recursion.
 const HEIGHT_MAX: usize = 96;
-/// The size of a schema with every reference written out, until it repeats itself.
+/// The maximum size of a schema with all references expanded, up to recursion.
 const WEIGHT_MAX: u64 = 100_000;
-/// The same, counting only what is applied to one and the same value.
+/// The maximum size of everything applied to the same value.
 const WEIGHT_IN_PLACE_MAX: u64 = 5_000;
 
 /// Keywords whose subschemas are applied to the value itself.
@@ -42,7 +42,7 @@ const BENEATH: &[(&str, SubschemaShape)] = &[
     ("contains", SubschemaShape::One),
     ("contentSchema", SubschemaShape::One),
 ];
-/// Keywords that hold subschemas for references, and apply none.
+/// Keywords that contain subschemas for references, without applying them.
 const SHELVES: &[(&str, SubschemaShape)] =
     &[("$defs", SubschemaShape::Map), ("definitions", SubschemaShape::Map)];
 /// Keywords that refer to a subschema, which is then applied to the value itself.
@@ -56,16 +56,16 @@ enum SubschemaShape {
     OneOrList,
 }
 
-/// What was seen.
+/// The complexity of a schema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SchemaComplexity {
-    /// In how many places the schema, written out, comes back to itself.
+    /// In how many places the expanded schema refers to itself.
     pub(super) loops: u64,
-    /// The longest way down within one level of the value.
+    /// The longest path within one level of the value.
     pub(super) step: usize,
 }
 
-/// Looks a schema over; its size must have been measured before.
+/// Measures the complexity of a schema. Its size must have been checked before.
 pub(super) fn survey(root: &Value) -> Result<SchemaComplexity, SchemaError> {
     let mut document = SchemaDocument { root, anchors: HashMap::new() };
     for schema in all_schemas(root) {
@@ -80,7 +80,7 @@ pub(super) fn survey(root: &Value) -> Result<SchemaComplexity, SchemaError> {
     Ok(SchemaComplexity { loops: whole.visit(root, 0)?.loops, step })
 }
 
-/// Finds what a pointer into the arguments names in the schema; references and alternatives are followed.
+/// Checks whether the schema has the argument that a pointer names. References and alternatives are followed.
 pub(crate) fn has_argument(root: &Value, pointer: &str) -> bool {
     let Some(path) = pointer.strip_prefix('/') else { return false };
     let document = SchemaDocument { root, anchors: HashMap::new() };
@@ -90,7 +90,7 @@ pub(crate) fn has_argument(root: &Value, pointer: &str) -> bool {
         let alternatives: Vec<&Value> =
             found.into_iter().flat_map(|schema| document.alternatives(schema)).collect();
         found = alternatives.into_iter().flat_map(|schema| child(schema, &segment)).collect();
-        // Alternatives of alternatives: enough of them are as good as all.
+        // Limits nested alternatives. This many are enough.
         found.truncate(256);
     }
     !found.is_empty()
@@ -106,7 +106,7 @@ fn child<'a>(schema: &'a Value, segment: &str) -> Vec<&'a Value> {
     named.into_iter().chain(item).collect()
 }
 
-/// Every subschema that stands in the document, wherever it is used.
+/// Returns every subschema in the document, used or not.
 fn all_schemas(root: &Value) -> Vec<&Value> {
     let mut all = Vec::new();
     let mut open = vec![root];
@@ -129,7 +129,7 @@ fn held<'a>(schema: &'a Value, table: &[(&str, SubschemaShape)]) -> Vec<&'a Valu
             (SubschemaShape::One | SubschemaShape::OneOrList, Value::Object(_) | Value::Bool(_)) => {
                 out.push(value)
             }
-            // Anything else is no schema; the compiler says so.
+            // Anything else is not a schema, which the compiler reports.
             _ => {}
         }
     }
@@ -162,7 +162,7 @@ impl<'a> SchemaDocument<'a> {
         Ok(())
     }
 
-    /// The part after `#`, if the reference stays within the document.
+    /// Returns the part after `#`, if the reference stays within the document.
     fn fragment<'r>(&self, reference: &'r str) -> Option<&'r str> {
         let (base, fragment) = reference.split_once('#')?;
         let own = self.root.get("$id").and_then(Value::as_str).map(|id| id.trim_end_matches('#'));
@@ -178,16 +178,16 @@ impl<'a> SchemaDocument<'a> {
         }
     }
 
-    /// What is applied to the same value as this schema.
+    /// Returns the subschemas that are applied to the same value as this schema.
     fn in_place(&self, schema: &'a Value) -> Vec<&'a Value> {
         let mut out = held(schema, IN_PLACE);
         let references = REFERENCES.iter().filter_map(|keyword| schema.get(keyword)?.as_str());
-        // A reference to nothing is the compiler's to report.
+        // The compiler reports dangling references.
         out.extend(references.filter_map(|reference| self.resolve(reference)));
         out
     }
 
-    /// The schema and whatever is applied to the same value, each once.
+    /// Returns the schema and everything applied to the same value, each once.
     fn alternatives(&self, schema: &'a Value) -> Vec<&'a Value> {
         let mut out: Vec<&'a Value> = Vec::new();
         let mut open = vec![schema];
@@ -201,7 +201,7 @@ impl<'a> SchemaDocument<'a> {
     }
 }
 
-/// The size of a schema, written out.
+/// The size of an expanded schema.
 #[derive(Clone, Copy, Default)]
 struct SchemaSize {
     weight: u64,
@@ -212,7 +212,7 @@ struct SchemaSize {
 struct SchemaExpansion<'d, 'a> {
     document: &'d SchemaDocument<'a>,
     beneath: bool,
-    /// By address; `None` while it is being visited.
+    /// Sizes by address. `None` means that the visit is in progress.
     seen: HashMap<*const Value, Option<SchemaSize>>,
 }
 
@@ -220,7 +220,7 @@ impl<'a> SchemaExpansion<'_, 'a> {
     fn visit(&mut self, schema: &'a Value, level: usize) -> Result<SchemaSize, SchemaError> {
         let address = std::ptr::from_ref(schema);
         let known = match self.seen.get(&address) {
-            // Going round without ever going down would never end.
+            // Recursion without descending into the value would never end.
             Some(None) if !self.beneath => return Err(SchemaError::Circular),
             Some(None) => Some(SchemaSize { weight: 1, height: 1, loops: 1 }),
             Some(Some(measure)) => Some(*measure),

@@ -1,15 +1,15 @@
-//! How large a JSON value may be. Measured before anything else looks at it, without recursion and without copying.
+//! Limits for the size of JSON values. The size is checked first, without recursion and without copying.
 
 use serde_json::Value;
 
-/// How large a JSON value may be.
+/// Limits for a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonLimits {
-    /// Bytes of text, roughly as the value would be written.
+    /// Bytes of text, approximately as serialized.
     pub bytes_max: usize,
     /// Levels of arrays and objects.
     pub depth_max: usize,
-    /// Values, the keys of objects not counted.
+    /// Values, without the keys of objects.
     pub nodes_max: usize,
 }
 
@@ -20,7 +20,7 @@ impl JsonLimits {
     /// For the schema of a tool.
     pub const SCHEMA: Self = Self { bytes_max: 512 << 10, depth_max: 64, nodes_max: 20_000 };
 
-    /// Measures a value, and stops at the first limit that it passes.
+    /// Measures a value, and stops at the first limit that it exceeds.
     pub fn measure(&self, value: &Value) -> Result<JsonSize, JsonTooLargeError> {
         let mut size = JsonSize::default();
         let mut open = vec![(value, 0_usize)];
@@ -68,18 +68,18 @@ impl Default for JsonLimits {
     }
 }
 
-/// How large a JSON value is.
+/// The size of a JSON value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JsonSize {
-    /// Bytes of text, roughly as the value would be written.
+    /// Bytes of text, approximately as serialized.
     pub bytes: usize,
     /// Levels of arrays and objects.
     pub depth: usize,
-    /// Values, the keys of objects not counted.
+    /// Values, without the keys of objects.
     pub nodes: usize,
 }
 
-/// The limit that a JSON value passes.
+/// The limit that a JSON value exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonTooLargeError {
     /// Too much text.

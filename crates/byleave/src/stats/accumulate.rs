@@ -1,4 +1,4 @@
-//! The fold itself: one record more.
+//! The fold that adds one record to the statistics.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,11 +14,11 @@ use byleave_core::rehearsal::RehearsalOutcome;
 
 use super::{AnswerCounts, DayCount, OutcomeCounts, RuleCount, Stats, StatsFilter, ToolCount, tool_of};
 
-/// So many different tools, rules and days are told apart. Names of tools are the model's to choose.
+/// The maximum number of distinct tools, rules and days. It is needed because the model can choose any tool name.
 const DIFFERENT_MAX: usize = 1_000;
 const DAY: Millis = 86_400_000;
 
-/// Statistics in the making.
+/// An accumulator of statistics.
 #[derive(Clone, Debug, Default)]
 pub struct StatsAccumulator {
     wanted: StatsFilter,
@@ -28,7 +28,7 @@ pub struct StatsAccumulator {
     days: HashMap<u64, DayCount>,
 }
 
-/// What asked: a rule with its place, or a cause that is no rule, or a ceremony.
+/// The origin of a question: a rule with its position, a cause that is not a rule, or a ceremony.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct RuleKey {
     rule: Option<String>,
@@ -37,7 +37,7 @@ struct RuleKey {
     ceremony: Option<&'static str>,
 }
 
-/// What one record says.
+/// The statistics of one record.
 #[derive(Default)]
 struct RecordStats {
     destructive: bool,
@@ -67,15 +67,15 @@ enum QuestionResult {
 }
 
 impl StatsAccumulator {
-    /// Nothing counted yet; only what is wanted will be.
+    /// Creates an empty accumulator with a filter.
     pub fn new(wanted: StatsFilter) -> Self {
         Self { wanted, ..Self::default() }
     }
 
-    /// Counts one record more, if its call is wanted.
+    /// Adds one record, if its call matches the filter.
     pub fn add(&mut self, record: &Record) {
         if record.damage().is_some() {
-            // Whether it would have fitted, nobody can say.
+            // The filter cannot be applied to a damaged record.
             self.stats.damaged += 1;
             return;
         }
@@ -115,12 +115,12 @@ impl StatsAccumulator {
         self.stats.unlisted += u64::from(!listed);
     }
 
-    /// How many calls were counted so far.
+    /// Returns how many calls were counted so far.
     pub const fn calls(&self) -> u64 {
         self.stats.calls
     }
 
-    /// The numbers.
+    /// Returns the final statistics.
     pub fn finish(self) -> Stats {
         let Self { mut stats, tools, rules, days, .. } = self;
         stats.tools = tools.into_iter().map(|(tool, counted)| ToolCount { tool, ..counted }).collect();
@@ -137,7 +137,7 @@ impl StatsAccumulator {
         stats
     }
 
-    /// Counts one question; says whether everything that asked it is listed.
+    /// Adds one question. Returns whether every origin of the question is listed.
     fn add_question(&mut self, asking: RecordedQuestion) -> bool {
         let questions = &mut self.stats.questions;
         questions.asked += 1;
@@ -191,7 +191,7 @@ impl RecordStats {
         account
     }
 
-    /// Closes the question that is open. A record has at most one at a time: the walk waits for it.
+    /// Closes the open question. A record has at most one at a time, because the call waits for it.
     fn close(&mut self, closed: QuestionResult, at: Millis) {
         if let Some(asking) = self.asked.last_mut()
             && asking.closed.is_none()
@@ -227,7 +227,7 @@ impl RecordedQuestion {
     }
 }
 
-/// Whether a person or a mode had to let through what could do great harm or cannot be taken back.
+/// Checks whether a person or a mode had to allow something dangerous or irreversible.
 fn is_dangerous(ruling: &PolicyDecision) -> bool {
     ruling
         .reasons
@@ -276,7 +276,7 @@ const fn note_answer(answers: &mut AnswerCounts, closed: Option<QuestionResult>)
     *number += 1;
 }
 
-/// The place of a key, unless there are too many different ones already.
+/// Returns the value of a key, unless there are too many distinct keys.
 fn slot<K: Eq + Hash, V: Default>(map: &mut HashMap<K, V>, key: K) -> Option<&mut V> {
     if map.len() >= DIFFERENT_MAX && !map.contains_key(&key) {
         return None;

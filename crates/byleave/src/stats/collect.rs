@@ -1,4 +1,4 @@
-//! Reads a book record by record and counts it.
+//! Collects the statistics of an audit log record by record.
 
 use std::pin::pin;
 
@@ -9,9 +9,9 @@ use crate::audit_log::export::{self, IncludeContents};
 use crate::audit_log::{AuditLog, CallFilter};
 use crate::ledger::LedgerError;
 
-/// The numbers of a book; `read` is told how many records were read, after each.
+/// Returns the statistics of an audit log. `read` is called after each record with the number of records read.
 ///
-/// The lists say where to look, and no more: each record is read, checked, and held against what is wanted by itself.
+/// Lists only find candidates. Each record is read, verified and matched against the filter itself.
 pub async fn of(
     book: &dyn AuditLog,
     wanted: StatsFilter,
@@ -23,7 +23,7 @@ pub async fn of(
         tool: wanted.tool.clone(),
         since: wanted.since,
         until: wanted.until,
-        // A list has agents in words that are for people.
+        // Lists have display names of agents, which cannot be filtered exactly.
         ..CallFilter::default()
     };
     let mut tally = StatsAccumulator::new(wanted);

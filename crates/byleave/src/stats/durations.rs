@@ -1,26 +1,26 @@
-//! Spans of time, of which the sum, the middle and the longest are wanted and not each of them.
+//! Durations with their sum, median and maximum, without storing each of them.
 
 use std::collections::BTreeMap;
 
 use byleave_core::call::Millis;
 use serde::{Serialize, Serializer};
 
-/// Below that, and from every doubling to the next, so many steps are told apart: the middle is at most 1/64 too low.
+/// The number of buckets below this value, and from every power of two to the next. The median is at most 1/64 too low.
 const STEPS: u64 = 64;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
 
-/// Spans of time, in bounded memory however many there are.
+/// Statistics of durations, in bounded memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DurationStats {
     count: u64,
     sum: Millis,
     longest: Millis,
-    /// How many there are of about this length, by the shortest that is about as long. At most 3,776.
+    /// The number of durations per bucket, keyed by the shortest duration of the bucket. There are at most 3,776 buckets.
     about: BTreeMap<Millis, u64>,
 }
 
 impl DurationStats {
-    /// One more.
+    /// Adds one duration.
     pub fn add(&mut self, span: Millis) {
         self.count += 1;
         self.sum = self.sum.saturating_add(span);
@@ -28,22 +28,22 @@ impl DurationStats {
         *self.about.entry(shortest_like(span)).or_default() += 1;
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// All of them together.
+    /// Returns their sum.
     pub const fn sum_ms(&self) -> Millis {
         self.sum
     }
 
-    /// The longest.
+    /// Returns the longest.
     pub const fn longest_ms(&self) -> Millis {
         self.longest
     }
 
-    /// The one in the middle (of two, the shorter), to 1/64.
+    /// Returns the median (of two, the shorter), accurate to 1/64.
     pub fn median_ms(&self) -> Millis {
         let middle = self.count.div_ceil(2);
         let mut upto = 0;
@@ -76,7 +76,7 @@ impl Serialize for DurationStats {
     }
 }
 
-/// The shortest span that counts as about this long.
+/// Returns the shortest duration of the same bucket.
 const fn shortest_like(span: Millis) -> Millis {
     if span < STEPS {
         return span;

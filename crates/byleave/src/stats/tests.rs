@@ -1,4 +1,4 @@
-//! The fold over records made by hand.
+//! Tests of the fold with constructed records.
 
 use byleave_core::decision::{AskCause, DecisionReason, PolicyDecision, Verdict};
 use byleave_core::digest::Digest;
@@ -15,7 +15,7 @@ use crate::ledger::conformance::record_script::{CallScript, NOW, QUESTION_MS, Sc
 
 const DAY: u64 = 86_400_000;
 
-/// A call that is asked about, by these rules with these causes; its question is open.
+/// Returns a call with an open question, asked by these rules with these causes.
 fn asks(setting: ScriptSettings, by: &[(Option<&str>, AskCause)]) -> CallScript {
     let reason = |(rule, cause): &(Option<&str>, AskCause)| DecisionReason {
         verdict: Verdict::Ask,
@@ -51,7 +51,7 @@ fn runs(script: &mut CallScript) {
     script.settle().unwrap();
 }
 
-/// When the question of a script was asked.
+/// Returns when the question of a script was asked.
 fn asked_at(script: &CallScript) -> u64 {
     script.record.entries().last().unwrap().at
 }
@@ -73,7 +73,7 @@ fn counted(wanted: StatsFilter, scripts: &[CallScript]) -> Stats {
     tally.finish()
 }
 
-/// A handful of calls on two days.
+/// Returns several calls on two days.
 fn calls() -> Vec<CallScript> {
     let mut all = Vec::new();
     let on = |day: u64, tool| ScriptSettings {
@@ -82,7 +82,7 @@ fn calls() -> Vec<CallScript> {
         ..ScriptSettings::default()
     };
 
-    // Not asked about at all.
+    // No question.
     let mut plain = CallScript::ready(on(0, "look")).unwrap();
     runs(&mut plain);
     all.push(plain);
@@ -93,7 +93,7 @@ fn calls() -> Vec<CallScript> {
         denied
     });
 
-    // A rule that is always answered yes, once with a leave.
+    // A rule that is always answered yes, once with a standing approval.
     let by = [(Some("notes"), AskCause::Rule)];
     for after in [1_000, 3_000] {
         let mut script = answered(asks(on(1, "write"), &by), after, yes());
@@ -102,7 +102,7 @@ fn calls() -> Vec<CallScript> {
     }
     all.push(answered(asks(on(1, "write"), &by), 8_000, Answer::Leave(leave())));
 
-    // A rule beside something dangerous: no leave could have answered that.
+    // A rule beside a dangerous cause, which no standing approval could have answered.
     let by = [(Some("rm"), AskCause::Rule), (None, AskCause::Dangerous)];
     let mut no = answered(asks(on(1, "bash"), &by), 2_000, Answer::No { feedback: None });
     no.settle().unwrap();
@@ -112,7 +112,7 @@ fn calls() -> Vec<CallScript> {
     let edited = answered(edited, 2_000, Answer::Edit { content, note: None });
     all.push(edited);
 
-    // Nobody came; somebody stopped everything; it was called off; it broke; it still waits; a checkpoint waits.
+    // Expired, aborted, cancelled, failed, still waiting, and waiting at a checkpoint.
     let by = [(None, AskCause::Default)];
     let mut expired = asks(on(1, "bash"), &by);
     expired.expire().unwrap();
@@ -152,7 +152,7 @@ fn calls_questions_and_answers_are_counted() {
     };
     assert_eq!((stats.questions.asked, stats.questions.answers), (11, wanted));
 
-    // What was called off or broke kept nobody waiting for a person.
+    // Cancelled and failed questions did not wait for a person.
     let waited = &stats.questions.waited;
     let expiry = waited.longest_ms();
     assert!((QUESTION_MS - 10..QUESTION_MS).contains(&expiry), "{expiry}");
@@ -188,7 +188,7 @@ fn rules_are_counted_with_what_was_said_to_them() {
     assert_eq!(seen, wanted);
     assert_eq!(stats.rules[1].origin.as_deref(), Some("user, notes.toml:3"));
 
-    // Even always answered yes: what is dangerous is never spared.
+    // A dangerous call is never avoidable, even if always answered yes.
     let dangerous = [(Some("rm"), AskCause::Rule), (None, AskCause::Dangerous)];
     let said: Vec<CallScript> =
         (0..3).map(|_| answered(asks(ScriptSettings::default(), &dangerous), 1, yes())).collect();

@@ -1,4 +1,4 @@
-//! Asks on the screen of the chat.
+//! The approver that asks on the screen of the chat.
 
 use std::collections::HashMap;
 use std::sync::mpsc::Sender;
@@ -28,12 +28,12 @@ pub(super) struct ChatApprover {
     answers: AnswerWaiters,
 }
 
-/// Who waits for an answer.
+/// The senders that wait for an answer.
 #[derive(Clone, Default)]
 pub(super) struct AnswerWaiters(Arc<Mutex<HashMap<QuestionId, oneshot::Sender<Reply>>>>);
 
 impl AnswerWaiters {
-    /// Hands an answer to who waits for it; returns whether somebody does.
+    /// Hands an answer to its waiter, and returns whether there is one.
     pub(super) fn give(&self, question: QuestionId, reply: Reply) -> bool {
         self.at().remove(&question).is_some_and(|waiting| waiting.send(reply).is_ok())
     }
@@ -62,7 +62,7 @@ impl ChatApprover {
         if self.tell.send(asked).is_err() {
             return nobody().await;
         }
-        // What cannot be told elsewhere is not told: the question is on the screen.
+        // A failed notification is ignored, because the question is on the screen.
         notify::told(&self.options.chosen, &sheet.question, &sheet.terms.tool).unwrap_or_default();
         let left = Duration::from_millis(sheet.question.expires_at.saturating_sub(now()));
         tokio::select! {
@@ -96,7 +96,7 @@ impl Approver for ChatApprover {
     }
 }
 
-/// Takes a question off the screen that nobody waits for any more.
+/// Removes a question from the screen when nobody waits for its answer any more.
 struct WithdrawQuestionGuard<'a> {
     at: &'a ChatApprover,
     question: QuestionId,
@@ -105,12 +105,12 @@ struct WithdrawQuestionGuard<'a> {
 impl Drop for WithdrawQuestionGuard<'_> {
     fn drop(&mut self) {
         self.at.answers.at().remove(&self.question);
-        // Whoever has left sees no question either.
+        // If the screen is gone, so is the question.
         drop(self.at.tell.send(ChatEvent::Withdrawn(self.question)));
     }
 }
 
-/// The person has left. The question stays open for who comes back; a no would be one for good.
+/// Waits forever after the person has left. The question stays open for their return; a no would be final.
 async fn nobody() -> Result<Reply, ApproverError> {
     std::future::pending().await
 }

@@ -1,4 +1,4 @@
-//! What happens in a conversation, as the screen of the chat is told of it.
+//! Converts events of a conversation to events of the chat screen.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -17,11 +17,11 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::call_display::counted;
 use crate::time::precise;
 
-/// Tells of what the loop does.
+/// Returns a listener that sends the events of the agent loop.
 pub(super) fn watcher(tell: Sender<ChatEvent>) -> EventListener {
     Arc::new(move |happening| {
         if let Some(news) = news(happening) {
-            // Whoever looked has left; then there is nobody to tell.
+            // If the screen is gone, nobody needs the event.
             drop(tell.send(news));
         }
     })
@@ -43,7 +43,7 @@ fn news(happening: AgentEvent<'_>) -> Option<ChatEvent> {
     })
 }
 
-/// Tells how far calls are and what they print, as long as the gate is there.
+/// Sends progress and output of calls as long as the gate exists.
 pub(super) async fn follow(mut events: Receiver<GateEvent>, tell: Sender<ChatEvent>) {
     loop {
         let news = match events.recv().await {
@@ -66,7 +66,7 @@ pub(super) async fn follow(mut events: Receiver<GateEvent>, tell: Sender<ChatEve
     }
 }
 
-/// A conversation as far as it has come. What we say of it is told apart from what the model said.
+/// Returns the entries of a conversation so far. Notes of the program are separate from the model's text.
 pub(super) fn entries(conversation: &Conversation) -> Vec<TranscriptEntry> {
     let mut entries = Vec::new();
     for taken in &conversation.turns {
@@ -88,7 +88,7 @@ pub(super) fn entries(conversation: &Conversation) -> Vec<TranscriptEntry> {
         entries.extend(said.flaws.iter().map(|flaw| TranscriptEntry::Note(flaw.what.clone())));
         for (call, made) in said.calls.iter().zip(&taken.made) {
             let mut card = card(made.call, &call.name, &call.args, call.reason.clone());
-            // What is still open is gone on with.
+            // A call that is still open is continued.
             if let Some(result) = &made.result {
                 card.state = ended(result);
                 card.output = result.report().output;
@@ -104,7 +104,7 @@ fn card(call: CallId, tool: &str, arguments: &Map<String, Value>, why: Option<St
     CallCard { call, tool: tool.to_owned(), what: in_short(arguments), why, state, output: String::new() }
 }
 
-/// What a call is about: its command, or its path, or whatever there is.
+/// Describes a call by its command, its path, or else its arguments.
 fn in_short(arguments: &Map<String, Value>) -> String {
     let known = ["command", "path", "url", "pattern", "query"];
     let known = known.iter().find_map(|name| arguments.get(*name)?.as_str());
@@ -128,7 +128,7 @@ fn ending_text(ending: &CallOutcome, ms: u64, why: Option<&str>) -> String {
     format!("{}{time}{why}", ending.word())
 }
 
-/// What the model's work came to, where that needs saying.
+/// Describes the outcome of the model's work, if that is necessary.
 pub(super) fn came(went: &RunOutcome) -> Option<String> {
     Some(match went {
         RunOutcome::Done => return None,

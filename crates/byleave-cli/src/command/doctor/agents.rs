@@ -1,5 +1,5 @@
-//! The agents that were set up: whether gateway and hook are still in place, whether the programs that they name are there and are
-//! of this version, and whether an MCP server goes around the gateway again. It looks, and changes nothing.
+//! Checks the agents that were set up: whether gateway and hook are in place, and whether their programs exist and have this
+//! version. It also reports MCP servers that bypass the gateway again. It changes nothing.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -17,10 +17,10 @@ use crate::config_edit::{self, FileFormat};
 use crate::init_journal::{self, InitJournal};
 use crate::resolved_options::ResolvedOptions;
 
-/// A program that does not say its version in this time is not well.
+/// The time limit for a program to print its version.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// One finding for each agent that was set up.
+/// Returns one finding for each agent that was set up.
 pub(super) fn findings(options: &ResolvedOptions) -> Vec<DoctorFinding> {
     match init_journal::all(options) {
         Ok(all) => all.iter().map(|setup| finding(setup, options)).collect(),
@@ -47,7 +47,7 @@ fn finding(setup: &InitJournal, options: &ResolvedOptions) -> DoctorFinding {
     DoctorFinding::ill(agent.name(), format!("{project}{}; {}", wrong.join("; "), agent.enforced()), hint)
 }
 
-/// Everything about it that is not as it was set up.
+/// Returns every difference from the state after setup.
 fn wrong(setup: &InitJournal, options: &ResolvedOptions) -> Result<Vec<String>> {
     let places = options.agent_places(setup.project.clone())?;
     let gateway = std::env::current_exe()?;
@@ -69,7 +69,7 @@ fn wrong(setup: &InitJournal, options: &ResolvedOptions) -> Result<Vec<String>> 
     Ok(wrong)
 }
 
-/// Whether all is in this file that belongs into it, and which programs it names.
+/// Checks that the file contains all its entries, and collects the programs that it names.
 fn look(target: &AgentSettingsFile, value: &Value, named: &mut BTreeSet<PathBuf>, wrong: &mut Vec<String>) {
     let shown = target.path.display();
     for (at, wanted) in target.sets.iter().filter(|(_, wanted)| agent_configs::gateway_of(wanted).is_some()) {
@@ -119,7 +119,7 @@ fn around_the_gateway(setup: &InitJournal, path: &Path, value: &Value, at: &[Str
         .collect()
 }
 
-/// Why a program is not the one that belongs to us; nothing, if it is.
+/// Returns why a program does not belong to this installation, or `None` if it does.
 fn unfit(program: &Path, ours: &ProgramPaths) -> Option<String> {
     if program == ours.gateway {
         return None;
@@ -148,7 +148,7 @@ fn version(program: &Path) -> Result<String> {
             child.wait()?;
             anyhow::bail!("it did not say its version in {} s", PATIENCE.as_secs());
         }
-        // There is no waiting for a child with a limit but by looking.
+        // Waiting for a child with a time limit requires polling.
         std::thread::sleep(Duration::from_millis(2));
     }
     let mut said = String::new();

@@ -1,4 +1,4 @@
-//! Whether ordinary commands can run here: what agents and people mean by a shell that works.
+//! Checks whether ordinary shell commands can run here.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use byleave_sandbox::probe::ProbeReport;
 
 use super::environment::DoctorFinding;
 
-/// What a person reads about it.
+/// Returns the finding for people.
 pub(super) fn finding(probe: &ProbeReport, waived: &BTreeSet<Guarantee>) -> DoctorFinding {
     match can_run(probe, waived) {
         Ok(()) => DoctorFinding::well("commands", "shell commands run, confined"),
@@ -16,7 +16,7 @@ pub(super) fn finding(probe: &ProbeReport, waived: &BTreeSet<Guarantee>) -> Doct
     }
 }
 
-/// Why no ordinary command can run here, and what to do about it. They run by the native launcher only.
+/// Checks whether ordinary commands can run here. The error has the reason and a remedy. Only the native backend runs them.
 pub(crate) fn can_run(probe: &ProbeReport, waived: &BTreeSet<Guarantee>) -> Result<(), (String, String)> {
     let more = "`byleave doctor` says more";
     let native = probe.rungs.iter().find(|tried| tried.rung == Backend::Native);

@@ -1,6 +1,6 @@
-//! What is around the sandbox: settings, rules, the state directory, the book, the terminal, and how people are told.
+//! Checks the environment of the sandbox: settings, rules, the state directory, the audit log, the terminal and notifications.
 //!
-//! It looks, and changes nothing: no directory is made, and a book that is not there is not begun.
+//! It changes nothing: it creates no directory and no audit log.
 
 use std::io::{self, IsTerminal as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -21,10 +21,10 @@ use crate::call_display::counted;
 use crate::config::NotifySetting;
 use crate::resolved_options::{ResolvedOptions, real_path};
 
-/// Below this, a book and the copies beside it soon have no room.
+/// Below this, the audit log and the copies beside it soon run out of space.
 const FREE_BYTES_MIN: u64 = 256 << 20;
 
-/// One thing that was looked at.
+/// The result of one check.
 pub(super) struct DoctorFinding {
     pub(super) about: &'static str,
     pub(super) is_well: bool,
@@ -46,7 +46,7 @@ impl DoctorFinding {
     }
 }
 
-/// Everything that was looked at.
+/// Returns the results of all checks.
 pub(super) fn findings(options: &ResolvedOptions) -> Vec<DoctorFinding> {
     let mut all = vec![settings(options), rules(options), state(options)];
     all.extend(book(options));
@@ -182,7 +182,7 @@ fn terminal() -> DoctorFinding {
     ];
     let at: Vec<&str> = streams.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
     let at = if at.is_empty() { "no stream is one".to_owned() } else { format!("{} at it", at.join(", ")) };
-    // Whether it brackets pastes cannot be asked for without waiting for an answer that may never come.
+    // Support for bracketed paste cannot be queried without waiting for a reply that may never come.
     let what = format!("TERM {term}, {size}, {at}");
     match TerminalApprover::open("doctor") {
         Ok(_) => DoctorFinding::well("terminal", format!("{what}; questions can be asked here")),
@@ -195,7 +195,7 @@ fn terminal() -> DoctorFinding {
     }
 }
 
-/// Whether somebody judges for hooks. Nobody need: each can by itself.
+/// Checks whether a process evaluates calls for hooks. None is required: each hook can do it by itself.
 fn hooks(options: &ResolvedOptions) -> DoctorFinding {
     match UnixStream::connect(options.state.join(SOCKET)) {
         Ok(_) => DoctorFinding::well("hooks", "a gate judges for agents' hooks"),

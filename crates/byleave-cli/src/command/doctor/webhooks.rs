@@ -1,11 +1,11 @@
-//! What the doctor says of webhooks.
+//! The doctor's check of webhooks.
 
 use super::environment::DoctorFinding;
 use crate::call_display::counted;
 use crate::command::webhook;
 use crate::resolved_options::ResolvedOptions;
 
-/// Whether those who are to be told of questions were, where there are any.
+/// Checks whether the webhooks were delivered, if there are any.
 pub(super) fn webhooks(options: &ResolvedOptions) -> Option<DoctorFinding> {
     let found = match webhook::with_standing(options) {
         Ok(found) => found,

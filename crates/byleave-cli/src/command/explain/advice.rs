@@ -1,4 +1,4 @@
-//! What to do if one wants another verdict. Honest where there is nothing to be done.
+//! Advice on how to get another verdict. It says so if there is no way.
 
 use byleave::core::decision::{AskCause, DecisionReason, Verdict};
 use byleave::core::effect::Effect;
@@ -9,7 +9,7 @@ use super::evaluation::CallExplanation;
 use super::quoting::quoted;
 use crate::console::one_line;
 
-/// What to do, line by line; never none.
+/// Returns the advice, line by line. Never empty.
 pub(super) fn otherwise(explained: &CallExplanation<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     let mut add = |line: String| {
@@ -83,7 +83,7 @@ fn asked(explained: &CallExplanation<'_>, reason: &DecisionReason, own: &str) ->
         );
         always && explained.rule(reason).is_none()
     };
-    // A rule would spare nothing where it is asked about all the same.
+    // A rule would not help if another reason always asks.
     if explained.winners().any(always) && !always(reason) {
         return Vec::new();
     }
@@ -111,7 +111,7 @@ fn asked(explained: &CallExplanation<'_>, reason: &DecisionReason, own: &str) ->
     vec![line]
 }
 
-/// A rule that would allow what no rule is about, as narrow as can be.
+/// Suggests a rule that allows an effect that no rule covers, as narrow as possible.
 fn allowing(explained: &CallExplanation<'_>, reason: &DecisionReason, own: &str) -> Vec<String> {
     let effects = reason.effects.iter().filter_map(|place| explained.plan.effects.get(*place as usize));
     let mut kinds: Vec<(&'static str, Vec<String>)> = Vec::new();
@@ -150,7 +150,7 @@ fn allowing(explained: &CallExplanation<'_>, reason: &DecisionReason, own: &str)
     lines
 }
 
-/// The program, with its sub-command where it looks like one.
+/// Returns the program, with its sub-command if it has one.
 fn leading(argv: &[String]) -> String {
     let plain = |word: &&String| {
         word.starts_with(|c: char| c.is_ascii_lowercase())

@@ -1,6 +1,7 @@
-//! `byleave explain --batch`: cases in, verdicts out, one a line, so that anyone can score us with a corpus of their own.
+//! `byleave explain --batch`: reads cases and prints verdicts, one per line, so that anyone can test the policy with their own
+//! corpus.
 //!
-//! A line that cannot be read is denied and says why. No line is passed over, and none stops the others.
+//! An unreadable line is denied with a reason. No line is skipped, and none stops the others.
 
 use std::io::{BufRead, Read as _};
 
@@ -11,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::console::{Console, spelled};
 
-/// The longest line that is read.
+/// The maximum length of a line.
 const LINE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// Judges every line.
+/// Evaluates every line.
 pub(super) fn run(input: &mut dyn BufRead, setting: &CaseDefaults, screen: &mut Console) -> Result<()> {
     for number in 1_u64.. {
         let mut line = Vec::new();
@@ -48,7 +49,7 @@ fn judged(line: &[u8], setting: &CaseDefaults) -> (Value, CaseVerdict) {
     }
 }
 
-/// Takes the rest of a line that is too long.
+/// Discards the rest of a line that is too long.
 fn too_long(input: &mut dyn BufRead) -> Result<CaseVerdict> {
     loop {
         let mut rest = Vec::new();

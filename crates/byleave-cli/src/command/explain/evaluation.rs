@@ -1,28 +1,28 @@
-//! A call with everything that was found out about it.
+//! A call with its plan, its decision and the rules that were considered.
 
 use byleave::core::decision::{DecisionReason, PolicyDecision};
 use byleave::core::effect::Plan;
 use byleave::core::policy::{MatchedRule, Policy, Rule};
 use byleave::shell::display_tree::CommandTree;
 
-/// A call, judged.
+/// A call and its evaluation.
 pub(super) struct CallExplanation<'a> {
     pub(super) plan: &'a Plan,
     pub(super) trees: &'a [CommandTree],
     pub(super) policy: &'a Policy,
     pub(super) ruling: PolicyDecision,
     pub(super) considered: Vec<MatchedRule<'a>>,
-    /// Where the person's own rules are, or would be.
+    /// The path of the person's own rules, whether the file exists or not.
     pub(super) own_file: Option<String>,
 }
 
 impl CallExplanation<'_> {
-    /// What the rules make of one effect: the strictest of the reasons that are about it.
+    /// Returns the strictest reason about one effect.
     pub(super) fn reason(&self, effect: u32) -> Option<&DecisionReason> {
         self.ruling.reasons.iter().find(|reason| reason.effects.contains(&effect))
     }
 
-    /// The rule behind a reason.
+    /// Returns the rule behind a reason.
     pub(super) fn rule(&self, reason: &DecisionReason) -> Option<&Rule> {
         let same = |considered: &&MatchedRule<'_>| {
             considered.decided && Some(&considered.rule.id) == reason.rule.as_ref() && reason.origin.is_some()
@@ -30,7 +30,7 @@ impl CallExplanation<'_> {
         self.considered.iter().find(same).map(|considered| considered.rule)
     }
 
-    /// The reasons that the verdict comes from.
+    /// Returns the reasons that led to the verdict.
     pub(super) fn winners(&self) -> impl Iterator<Item = &DecisionReason> {
         self.ruling.reasons.iter().filter(|reason| reason.verdict == self.ruling.verdict)
     }

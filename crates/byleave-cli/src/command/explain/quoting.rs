@@ -1,4 +1,4 @@
-//! Words, commands and effects as a person reads them: quoted where a shell would need it, visible, and not endless.
+//! Formats words, commands and effects for people: quoted for a shell, escaped and shortened.
 
 use byleave::core::effect::Effect;
 use byleave::shell::commands::{Redirection, RedirectionAccess, SimpleCommand};
@@ -6,13 +6,13 @@ use byleave::shell::word::Word;
 
 use crate::console::one_line;
 
-/// What is longer is shortened on the screen, and says so; `--json` has all of it.
+/// Longer text is shortened on the screen, with a mark. `--json` has all of it.
 const SHOWN_MAX: usize = 160;
 
-/// Where programs of the system lie: their names are enough.
+/// The directories of system programs, whose names are shown without a path.
 const SYSTEM: [&str; 6] = ["/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/local/sbin"];
 
-/// A word as a shell would take it; what is not known of it is `…`.
+/// Formats a word for a shell. Unknown parts are `…`.
 pub(super) fn word(word: &Word) -> String {
     match word {
         Word::Literal(text) => quoted(text),
@@ -20,7 +20,7 @@ pub(super) fn word(word: &Word) -> String {
     }
 }
 
-/// The words of a command, with the assignments in front of them.
+/// Formats the words of a command, after its assignments.
 pub(super) fn command(command: &SimpleCommand) -> String {
     let assignments =
         command.assignments.iter().map(|(name, value)| format!("{}={}", one_line(name), word(value)));
@@ -28,7 +28,7 @@ pub(super) fn command(command: &SimpleCommand) -> String {
     shortened(&assignments.chain(words).collect::<Vec<_>>().join(" "))
 }
 
-/// A redirection as it could be written, and what it does.
+/// Formats a redirection, and returns what it does.
 pub(super) fn redirection(redirection: &Redirection) -> (String, &'static str) {
     let target = word(&redirection.target);
     let connects = redirection
@@ -43,7 +43,7 @@ pub(super) fn redirection(redirection: &Redirection) -> (String, &'static str) {
     (shortened(&format!("{sign} {target}")), if connects { "this is a connection to a host" } else { does })
 }
 
-/// What an effect is about.
+/// Formats the target of an effect.
 pub(super) fn target(effect: &Effect) -> String {
     match effect {
         Effect::Run { program, argv } => {
@@ -62,12 +62,12 @@ pub(super) fn target(effect: &Effect) -> String {
     }
 }
 
-/// Why something could not be told.
+/// Formats the reason why something is unknown.
 pub(super) fn why_not(why: &str) -> String {
     shortened(&unknown(why.strip_prefix("not known: ").unwrap_or(why)))
 }
 
-/// A text of the plan in which `…` may stand for what is not known.
+/// Formats a text of the plan in which `…` may mark unknown parts.
 fn unknown_in(text: &str) -> String {
     if text.contains('…') { unknown(text) } else { quoted(text) }
 }
@@ -76,7 +76,7 @@ fn unknown(text: &str) -> String {
     text.split('…').map(one_line).collect::<Vec<_>>().join("…")
 }
 
-/// A text as one word of a shell.
+/// Quotes a text as one shell word.
 pub(super) fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-^".contains(c);
     let shown = one_line(text);
@@ -87,7 +87,7 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// The beginning of a text, if all of it is too much.
+/// Returns the beginning of a text that is too long.
 pub(super) fn shortened(text: &str) -> String {
     let left = text.chars().count().saturating_sub(SHOWN_MAX);
     if left < 20 {

@@ -1,5 +1,4 @@
-//! What was found out about a call, as a page to read and as JSON: how it is read, what it would do, which rules fit, what
-//! they come to, and what to do if one wants it otherwise.
+//! The report about a call as text and as JSON: its parse, its effects, the matching rules, the decision and advice.
 
 use std::cmp::Reverse;
 
@@ -14,10 +13,10 @@ use super::{quoting, tree};
 use crate::call_display::{counted, table};
 use crate::console::{Console, one_line};
 
-/// So many reasons are told on the screen; `--json` has all of them.
+/// The number of reasons on the screen. `--json` has all of them.
 const REASONS_MAX: usize = 4;
 
-/// A rule that fits, with the effects it is about and those it decides on.
+/// A matching rule, with the effects that it matches and those that it decides.
 struct RuleMatch<'a> {
     rule: &'a Rule,
     about: Vec<u32>,
@@ -25,7 +24,7 @@ struct RuleMatch<'a> {
 }
 
 impl CallExplanation<'_> {
-    /// The rules that fit, the strictest first.
+    /// Returns the matching rules, strictest first.
     fn fitting(&self) -> Vec<RuleMatch<'_>> {
         let mut rules: Vec<RuleMatch<'_>> = Vec::new();
         for MatchedRule { effect, rule, decided } in &self.considered {
@@ -70,7 +69,7 @@ impl CallExplanation<'_> {
         screen.line("");
     }
 
-    /// The effects, one a row; what is one run in several spellings is one row.
+    /// Returns one row for each effect. Several spellings of one run share a row.
     fn rows(&self) -> Vec<Vec<String>> {
         let mut rows = Vec::new();
         let mut left: Vec<(u32, &Effect)> = (0..).zip(&self.plan.effects).collect();
@@ -200,7 +199,7 @@ impl CallExplanation<'_> {
     }
 }
 
-/// Whether two runs are the same run, written otherwise.
+/// Checks whether two effects are the same run in another spelling.
 fn is_spelling(one: &Effect, other: &Effect) -> bool {
     match (one, other) {
         (Effect::Run { program, argv }, Effect::Run { program: other, argv: words }) => {
@@ -221,7 +220,8 @@ fn considered_json(considered: &MatchedRule<'_>) -> Value {
     })
 }
 
-/// Where a rule stands: layer, file and line; for a built-in rule, the line of what `byleave policy builtin` prints.
+/// Returns the place of a rule: layer, file and line. For a built-in rule it is the line in the output of `byleave policy
+/// builtin`.
 pub(super) fn place(rule: &Rule) -> String {
     match (&rule.origin, rule.layer) {
         (Some(origin), layer) => format!("{layer}, {origin}"),
@@ -236,7 +236,7 @@ pub(super) fn place(rule: &Rule) -> String {
     }
 }
 
-/// Effects by their numbers on the page.
+/// Formats effects by their numbers on the page.
 fn numbers(effects: &[u32]) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut rest = effects;

@@ -1,4 +1,4 @@
-//! The tree of a command on the screen and as JSON: one short line for each part, and a mark on what could not be read.
+//! The tree of a command as text and as JSON: one short line for each part, and a mark on unreadable parts.
 
 use std::collections::HashMap;
 
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::quoting::{command, quoted, redirection, shortened, why_not};
 use crate::console::one_line;
 
-/// So many lines are shown; `--json` has all of them.
+/// The number of lines on the screen. `--json` has all of them.
 const LINES_MAX: usize = 120;
 
-/// The tree, line by line.
+/// Returns the tree, line by line.
 pub(super) fn lines(tree: &CommandTree) -> Vec<String> {
     let mut page = TreePage::default();
     let notes = tree.unread.iter().map(|why| TreeNode::note(why));
@@ -29,7 +29,7 @@ pub(super) fn lines(tree: &CommandTree) -> Vec<String> {
     page.lines
 }
 
-/// One line of the tree, with the lines beneath it.
+/// One line of the tree, with the lines below it.
 struct TreeNode {
     text: String,
     beneath: Vec<TreeNode>,
@@ -65,7 +65,7 @@ fn node(branch: &CommandBranch) -> TreeNode {
     within(branch, None)
 }
 
-/// The line of one branch; `by` is the program that runs it.
+/// Returns the node of one branch. `by` is the program that runs it.
 fn within(branch: &CommandBranch, by: Option<&str>) -> TreeNode {
     let mut beneath: Vec<TreeNode> = Vec::new();
     let program = branch.command.as_ref().and_then(|command| command.words.first()).and_then(Word::text);
@@ -111,7 +111,7 @@ fn within(branch: &CommandBranch, by: Option<&str>) -> TreeNode {
     TreeNode { text: format!("{joint}{not}{text}   # {gloss}"), beneath }
 }
 
-/// What a branch is: itself, and in a few words.
+/// Returns the text of a branch and a short description.
 fn said(branch: &CommandBranch, program: Option<&str>, by: Option<&str>) -> (String, String) {
     let text = branch.command.as_ref().map(command).unwrap_or_default();
     match branch.kind {
@@ -147,7 +147,7 @@ fn command_gloss(branch: &CommandBranch, program: Option<&str>) -> String {
     } else if command.words.is_empty() {
         if command.assignments.is_empty() { "only redirections" } else { "only sets variables" }.to_owned()
     } else if let Some(about) = branch.about {
-        // The rest is for those who write manuals.
+        // The rest is manual-page detail.
         one_line(about.split("; ").next().unwrap_or(about))
     } else if program.is_none() {
         "which program this is will only show when it runs".to_owned()
@@ -160,7 +160,7 @@ fn command_gloss(branch: &CommandBranch, program: Option<&str>) -> String {
     gloss
 }
 
-/// Whether the shell makes other words of a command than those that are written.
+/// Checks whether the shell expands a command to other words than the written ones.
 fn differs(written: &str, command: &SimpleCommand) -> bool {
     let quotes = |c: char| matches!(c, '\'' | '"');
     let divides = |c: char| c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | ')' | '<' | '>');
@@ -171,7 +171,7 @@ fn differs(written: &str, command: &SimpleCommand) -> bool {
     !written.contains('\n') && words.any(|word| !tokens.contains(&word))
 }
 
-/// A part of the grammar: its name and what it does.
+/// Returns the name and the description of a part of the grammar.
 fn part(kind: &'static str) -> (&'static str, &'static str) {
     match kind {
         "pipeline" => ("pipeline", "all run at once; each reads what the one before puts out"),
@@ -206,10 +206,10 @@ fn part(kind: &'static str) -> (&'static str, &'static str) {
     }
 }
 
-/// Where each effect stands in the plan.
+/// The index of each effect in the plan.
 pub(super) type EffectIndex<'a> = HashMap<&'a Effect, usize>;
 
-/// The tree as JSON; effects by their places in the plan, for there can be very many of them.
+/// Returns the tree as JSON. Effects are given by their index in the plan, because there can be very many of them.
 pub(super) fn value(tree: &CommandTree, places: &EffectIndex<'_>) -> Value {
     let branches = tree.branches.iter().map(|branch| branch_value(branch, places));
     json!({

@@ -1,8 +1,8 @@
-//! `byleave hook serve`: the gate that hooks ask, behind a socket that only its owner can open.
+//! `byleave hook serve`: the gate for hooks, behind a socket that only its owner can open.
 //!
-//! One process for a state directory, by a lock that the kernel drops at its death. It answers those of its own user who have the same
-//! version and the same settings, and sends everybody else away, to judge by themselves. It must never answer for what it cannot
-//! judge as they would.
+//! A lock allows one process for each state directory; the kernel releases it when the process dies. It answers hooks of its own
+//! user with the same version and the same settings. All others must evaluate the call by themselves. It must never answer a
+//! request that it cannot evaluate exactly as the hook would.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -31,20 +31,20 @@ use crate::hook::{Fingerprint, HookEvaluator, TicketStore};
 use crate::resolved_options::ResolvedOptions;
 
 const PROGRAM: &str = env!("CARGO_PKG_VERSION");
-/// How long a hook may take to say what it wants.
+/// The time limit for reading a hook's request.
 const LISTENS: Duration = Duration::from_secs(5);
-/// How many directories are kept ready.
+/// The maximum number of directories with a ready gate.
 const JUDGES_MAX: usize = 64;
 
-/// What all connections share.
+/// The state that all connections share.
 struct HookServerState {
     house: AppContext,
     options: ResolvedOptions,
     program: PathBuf,
-    /// The settings and the program, as they were at the start.
+    /// The fingerprint of the settings and the program at the start.
     began: Fingerprint,
     judges: Mutex<HashMap<String, (Fingerprint, HookEvaluator)>>,
-    /// Why it ends, once it must.
+    /// The reason to end, once there is one.
     over: Mutex<Option<String>>,
     stirred: Notify,
 }
@@ -61,7 +61,7 @@ pub(super) async fn run(
     let settings = options.config_files().into_iter().map(|file| file.path);
     let began = Fingerprint::of(settings.chain([program.clone()]));
     let path = options.state.join(SOCKET);
-    // Whoever held the lock before is dead, and so is its socket.
+    // The previous holder of the lock is dead, so its socket is unused.
     if path.exists() {
         fs::remove_file(&path).with_context(|| format!("cannot remove `{}`", path.display()))?;
     }
@@ -80,7 +80,7 @@ pub(super) async fn run(
     screen.say(&prose(&format!("judging for hooks at `{}`; Ctrl-C ends it", path.display())));
     let idle = typed.idle_s.map_or(Duration::MAX, Duration::from_secs);
     let ended = serve(&shared, &listener, idle).await;
-    // Ours as long as we hold the lock.
+    // The socket is ours as long as we hold the lock.
     drop(fs::remove_file(&path));
     match ended? {
         None if screen.json() => {
@@ -94,7 +94,7 @@ pub(super) async fn run(
     }
 }
 
-/// Serves until it is told to end, is idle for too long, or must not go on.
+/// Serves until Ctrl-C, until it is idle for too long, or until it must end.
 async fn serve(
     shared: &Arc<HookServerState>,
     listener: &UnixListener,
@@ -109,7 +109,7 @@ async fn serve(
             accepted = listener.accept() => {
                 let (stream, _) = accepted.context("cannot take a hook's question")?;
                 let shared = Arc::clone(shared);
-                // Whatever becomes of one hook is nothing to the others; one that gets no answer denies.
+                // A failure of one connection does not affect the others. A hook without an answer denies.
                 tokio::spawn(async move { shared.attend(stream).await });
             }
             () = over => {}
@@ -184,7 +184,7 @@ impl HookServerState {
         Ok(judge.answer(dialect, &heard, deadline).await.unwrap_or_else(|error| deny(&error)))
     }
 
-    /// The gate for a directory, made anew where its rules or settings have changed.
+    /// Returns the evaluator for a directory, and rebuilds it if its rules or settings have changed.
     fn judge(&self, workspace: &str) -> Result<HookEvaluator> {
         let mut judges = self.judges.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((made_from, judge)) = judges.get(workspace)
@@ -207,7 +207,7 @@ impl HookServerState {
     }
 }
 
-/// Not for this gate to judge.
+/// The error that this gate must not evaluate the request.
 struct WrongGateError(String);
 
 fn elsewhere(why: Option<String>) -> GateReply {

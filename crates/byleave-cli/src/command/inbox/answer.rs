@@ -1,4 +1,4 @@
-//! `byleave inbox answer`: gives an answer, and drives just that call on.
+//! `byleave inbox answer`: gives an answer and continues just that call.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ use crate::resolved_options::{ResolvedOptions, text_of};
 use crate::short_ids;
 use crate::time::now;
 
-/// What a person types to pass a checkpoint.
+/// The word that a person types to pass a checkpoint.
 const RELEASE: &str = "release";
 
 pub(super) async fn run(
@@ -47,7 +47,7 @@ pub(super) async fn run(
     let call = house.book.call_of(id).await?;
     let call = call.ok_or(AnswerError::NoSuchQuestion(id)).map_err(CliError::from)?;
     let workspace = house.workspace_of(call).await?;
-    // What comes up on the way, after an edit for one, goes where this question was.
+    // Further questions, for example after an edit, go to the inbox as well.
     let gate = house.gate(options, &workspace, AskArg::Inbox, options.chosen.gate())?;
     waive(&gate, options).await?;
     let sheet = gate.sheet(id).await.map_err(CliError::from)?;
@@ -79,7 +79,7 @@ pub(super) async fn run(
     Ok(driven.status())
 }
 
-/// The paths that are kept, seen from the directory of the call.
+/// Returns the paths to keep, relative to the directory of the call.
 fn parts(typed: &[PathBuf], sheet: &QuestionView) -> Result<Vec<String>> {
     if !matches!(sheet.seen, Some(RehearsalView::Ran { .. })) {
         let whole = CliError::new("it was not run on a copy, so there are no parts of it to keep");
@@ -123,7 +123,7 @@ fn reply(answer: AnswerCommand, sheet: &QuestionView) -> Result<Reply> {
     })
 }
 
-/// A yes typed in passing releases nothing: a checkpoint wants the word.
+/// Checks that a checkpoint is confirmed with its word. A plain yes releases nothing.
 fn released(kind: QuestionKind, confirm: Option<&str>) -> Result<(), CliError> {
     if kind != QuestionKind::Checkpoint || confirm == Some(RELEASE) {
         return Ok(());

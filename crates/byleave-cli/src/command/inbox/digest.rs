@@ -1,4 +1,4 @@
-//! The digest that an answer repeats, so that it cannot be taken for another question's.
+//! The digest that an answer repeats, so that it cannot be applied to another question.
 
 use byleave::core::digest::Digest;
 use byleave::core::question::Question;
@@ -6,10 +6,10 @@ use byleave::gate::AnswerError;
 
 use crate::error::CliError;
 
-/// The fewest characters of a digest that tell two questions apart.
+/// The minimum number of characters that distinguish two questions.
 const DIGEST_CHARS_MIN: usize = 12;
 
-/// The digest that the answer repeats: of the question as it was shown, where someone says what was shown.
+/// Returns the digest for the answer. If a digest was typed, it must match the question as it was shown.
 pub(super) fn digest_of(question: &Question, typed: Option<&str>) -> Result<Digest, CliError> {
     let digest = question.digest();
     match typed {

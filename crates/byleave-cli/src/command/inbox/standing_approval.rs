@@ -1,4 +1,4 @@
-//! Leaves as answers: the scopes to choose from, the rule that one amounts to, and the past calls that it would have covered.
+//! Standing approvals as answers: the scopes to choose from, the equivalent rule, and the past calls that it would have covered.
 
 use anyhow::Result;
 use byleave::clock::fresh_id;
@@ -6,7 +6,7 @@ use byleave::core::approval_scopes::{ApprovalScope, offers, spares};
 use byleave::core::id::StandingApprovalId;
 use byleave::core::pattern::Pattern;
 use byleave::core::question_view::QuestionView;
-use byleave::core::standing_approval::{NotCoverable, StandingApproval};
+use byleave::core::standing_approval::{NotCoverableError, StandingApproval};
 use byleave::recorded_calls::{Coverage, PastAnswer, covered};
 use byleave::settings::GateSettings;
 use serde_json::{Value, json};
@@ -24,10 +24,10 @@ use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::{self, short};
 use crate::time::{lasting, now, span};
 
-/// So many past calls are listed for people; the rest is counted.
+/// The number of past calls that are listed. The rest is counted.
 const SHOWN_MAX: usize = 20;
 
-/// Lists what could be chosen, or shows what a leave would come to. Answers nothing.
+/// Lists the scopes, or shows what a standing approval would cover. Answers nothing.
 pub(super) async fn look(
     id: &str,
     answer: &AnswerCommand,
@@ -66,7 +66,7 @@ pub(super) async fn look(
     Ok(ExitStatus::Completed)
 }
 
-/// The leave that was typed, about the call of this sheet.
+/// Returns the typed standing approval for the call of this question view.
 pub(super) fn typed(answer: &AnswerCommand, sheet: &QuestionView) -> Result<StandingApproval> {
     let AnswerCommand::Leave { offer, scope, lasting: time, uses, this_session, .. } = answer else {
         return Err(CliError::new("this is not a leave").into());
@@ -84,7 +84,7 @@ pub(super) fn typed(answer: &AnswerCommand, sheet: &QuestionView) -> Result<Stan
     })
 }
 
-/// Says that a leave was given, and what it comes to.
+/// Reports a new standing approval and its rule.
 pub(super) fn tell(leave: &StandingApproval, sheet: &QuestionView, screen: &mut Console) {
     screen.say(&prose(&format!(
         "leave {} stands: within this, `{}` no longer asks",
@@ -97,8 +97,8 @@ pub(super) fn tell(leave: &StandingApproval, sheet: &QuestionView, screen: &mut 
     tell_if_vain(&spares(sheet, &leave.scope), screen);
 }
 
-/// A leave that spares nothing looks like one that does.
-fn tell_if_vain(spared: &Result<(), NotCoverable>, screen: &mut Console) {
+/// Warns about a standing approval that covers nothing, because it looks like one that does.
+fn tell_if_vain(spared: &Result<(), NotCoverableError>, screen: &mut Console) {
     if let Err(why) = spared {
         screen.toned(Tone::Careful, "note:", &prose(&format!("the same call will ask again: {why}")));
     }
@@ -117,7 +117,7 @@ fn list(sheet: &QuestionView, screen: &mut Console) -> Result<()> {
         let tool = one_line(&sheet.terms.tool);
         screen.line(&format!("choose what `{tool}` may do in future without asking:"));
         for (number, offer) in (1..).zip(&offers) {
-            // Its words are made visible where they are made.
+            // Its text was escaped where it was made.
             screen.line(&format!("{number:>3}. {}", offer.words));
         }
     }
@@ -140,7 +140,7 @@ fn offered(sheet: &QuestionView, number: u32) -> Result<Vec<Pattern>> {
     Ok(chosen.scope)
 }
 
-fn vain(why: &NotCoverable) -> CliError {
+fn vain(why: &NotCoverableError) -> CliError {
     CliError::new(format!("no leave would spare this question next time: {why}"))
         .hint("answer this one alone: yes, no, or edit")
 }
@@ -172,7 +172,7 @@ fn tell_past(past: &Coverage, leave: &StandingApproval, screen: &mut Console) {
     table(screen, &["CALL", "WHEN", "ANSWERED", "WHAT"], &rows.collect::<Vec<_>>());
     let rest = past.covered.len().saturating_sub(SHOWN_MAX);
     if rest > 0 {
-        // What someone said no to is worth more than its place in the list.
+        // A past no is mentioned even if it is beyond the end of the list.
         let refused =
             past.covered.iter().skip(SHOWN_MAX).filter(|one| one.said == Some(PastAnswer::No)).count();
         screen.line(&format!("and {rest} more, {refused} of them answered NO; `--json` lists all"));

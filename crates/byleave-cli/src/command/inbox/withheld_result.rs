@@ -1,4 +1,4 @@
-//! Answers to held results: released, withheld, or released with some of it masked.
+//! Answers to held results: release, withhold, or release with parts masked.
 
 use anyhow::Result;
 use byleave::approver::Reply;
@@ -10,20 +10,20 @@ use serde_json::json;
 use crate::call_display::counted;
 use crate::error::CliError;
 
-/// Lets the model see it, whole.
+/// Releases the whole result to the model.
 pub(super) fn release(sheet: &QuestionView, note: Option<String>) -> Result<Reply> {
     is_held(sheet, "yes")?;
     Ok(Reply::Yes { note })
 }
 
-/// Does not let the model see it.
+/// Withholds the result from the model.
 pub(super) fn withhold(sheet: &QuestionView, feedback: Option<String>) -> Result<Reply> {
     is_held(sheet, "no")?;
     Ok(Reply::No { feedback })
 }
 
-/// Lets the model see what is left of it. Where that would be all of it, or something that was named is not in it, nothing
-/// is answered: who masks something wants it gone.
+/// Releases the masked result to the model. Fails if nothing would be masked or a named word does not occur, because the person
+/// wants it removed.
 pub(super) fn redact(sheet: &QuestionView, words: &[String], note: Option<String>) -> Result<Reply> {
     is_held(sheet, "edit")?;
     let missing = || CliError::new("the held result cannot be read");

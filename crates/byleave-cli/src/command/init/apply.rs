@@ -1,5 +1,5 @@
-//! Does what was planned. The order matters: first it is written down, then the servers are where they will be looked for, and
-//! only then do they leave the agent's own file. Interrupted anywhere, nothing is lost, and `--undo` takes back what was done.
+//! Applies a plan. The order matters: first the journal, then the servers in their new file, and only then their removal from the
+//! agent's file. An interruption loses nothing, and `--undo` reverts what was done.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What each file becomes when an agent is set up. Looks, and changes nothing.
+//! Plans the new text of each file when an agent is set up. It changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,20 +15,20 @@ use crate::error::CliError;
 use crate::mcp_config_file::{self, ServerEntry, ServersEditError};
 use crate::resolved_options::ResolvedOptions;
 
-/// What is going to be done for an agent.
+/// The plan for one agent.
 pub(super) struct InitPlan {
     pub(super) agent: KnownAgent,
     pub(super) project: Option<PathBuf>,
     pub(super) files: Vec<InitFileEdit>,
     pub(super) servers: ServersFileEdit,
-    /// The servers that move: as the agent calls them, and as they are called here.
+    /// The servers that move: their name in the agent's settings, and their new name.
     pub(super) moved: Vec<(String, String)>,
     /// Servers that stay ungoverned, and why.
     pub(super) stays: Vec<String>,
     pub(super) notes: Vec<String>,
 }
 
-/// A file, and what it becomes.
+/// A file and its new text.
 pub(super) struct InitFileEdit {
     pub(super) path: PathBuf,
     pub(super) format: FileFormat,
@@ -37,7 +37,7 @@ pub(super) struct InitFileEdit {
     pub(super) ops: Vec<EditOp>,
 }
 
-/// The file of servers, and what it becomes.
+/// The file of servers and its new text.
 pub(super) struct ServersFileEdit {
     pub(super) path: PathBuf,
     pub(super) before: Option<String>,
@@ -46,7 +46,7 @@ pub(super) struct ServersFileEdit {
     pub(super) shared: Vec<String>,
 }
 
-/// What a file was and becomes, to be shown.
+/// The old and new text of a file, for display.
 pub(super) struct FileDiffView<'a> {
     pub(super) path: &'a Path,
     pub(super) format: FileFormat,
@@ -82,12 +82,12 @@ impl InitPlan {
         Ok(plan)
     }
 
-    /// Whether any file becomes another.
+    /// Checks whether any file changes.
     pub(super) fn changes_something(&self) -> bool {
         self.files.iter().any(|file| !file.ops.is_empty()) || !self.servers.added.is_empty()
     }
 
-    /// What is shown of it.
+    /// Returns the texts for display.
     pub(super) fn texts(&self) -> Vec<FileDiffView<'_>> {
         let files = self.files.iter().filter(|file| !file.ops.is_empty()).map(|file| FileDiffView {
             path: &file.path,
@@ -126,7 +126,7 @@ impl InitPlan {
         Ok(())
     }
 
-    /// Servers that Claude Code keeps for one directory, in the person's own file.
+    /// Plans the move of the servers that Claude Code keeps for one directory in the person's own file.
     fn local_servers(&mut self, places: &SettingsDirs) -> Result<()> {
         let directory = self.project.clone().unwrap_or_default();
         let Some((path, at)) = agent_configs::local_servers(self.agent, places, &directory) else {
@@ -158,11 +158,11 @@ impl InitPlan {
         Ok(())
     }
 
-    /// Moves the servers that stand in this place behind the gateway; returns the names that go.
+    /// Plans the move of the servers at this path behind the gateway. Returns the names that are removed.
     fn servers_at(&mut self, path: &Path, value: &Value, at: &[String]) -> Result<Vec<String>> {
         let mut names = Vec::new();
         let all = config_edit::find(value, at).and_then(Value::as_object);
-        // In an order that does not depend on how we were built.
+        // Sorted, so that the order does not depend on build features.
         let all: BTreeMap<&String, &Value> = all.into_iter().flatten().collect();
         for (name, entry) in all {
             if agent_configs::gateway_of(entry).is_some() {
@@ -221,7 +221,7 @@ impl InitPlan {
     }
 }
 
-/// The file of servers behind the gateway.
+/// Returns the path of the file of servers behind the gateway.
 pub(super) fn servers_path(options: &ResolvedOptions) -> Result<PathBuf> {
     let nowhere = || CliError::new("nobody says where your settings lie").hint("set HOME or XDG_CONFIG_HOME");
     Ok(Path::new(options.config.as_ref().ok_or_else(nowhere)?).join(mcp_config_file::FILE))

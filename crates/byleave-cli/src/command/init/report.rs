@@ -1,4 +1,4 @@
-//! Tells what was done, or would be: secrets masked, and nothing acts on the terminal.
+//! Reports what was done or would be done. Secrets are masked and control characters escaped.
 
 use diffy::DiffOptions;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::revert::RevertPlan;
 use crate::config_edit::masked;
 use crate::console::{Console, Tone, one_line, prose};
 
-/// How files change, as a diff.
+/// Prints the changes of files as a diff.
 pub(super) fn diffs(texts: &[FileDiffView<'_>], screen: &mut Console) {
     if screen.json() {
         return;
@@ -31,7 +31,7 @@ fn diff(shown: &FileDiffView<'_>) -> String {
     options.create_patch(&before, &after).to_string()
 }
 
-/// What was done for an agent, or would be; and why no shell command can run here, with what to do about it.
+/// Reports the plan for an agent. If no shell command can run here, it adds the reason and a remedy.
 pub(super) fn plan(
     plan: &InitPlan,
     is_dry: bool,
@@ -94,7 +94,7 @@ pub(super) fn plan(
     }
 }
 
-/// What was taken back, or would be.
+/// Reports what was reverted or would be.
 pub(super) fn back(back: &RevertPlan<'_>, is_dry: bool, screen: &mut Console) -> Value {
     let name = back.setup.agent.name();
     if screen.json() {

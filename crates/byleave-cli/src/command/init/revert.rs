@@ -1,5 +1,5 @@
-//! Takes back what was set up. A file that nobody touched since becomes what it was, byte for byte; in any other just our part goes
-//! and the servers come back, and what others wrote stays.
+//! Reverts a setup. An untouched file gets its old content, byte for byte. In a changed file only our entries are removed, the
+//! servers come back, and other changes stay.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::init_journal::{ChangedFile, InitJournal};
 use crate::mcp_config_file;
 use crate::resolved_options::ResolvedOptions;
 
-/// What is going to be taken back.
+/// The plan of a revert.
 pub(super) struct RevertPlan<'a> {
     pub(super) setup: &'a InitJournal,
     files: Vec<RevertedFile>,
@@ -48,7 +48,7 @@ impl<'a> RevertPlan<'a> {
         Ok(back)
     }
 
-    /// What is shown of it.
+    /// Returns the texts for display.
     pub(super) fn texts(&self) -> Vec<FileDiffView<'_>> {
         let changed = self.files.iter().filter(|file| file.now != file.then);
         let shown = changed.map(|file| FileDiffView {
@@ -60,7 +60,7 @@ impl<'a> RevertPlan<'a> {
         shown.collect()
     }
 
-    /// The agent's own files first: a server that is in both is found, one that is in neither is lost.
+    /// Writes the agent's own files first. A server in both places is found; a server in neither would be lost.
     pub(super) fn apply(&self, options: &ResolvedOptions) -> Result<()> {
         for file in self.files.iter().filter(|file| file.now != file.then) {
             match (&file.now, &file.then) {
@@ -70,7 +70,7 @@ impl<'a> RevertPlan<'a> {
             }
         }
         for directory in &self.made {
-            // Somebody else may have put something into it; then it stays.
+            // If something else is in the directory, it stays.
             fs::remove_dir(directory).unwrap_or_default();
         }
         self.setup.forget(options)
@@ -94,7 +94,7 @@ impl<'a> RevertPlan<'a> {
             })?;
             self.notes
                 .push(format!("`{}` was changed since: only our part was taken out", changed.path.display()));
-            // What was made by us alone, and holds nothing any more, was not there before.
+            // A file that we created and that is empty now did not exist before.
             let is_empty = config_edit::read(changed.format, &merged)
                 .is_ok_and(|value| value.as_object().is_some_and(serde_json::Map::is_empty));
             Some(merged).filter(|_| before.is_some() || !is_empty)
@@ -105,7 +105,7 @@ impl<'a> RevertPlan<'a> {
         Ok(())
     }
 
-    /// Takes those servers out again that came with this agent and that no other agent needs.
+    /// Plans the removal of the servers that came with this agent and that no other agent needs.
     fn servers(&mut self, needed: &BTreeMap<String, &'static str>, options: &ResolvedOptions) -> Result<()> {
         for step in self.setup.steps.iter().rev() {
             let Some(servers) = &step.servers else { continue };
@@ -140,7 +140,7 @@ impl<'a> RevertPlan<'a> {
         Ok(())
     }
 
-    /// Where the file stands in our list, with what it is now.
+    /// Returns the index of the file in the list, and adds it with its current text if necessary.
     fn place(&mut self, path: &PathBuf, format: FileFormat) -> Result<usize> {
         if let Some(place) = self.files.iter().position(|file| file.path == *path) {
             return Ok(place);
@@ -151,7 +151,7 @@ impl<'a> RevertPlan<'a> {
     }
 }
 
-/// The current text without our part. What was there before comes back as it was written, where the two can be merged.
+/// Returns the current text without our entries. Earlier text comes back as it was written, if the two can be merged.
 fn taken_out(changed: &ChangedFile, before: Option<&str>, after: &str, current: &str) -> Result<String> {
     let before = before.unwrap_or_default();
     let value = |text: &str| -> Result<Value> { Ok(config_edit::read(changed.format, text)?) };
@@ -160,7 +160,7 @@ fn taken_out(changed: &ChangedFile, before: Option<&str>, after: &str, current: 
     let wanted = config_edit::model(&now, &ops)?;
     let is_right = |text: &String| value(text).is_ok_and(|found| found == wanted);
     let merged = |after: &str, current: &str| diffy::merge(after, current, before).ok().filter(is_right);
-    // Somebody wrote right beside our entries: without them on either side, what is left may merge.
+    // An edit right beside our entries: the texts may merge once our entries are removed from both.
     let added: Vec<EditOp> = changed
         .ops
         .iter()
@@ -178,7 +178,7 @@ fn taken_out(changed: &ChangedFile, before: Option<&str>, after: &str, current: 
     }
 }
 
-/// The servers that other setups need, and who.
+/// Returns the servers that other setups need, with the agent that needs them.
 fn needed<'a>(others: impl Iterator<Item = &'a InitJournal>) -> BTreeMap<String, &'static str> {
     let mut all = BTreeMap::new();
     for other in others {

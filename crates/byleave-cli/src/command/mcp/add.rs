@@ -1,4 +1,4 @@
-//! `byleave mcp add` and `remove`: which servers there are.
+//! `byleave mcp add` and `remove`: manage the list of servers.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub(super) fn run(
             CliError::new(fault.to_string())
                 .hint("`byleave mcp remove NAME` makes room, `byleave mcp show NAME` shows what is there")
         })?;
-    // What cannot be read back is not written: the next start would stop at it.
+    // A definition that cannot be read back is not written, because the next start would fail.
     let read = config_file::read(&text).map_err(|bad| CliError::new(bad.to_string()))?;
     if !read.contains(&definition) {
         return Err(CliError::new("the server cannot be written down as it was typed").into());
@@ -80,7 +80,7 @@ fn told(
     Ok(ExitStatus::Completed)
 }
 
-/// What a server may touch, as it was typed.
+/// Returns the profile of a server as typed.
 pub(super) fn profile(typed: ProfileArgs, options: &ResolvedOptions) -> ServerProfile {
     let absolute =
         |paths: Vec<PathBuf>| paths.into_iter().map(|path| PathBuf::from(&options.cwd).join(path)).collect();
@@ -112,7 +112,7 @@ fn defined(typed: AddServerArgs, options: &ResolvedOptions) -> Result<ServerDefi
     Ok(definition)
 }
 
-/// `NAME=VALUE`, or `NAME` for the person's own.
+/// Parses `NAME=VALUE`, or `NAME` for the person's own value.
 fn pairs(typed: Vec<String>) -> Result<BTreeMap<String, String>> {
     let pair = |word: String| match word.split_once('=') {
         Some(("", _)) => Err(CliError::new(format!("`{word}` has no name")).into()),

@@ -1,4 +1,4 @@
-//! `byleave mcp list` and `show`: the servers as they are written down, and what was accepted of them. Starts none.
+//! `byleave mcp list` and `show`: the configured servers and their accepted pins. They start no server.
 
 use anyhow::Result;
 use byleave_mcp::upstream::login_store::LoginStatus;
@@ -50,7 +50,7 @@ pub(super) fn show(name: &str, options: &ResolvedOptions, screen: &mut Console) 
     Ok(ExitStatus::Completed)
 }
 
-/// A server in full. Values of variables and headers are secrets more often than not; their names are shown.
+/// Shows a server in full. Only the names of variables and headers are shown, because their values are often secrets.
 pub(super) fn tell(server: &ServerDefinition, pinned: &ServerPin, login: &LoginStatus, screen: &mut Console) {
     screen.title(&format!("server {}: {}", server.name, accepted(server, pinned)));
     screen.line(&prose(&format!("  started by   {}", launched(server))));
@@ -117,7 +117,7 @@ fn launched(server: &ServerDefinition) -> String {
     }
 }
 
-/// How the person stands with a server, if there is anything to say.
+/// Describes the login status at a server, if there is any.
 fn logged_in(server: &ServerDefinition, login: &LoginStatus) -> Option<String> {
     match login {
         LoginStatus::No => None,

@@ -1,4 +1,5 @@
-//! `byleave mcp login` and `logout`: a login at a server over HTTP. Here it is shown, agreed to and opened; what is secret never comes by.
+//! `byleave mcp login` and `logout`: a login at a server over HTTP. This module shows it, asks for consent and opens the browser.
+//! It never sees a secret.
 
 use std::env;
 use std::ffi::OsString;
@@ -18,7 +19,7 @@ use crate::exit_status::ExitStatus;
 use crate::mcp_servers;
 use crate::resolved_options::ResolvedOptions;
 
-/// What hands an address to a browser where nothing else is said.
+/// The default program that opens a URL in a browser.
 const OPENER: &str = "xdg-open";
 
 pub(super) async fn run(
@@ -67,7 +68,7 @@ pub(super) fn logout(name: &str, options: &ResolvedOptions, screen: &mut Console
     Ok(ExitStatus::Completed)
 }
 
-/// Whether the person wants it to go on, where other hosts than the server's have a part in it.
+/// Asks the person for consent if the login involves hosts other than the server's.
 fn agreed(destination: &LoginDestination, typed: &LoginArgs, screen: &mut Console) -> Result<bool> {
     let elsewhere = destination.elsewhere();
     if elsewhere.is_empty() {
@@ -88,7 +89,7 @@ fn agreed(destination: &LoginDestination, typed: &LoginArgs, screen: &mut Consol
             .hint("type it at a terminal, or say `--yes`")
             .into());
     }
-    // What was typed before was not typed for what is shown now.
+    // Keys typed earlier were not typed for this question.
     tcflush(io::stdin(), QueueSelector::IFlush)?;
     let mut talk = io::stderr();
     write!(talk, "go on? [y/N] ").and_then(|()| talk.flush())?;
@@ -97,30 +98,30 @@ fn agreed(destination: &LoginDestination, typed: &LoginArgs, screen: &mut Consol
     Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Whether somebody could look at what is opened.
+/// Checks whether there is a display.
 fn has_display() -> bool {
     let named = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
     io::stderr().is_terminal() || named("DISPLAY") || named("WAYLAND_DISPLAY")
 }
 
-/// The program that is started: the first that `$BROWSER` names, if that is nothing but a program.
+/// Returns the program to start: the first in `$BROWSER`, if that is a plain program.
 fn opener(browser: Option<OsString>) -> OsString {
     let first = browser.and_then(|browser| browser.into_string().ok());
     let first = first.as_deref().and_then(|browser| browser.split([':', ' ']).next());
     let plain = |word: &&str| {
-        // What is found from where we happen to be is not the person's choice.
+        // A program found relative to the current directory is not the person's choice.
         word.starts_with(|c: char| c == '/' || c.is_ascii_alphanumeric() && !word.contains('/'))
             && word.chars().all(|c| c.is_ascii_alphanumeric() || "-._+/".contains(c))
     };
     first.filter(plain).unwrap_or(OPENER).into()
 }
 
-/// Starts the opener with the address as its one argument. No shell reads it.
+/// Starts the opener with the URL as its only argument, without a shell.
 fn open(opener: &OsString, address: &str) -> io::Result<()> {
     let mut command = Command::new(opener);
     command.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn()?;
-    // Whether a browser came up shows by its coming back.
+    // The redirect shows whether a browser opened.
     std::thread::spawn(move || drop(child.wait()));
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! The pages of `byleave serve`, to which a client of the gateway is sent.
+//! The pages of `byleave serve` to which a client of the gateway is sent.
 
 use byleave_mcp::gateway::QuestionPageLookup;
 
 use crate::resolved_options::ResolvedOptions;
 
-/// The pages of the server that runs on the same book, if one does.
+/// Returns the pages of a server on the same audit log, if one runs.
 #[cfg(feature = "serve")]
 pub(super) fn pages(options: &ResolvedOptions) -> Option<QuestionPageLookup> {
     let file = crate::command::serve::serving_file(options);
@@ -16,7 +16,7 @@ pub(super) fn pages(options: &ResolvedOptions) -> Option<QuestionPageLookup> {
     }))
 }
 
-/// Without the feature `serve` a client is sent to no page.
+/// Returns nothing without the feature `serve`.
 #[cfg(not(feature = "serve"))]
 pub(super) fn pages(_options: &ResolvedOptions) -> Option<QuestionPageLookup> {
     None

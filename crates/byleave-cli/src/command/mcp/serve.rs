@@ -1,6 +1,6 @@
 //! `byleave mcp serve`: an MCP server for agents, on standard input and output or over HTTP.
 //!
-//! Standard output is the protocol's: nothing else is ever written there.
+//! Standard output belongs to the protocol. Nothing else may ever be written there.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,13 +30,13 @@ use crate::notify;
 use crate::resolved_options::ResolvedOptions;
 use crate::signals;
 
-/// How often a client is told that a call still waits.
+/// The interval at which a client is notified that a call still waits.
 const TICK: Duration = Duration::from_secs(5);
 
-/// How long clients are kept waiting for servers that are slow to start.
+/// How long clients wait for servers that start slowly.
 const UP: Duration = Duration::from_secs(8);
 
-/// How long calls may take to end when everything does.
+/// How long calls may take to end at shutdown.
 const GRACE: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(
@@ -55,7 +55,7 @@ pub(super) async fn run(
     with(typed.gateway, definitions, names, false, options, screen).await
 }
 
-/// Serves these servers, and the built-in tools beside them where names are ours.
+/// Serves these servers, and the built-in tools if the names are ours.
 pub(super) async fn with(
     typed: GatewayArgs,
     definitions: Vec<ServerDefinition>,
@@ -67,7 +67,7 @@ pub(super) async fn with(
     let there = typed.http;
     let (house, chosen) = (AppContext::open_or_make(options)?, options.chosen.clone().in_mode(typed.mode));
     call_display::tightened(screen, &chosen);
-    // Standard input is the client's: nobody can be asked there.
+    // Standard input belongs to the client, so nobody can be asked there.
     let ask = match options.asking(None, AskArg::Inbox) {
         AskArg::None => AskArg::None,
         AskArg::Terminal | AskArg::Inbox => AskArg::Inbox,
@@ -98,9 +98,9 @@ pub(super) async fn with(
     Ok(ExitStatus::Completed)
 }
 
-/// Gives servers a moment to come up: clients ask once what there is, and not all of them hear that there is more.
+/// Gives servers a moment to start. Clients list tools once, and not all of them handle a later change.
 async fn brought_up(upstream: &Upstream, accept: bool) {
-    // Not within the time limit: a server that was cut off here would be left to a person to accept. Its connection has a limit.
+    // Outside the time limit: a server that is cut off here would need a person to accept it. Its connection has its own limit.
     for (server, _) in upstream.standing().into_iter().filter(|_| accept) {
         if let Err(why) = upstream.accept_at_sight(&server).await {
             tracing::warn!(%server, why, "a server is not there");
@@ -114,7 +114,7 @@ async fn brought_up(upstream: &Upstream, accept: bool) {
 fn setup(typed: GatewayArgs, names: NamingScheme, options: &ResolvedOptions) -> GatewaySettings {
     let chosen = options.chosen.clone();
     let told = move |question: &Question, tool: &str| {
-        // Nobody reads what we say: what cannot be told in that way is not told.
+        // Nobody reads our standard error, so a failed notification is ignored.
         notify::told(&chosen, question, tool).unwrap_or_default();
     };
     GatewaySettings {
@@ -139,7 +139,7 @@ async fn listen(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<()> {
-    // Before anything listens: nobody else may see even that.
+    // Checked before anything listens, so that others do not see even that.
     let usable = |fault: http::HttpServeError| {
         CliError::new(fault.to_string())
             .hint("`--http 127.0.0.1:0` listens where only this machine can reach it")

@@ -1,4 +1,4 @@
-//! `byleave mcp trust` and `test`: looks at a server with the person, and says what it offers.
+//! `byleave mcp trust` and `test`: inspect a server with the person, and show what it offers.
 
 use anyhow::Result;
 use byleave_mcp::active_callers::ActiveCallers;
@@ -15,12 +15,12 @@ use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 use crate::{mcp_servers, terminal_approver};
 
-/// Asks at the terminal how the server is started, and then what it offers. What is accepted is pinned.
+/// Asks at the terminal how the server is started, and then about its tools. Accepted answers are pinned.
 pub(super) async fn run(name: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let definition = mcp_servers::named(options, name)?;
     let server = definition.name.clone();
     let house = AppContext::open_or_make(options)?;
-    // Elsewhere there is nobody who could look at it; and what is left open would be answered without the server.
+    // Without a terminal nobody can look at it, and an open question would be answered without the server.
     let ask = options.asking(None, AskArg::None);
     if ask != AskArg::Terminal {
         let nobody = CliError::new(format!("nobody is here to look at the server `{server}`"));
@@ -37,7 +37,7 @@ pub(super) async fn run(name: &str, options: &ResolvedOptions, screen: &mut Cons
     Ok(told(name, &upstream.look(&server).await, screen))
 }
 
-/// Starts an accepted server and says what it offers.
+/// Starts an accepted server and shows what it offers.
 pub(super) async fn test(name: &str, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let definition = mcp_servers::named(options, name)?;
     let server = definition.name.clone();

@@ -1,4 +1,4 @@
-//! `byleave mcp wrap`: the gate in front of one server, whose names stay as they are.
+//! `byleave mcp wrap`: the gate in front of one server, whose tool names stay unchanged.
 
 use anyhow::Result;
 use byleave_mcp::gateway::NamingScheme;
@@ -29,8 +29,7 @@ pub(super) async fn run(
     let mut definition = ServerDefinition::new(name.clone(), launch);
     definition.profile = add::profile(typed.profile, options);
     definition.sampling = typed.sampling;
-    // Whoever typed the command wants it started. What it offers is taken as it is the first time, and pinned: what changes
-    // afterwards is asked about.
+    // The typed command is consent to start it. Its tools are accepted and pinned the first time; later changes are asked about.
     let first = mcp_servers::pins(options).of(&name)?.tools.is_empty();
     serve::with(typed.gateway, vec![definition], NamingScheme::Theirs, first, options, screen).await
 }

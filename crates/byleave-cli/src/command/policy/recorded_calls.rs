@@ -1,4 +1,4 @@
-//! Calls of the book that can be judged again, and the policies to judge them under.
+//! Recorded calls that can be evaluated again, and the policies for that.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::resolved_options::{ResolvedOptions, real_path};
 use crate::time::now;
 use crate::tool_catalog;
 
-/// Every call of the book, the newest first.
+/// Returns every call of the audit log, newest first.
 pub(super) async fn all(
     house: &AppContext,
     options: &ResolvedOptions,
@@ -37,12 +37,12 @@ pub(super) async fn all(
     Ok((past, unjudged))
 }
 
-/// The policies that calls are judged under again: one for each directory that they work in.
+/// The policies for evaluating calls again: one for each working directory.
 pub(super) struct PoliciesByDirectory<'a> {
     pub(super) options: &'a ResolvedOptions,
-    /// A file in the place of the person's own.
+    /// A file in place of the person's own.
     pub(super) own: Option<&'a Path>,
-    /// Rules of the person's beside those that are written.
+    /// Rules of the person in addition to the existing ones.
     pub(super) added: Vec<Rule>,
     known: HashMap<String, Result<Policy, String>>,
 }
@@ -52,7 +52,7 @@ impl<'a> PoliciesByDirectory<'a> {
         Self { options, own, added, known: HashMap::new() }
     }
 
-    /// The policy for calls in this directory, or why there is none.
+    /// Returns the policy for calls in this directory, or why there is none.
     pub(super) fn of(&mut self, cwd: &str) -> Result<&Policy, String> {
         if !self.known.contains_key(cwd) {
             let policy = self.load(cwd).map_err(|error| error.to_string());
@@ -77,7 +77,7 @@ impl<'a> PoliciesByDirectory<'a> {
         if self.added.is_empty() {
             return Ok(loaded.policy);
         }
-        // What a person's rule took the place of is gone already, and stays gone.
+        // A built-in rule that the person's rule replaced stays replaced.
         let all = loaded.policy.rules().cloned().chain(self.added.iter().cloned());
         Ok(Policy::new(all.collect())?.within(loaded.policy.workspace()))
     }

@@ -1,4 +1,4 @@
-//! `byleave policy replay FILE`: what another file of one's own would have made of every call in the book.
+//! `byleave policy replay FILE`: shows what another personal file would have decided for every recorded call.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(super) async fn run(
     rules: &ActivePolicy<'_>,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    // A file that is wrong is said once, with its lines, and not for every call.
+    // Errors in the file are reported once with their lines, not for every call.
     rules.as_own(file)?;
     let house = AppContext::open_to_read(options, None)?;
     let (calls, unjudged) = recorded_calls::all(&house, options).await?;
@@ -123,7 +123,7 @@ impl ReplayOutput<'_> {
     }
 }
 
-/// The rule that decides now, with where it stands, and why.
+/// Returns the rule that decides now, its place, and the reason.
 fn by(now: &PolicyDecision) -> (Option<(String, String)>, String) {
     let Some(reason) = now.decisive() else { return (None, String::new()) };
     let origin = reason.origin.clone().unwrap_or_else(|| "danger".to_owned());

@@ -1,9 +1,9 @@
-//! `byleave policy suggest`: rules that would have spared the questions that were always answered yes.
+//! `byleave policy suggest`: suggests rules that would have avoided questions that were always answered yes.
 //!
-//! Careful by construction. Nothing is suggested for what is dangerous, cannot be taken back or was not understood; nothing
-//! that would cover a call whose question was not answered yes; nothing broader than the common leading words, or the one
-//! directory, of what was approved. Every suggestion is tried: it is only shown if the rules in force and this one together
-//! would have allowed at least two calls that were asked about, and if it loosens nothing else.
+//! It is careful by construction. It suggests nothing for dangerous or irreversible effects, or for calls that were not
+//! understood. No suggestion covers a call whose question was not answered yes. None is broader than the common leading words, or
+//! the one directory, of the approved calls. Every suggestion is tested together with the rules in force. It is shown only if
+//! both would have allowed at least two calls that were asked about, and if it loosens nothing else.
 
 mod draft;
 
@@ -26,13 +26,13 @@ use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::short;
 
-/// A rule that holds what it promises.
+/// A tested rule.
 struct RuleSuggestion {
     rule: Rule,
     toml: String,
-    /// The calls whose questions it would have spared.
+    /// The calls whose questions it would have avoided.
     spares: Vec<(CallId, String)>,
-    /// Calls that nobody was asked about, which do what was approved in others.
+    /// Calls without a question that do what was approved in others.
     also: Vec<(CallId, String)>,
 }
 
@@ -48,7 +48,7 @@ pub(super) async fn run(
         calls.iter().filter(|past| is_spareable(past, &mut now)).collect();
     let mut taken = rules.load()?.policy.rules().map(|rule| rule.id.clone()).collect();
     let mut suggestions: Vec<RuleSuggestion> = Vec::new();
-    // The same file again and again is a rule about that file; only what is left may speak for a directory.
+    // The same file repeatedly gives a rule about that file. Only the rest may give a rule about a directory.
     for alike in [PathGrouping::Path, PathGrouping::Directory] {
         for draft in drafts(&approved, alike, &mut taken) {
             if !covers_a_no(&draft, &calls) {
@@ -98,17 +98,17 @@ fn tell(suggestions: &[RuleSuggestion], unjudged: usize, options: &ResolvedOptio
     ));
 }
 
-/// In whose names `byleave undo` and `byleave rehearse` make calls.
+/// The agent names under which `byleave undo` and `byleave rehearse` make calls.
 const TYPED: [&str; 2] = ["undo", "rehearse"];
 
-/// Whether a rule could have spared all of its questions, each was answered yes, and it would still be asked today.
+/// Checks whether a rule could have avoided all questions of the call, each was answered yes, and it would still be asked today.
 fn is_spareable(past: &ReplayableCall, now: &mut PoliciesByDirectory<'_>) -> bool {
     let rule_would_do = |asked: &PastQuestion| {
         let mut causes = asked.ruling.causes().into_iter();
         let harmless = asked.plan.dangers.is_empty() && !asked.plan.irreversible;
         harmless && causes.all(|cause| cause.is_uncovered() || cause == AskCause::Sensitive)
     };
-    // What people type themselves they have answered by typing it.
+    // People answered these calls by typing them.
     if TYPED.contains(&past.heading.agent.as_str()) {
         return false;
     }
@@ -117,7 +117,7 @@ fn is_spareable(past: &ReplayableCall, now: &mut PoliciesByDirectory<'_>) -> boo
     !past.questions.is_empty() && yes && asks
 }
 
-/// Whether the rule is about anything that someone was asked about and did not simply say yes to.
+/// Checks whether the rule covers any effect that was asked about and not simply approved.
 fn covers_a_no(draft: &RuleDraft, calls: &[ReplayableCall]) -> bool {
     let matchers: Option<Vec<PatternMatcher>> =
         draft.patterns.iter().map(|pattern| PatternMatcher::new(pattern.clone()).ok()).collect();
@@ -127,7 +127,7 @@ fn covers_a_no(draft: &RuleDraft, calls: &[ReplayableCall]) -> bool {
     effects.any(|effect| matchers.iter().any(|matcher| matcher.fits(effect)))
 }
 
-/// The draft as a rule, if it does what it is for and nothing else.
+/// Returns the draft as a suggestion, if it does what it is for and nothing else.
 fn tried(
     draft: &RuleDraft,
     calls: &[ReplayableCall],
@@ -152,7 +152,7 @@ fn tried(
         if draft.calls.contains(&past.call) && after == Verdict::Allow {
             spares.push(one);
         } else if past.questions.is_empty() && draft.has_all_of(&needed(&past.plan, &past.ruling)) {
-            // Nobody was asked about it, but others said yes to the very same.
+            // Nobody was asked about it, but the very same was approved elsewhere.
             also.push(one);
         } else {
             return None;

@@ -1,4 +1,5 @@
-//! Lines that a person types, until Ctrl-C. The program listens to that signal while it works, so it does not end a read by itself.
+//! Reads lines from a person until Ctrl-C. The program handles that signal while it works, so the signal does not end a read by
+//! itself.
 
 use std::io::{self, Write as _};
 
@@ -6,17 +7,17 @@ use anyhow::{Context as _, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-/// What came of a prompt.
+/// The result of a prompt.
 pub(super) enum KeyboardInput {
     /// A line, trimmed and in lower case.
     Line(String),
-    /// Nothing more can be typed.
+    /// The input has ended.
     End,
     /// Ctrl-C was pressed.
     Interrupt,
 }
 
-/// Where the person types.
+/// The person's keyboard.
 pub(super) struct LineReader {
     lines: mpsc::Receiver<io::Result<Option<String>>>,
     wanted: std::sync::mpsc::Sender<()>,
@@ -27,7 +28,7 @@ impl LineReader {
     pub(super) fn new() -> Result<Self> {
         let (send, lines) = mpsc::channel(1);
         let (wanted, next) = std::sync::mpsc::channel();
-        // A thread that nobody waits for: a read cannot be called off.
+        // A detached thread, because a read cannot be cancelled.
         std::thread::spawn(move || {
             while next.recv().is_ok() {
                 let mut line = String::new();

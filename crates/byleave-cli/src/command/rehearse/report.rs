@@ -1,4 +1,4 @@
-//! What a rehearsal is shown as: what was printed, what would change, and what to be careful about.
+//! Shows a rehearsal: its output, its changes and its warnings.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use byleave::core::render::summary;
 use crate::call_display::relative;
 use crate::console::{ChangeColor, Console, Tone, many_lines, one_line};
 
-/// How many lines of paths are shown before directories are counted instead.
+/// The number of path lines above which directories are counted instead.
 const LINES_MAX: usize = 60;
-/// How many lines of what was printed are shown.
+/// The number of output lines that are shown.
 const PRINTED_MAX: usize = 40;
 
-/// All of it, on one screen where that is possible.
+/// Shows everything, on one screen if possible.
 pub(super) fn show(screen: &mut Console, rehearsal: &Rehearsal, cwd: &Path, took: Duration, with_diff: bool) {
     printed(screen, rehearsal);
     screen.line("");
@@ -112,7 +112,7 @@ fn is_directory(change: &FileChange) -> bool {
     node.is_some_and(|node| node.kind == FileNodeKind::Directory)
 }
 
-/// How much differs, and what is lost for good where nobody else has it.
+/// Describes the size of a change, and whether no repository has the old content.
 fn told(change: &FileChange) -> String {
     let mut words = Vec::new();
     if let Some(diff) = &change.diff {
@@ -133,7 +133,7 @@ fn told(change: &FileChange) -> String {
     words.join(", ")
 }
 
-/// How every text differs.
+/// Prints the diff of every text.
 pub(crate) fn differences(screen: &mut Console, changes: &FileChanges, cwd: &Path) {
     for change in &changes.list {
         let path = relative(&change.path, cwd);

@@ -1,7 +1,6 @@
-//! Carries a confined command's streams to and from ours: by its own terminal where we sit at one, else by pipes.
+//! Forwards a confined command's streams: through its own terminal if we have one, else through pipes.
 //!
-//! The person's own terminal is never handed in. It is put into raw mode for as long as the command has it, and put back
-//! whatever happens.
+//! The person's own terminal is never passed to the command. It is in raw mode while the command runs, and is always restored.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read, Write};
@@ -15,10 +14,10 @@ use byleave_sandbox::plan::TerminalSize;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
 
-/// How soon a changed window is noticed.
+/// The interval at which a changed window size is noticed.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// The size of the terminal that we sit at, if we do, on both ends.
+/// Returns the size of our terminal, if both input and output are one.
 pub(super) fn terminal() -> Option<TerminalSize> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return None;
@@ -27,7 +26,7 @@ pub(super) fn terminal() -> Option<TerminalSize> {
     Some(TerminalSize { rows: size.ws_row.max(1), columns: size.ws_col.max(1) })
 }
 
-/// Carries until the command is over.
+/// Forwards until the command has ended.
 pub(super) fn through(mut running: RunningCommand) -> Result<CommandOutcome, LaunchError> {
     if let Some(outer) = running.take_terminal()? {
         let ended = Arc::new(AtomicBool::new(false));
@@ -40,12 +39,12 @@ pub(super) fn through(mut running: RunningCommand) -> Result<CommandOutcome, Lau
         return outcome;
     }
     let Some(Pipes { stdin, stdout, stderr }) = running.take_pipes() else { return running.finish() };
-    // Who reads nothing more is not waited for: this thread ends with the program.
+    // Input is not waited for: this thread ends with the program.
     std::thread::spawn(move || io::copy(&mut io::stdin().lock(), &mut File::from(stdin)));
     let out = std::thread::spawn(move || copy(stdout, io::stdout()));
     let err = std::thread::spawn(move || copy(stderr, io::stderr()));
     let outcome = running.finish();
-    // Everything has ended, so both come to their end.
+    // Every process has ended, so both threads end.
     [out, err].into_iter().for_each(drop_thread);
     outcome
 }
@@ -54,7 +53,7 @@ fn drop_thread(thread: std::thread::JoinHandle<()>) {
     thread.join().unwrap_or_default();
 }
 
-/// A reader that went away is the person's own affair: the rest is dropped, so that the command is not held up.
+/// Copies a stream. If the reader is gone, the rest is dropped, so that the command is not blocked.
 fn copy(from: OwnedFd, mut to: impl Write) {
     let (mut from, mut buffer) = (File::from(from), vec![0; 16 << 10]);
     while let Ok(read @ 1..) = from.read(&mut buffer) {
@@ -63,7 +62,7 @@ fn copy(from: OwnedFd, mut to: impl Write) {
     }
 }
 
-/// Starts the two ways between the person's terminal and the command's.
+/// Starts the two threads between the person's terminal and the command's.
 fn between(outer: OwnedFd, ended: &Arc<AtomicBool>) -> Option<std::thread::JoinHandle<()>> {
     let typed = outer.try_clone().ok()?;
     let ended = Arc::clone(ended);
@@ -71,7 +70,7 @@ fn between(outer: OwnedFd, ended: &Arc<AtomicBool>) -> Option<std::thread::JoinH
     Some(std::thread::spawn(move || copy(outer, io::stdout())))
 }
 
-/// What is typed goes in, and so does the size of the window.
+/// Forwards keys and the size of the window.
 fn type_in(to: &OwnedFd, ended: &AtomicBool) {
     let (stdin, mut buffer) = (io::stdin(), [0; 4096]);
     let mut size = tcgetwinsize(&stdin).ok();
@@ -101,7 +100,7 @@ fn type_in(to: &OwnedFd, ended: &AtomicBool) {
     }
 }
 
-/// The person's terminal while somebody else reads every key.
+/// The person's terminal in raw mode, until it is dropped.
 struct RawMode {
     before: Termios,
 }
@@ -118,7 +117,7 @@ impl RawMode {
 
 impl Drop for RawMode {
     fn drop(&mut self) {
-        // Best effort: a terminal that is gone needs nothing put back.
+        // Best effort: a terminal that is gone needs no restoring.
         tcsetattr(io::stdin(), OptionalActions::Now, &self.before).unwrap_or_default();
     }
 }

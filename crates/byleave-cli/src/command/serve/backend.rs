@@ -1,4 +1,4 @@
-//! What a server stands on: the book of this machine, or a fleet.
+//! The backend of a server: the audit log of this machine, or a fleet.
 
 #[cfg(feature = "fleet")]
 mod fleet;
@@ -24,16 +24,16 @@ use crate::workers::workers_file;
 #[cfg(feature = "fleet")]
 use fleet::FleetBackend;
 
-/// What a server stands on, for all of its tenants.
+/// The backend of a server, for all of its tenants.
 pub(super) enum ServeBackend {
-    /// A book in each state directory; with a lease, workers drive the calls.
+    /// An audit log in each state directory. With a lease, workers drive the calls.
     Here(Option<Duration>),
     /// A durable engine and Postgres. Workers drive the calls.
     #[cfg(feature = "fleet")]
     Fleet(Box<FleetBackend>),
 }
 
-/// The same for one tenant.
+/// The backend of one tenant.
 pub(super) struct TenantBackend {
     pub(super) ledger: Arc<dyn Ledger>,
     pub(super) book: Arc<dyn AuditLog>,
@@ -41,7 +41,7 @@ pub(super) struct TenantBackend {
 }
 
 impl ServeBackend {
-    /// As it was typed. On a fleet it waits until this is the gateway.
+    /// Creates the backend from the options. In a fleet it waits until this server is the gateway.
     #[cfg(feature = "fleet")]
     pub(super) async fn typed(
         typed: &ServeArgs,
@@ -55,7 +55,7 @@ impl ServeBackend {
         })
     }
 
-    /// As it was typed.
+    /// Creates the backend from the options.
     #[cfg(not(feature = "fleet"))]
     pub(super) async fn typed(
         typed: &ServeArgs,
@@ -66,7 +66,7 @@ impl ServeBackend {
         Ok(Self::Here(typed.workers.then_some(lease)))
     }
 
-    /// Whether workers drive the calls.
+    /// Checks whether workers drive the calls.
     pub(super) const fn is_crewed(&self) -> bool {
         match self {
             Self::Here(lease) => lease.is_some(),
@@ -79,7 +79,7 @@ impl ServeBackend {
         match self {
             Self::Here(lease) => {
                 let book = AppContext::open_or_make(options)?.book;
-                // Before there is a gate, and for the gates of other programs on this book as well.
+                // Before there is a gate, because gates of other programs on this audit log must know it as well.
                 leave_to_workers(options, lease.is_some())?;
                 let dir = options.cwd.clone();
                 let crew = lease
@@ -91,7 +91,7 @@ impl ServeBackend {
         }
     }
 
-    /// Serves for as long as this stands.
+    /// Serves as long as the backend is usable.
     #[cfg_attr(
         not(feature = "fleet"),
         expect(unused_variables, reason = "only a fleet has something to say at the end")
@@ -109,12 +109,13 @@ impl ServeBackend {
     }
 }
 
-/// How long a worker may be away.
+/// Returns how long a worker may be unreachable.
 fn lease(typed: &ServeArgs) -> Result<Duration> {
     Ok(Duration::from_millis(lasting(&typed.worker_lease)?))
 }
 
-/// Has calls that come in over HTTP be for workers; or not, where they never were: what workers run would be given up.
+/// Marks calls over HTTP as calls for workers. Without workers it fails if they were marked before, because running calls would
+/// be lost.
 fn leave_to_workers(options: &ResolvedOptions, left: bool) -> Result<()> {
     let path = workers_file(options);
     if left {

@@ -1,4 +1,4 @@
-//! The scene: the calls that are watched, as far as their records say, and what has happened to them.
+//! The watched calls according to their records, and the events since the last poll.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,12 +15,12 @@ use byleave::stats::StatsFilter;
 
 use crate::live_output::{self, LiveStatus};
 
-/// So many of the last lines that a call printed are kept for the screen.
+/// The number of output lines of a call that are kept for the screen.
 const TAIL_LINES: usize = 3;
-/// A line that does not end is shown when it is that long.
+/// An incomplete line is shown when it has this length.
 const PARTIAL_BYTES_MAX: usize = 4_096;
 
-/// What a call is, for who looks at a line of it.
+/// The facts about a call for one line.
 #[derive(Clone, Debug)]
 pub(super) struct CallInfo {
     pub(super) call: CallId,
@@ -31,16 +31,16 @@ pub(super) struct CallInfo {
     pub(super) opened_at: Millis,
 }
 
-/// How far a call is.
+/// The stage of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CallStage {
-    /// It is being judged, or is held up, or nobody drives it on.
+    /// It is being evaluated, is blocked, or no process drives it.
     Open,
-    /// On a copy.
+    /// It runs on a copy.
     Rehearsing {
         since: Millis,
     },
-    /// A person must say.
+    /// A person must answer.
     Waiting {
         question: Question,
         since: Millis,
@@ -54,30 +54,30 @@ pub(super) enum CallStage {
     Damaged,
 }
 
-/// A call that is watched.
+/// A watched call.
 #[derive(Clone, Debug)]
 pub(super) struct TrackedCall {
     pub(super) who: CallInfo,
     pub(super) stage: CallStage,
-    /// What the policy said last, in words.
+    /// The last decision of the policy, in words.
     pub(super) verdict: Option<String>,
-    /// What its process says of it.
+    /// The live status from its process.
     pub(super) live: Option<LiveStatus>,
-    /// The last lines that it printed.
+    /// The last lines of its output.
     pub(super) tail: Vec<String>,
-    /// So many entries were shown.
+    /// The number of entries that were shown.
     shown: usize,
-    /// So many bytes of what it printed were shown, and this much waits for the end of its line.
+    /// The number of output bytes that were shown, and the incomplete line after them.
     printed: u64,
     partial: String,
 }
 
-/// Something to be told.
+/// An event to show.
 #[derive(Clone, Debug)]
 pub(super) enum WatchEvent {
-    /// It was there when we came.
+    /// A call that was open at the start.
     Met(Box<TrackedCall>),
-    /// An entry is on its record.
+    /// A new entry of its record.
     Entry {
         who: CallInfo,
         seq: usize,
@@ -89,7 +89,7 @@ pub(super) enum WatchEvent {
         fraction: Option<f64>,
         detail: String,
     },
-    /// A line was printed; so many bytes before it were not passed on.
+    /// A line of output, and the number of bytes before it that were dropped.
     Printed {
         who: CallInfo,
         line: String,
@@ -101,7 +101,7 @@ pub(super) enum WatchEvent {
     },
 }
 
-/// All calls that are watched.
+/// All watched calls.
 pub(super) struct CallTracker {
     wanted: StatsFilter,
     acts: BTreeMap<CallId, TrackedCall>,
@@ -112,12 +112,12 @@ impl CallTracker {
         Self { wanted, acts: BTreeMap::new() }
     }
 
-    /// The calls, the oldest first.
+    /// Returns the calls, oldest first.
     pub(super) fn acts(&self) -> impl Iterator<Item = &TrackedCall> {
         self.acts.values()
     }
 
-    /// Takes in a call that was there before us: how it stands, and not how it came to that.
+    /// Adds a call that was open at the start, with its current status but not its history.
     pub(super) fn meet(&mut self, kept: &StoredCall) -> Option<WatchEvent> {
         let act = TrackedCall::of(kept).filter(|_| self.wanted.fits(&kept.record))?;
         let act = TrackedCall { shown: kept.record.entries().len(), ..act };
@@ -125,7 +125,7 @@ impl CallTracker {
         Some(WatchEvent::Met(Box::new(act)))
     }
 
-    /// Takes in a call whose record has grown, and says by what.
+    /// Updates a call whose record has grown, and returns the new events.
     pub(super) fn follow(&mut self, kept: &StoredCall) -> Vec<WatchEvent> {
         let Some(fresh) = TrackedCall::of(kept).filter(|_| self.wanted.fits(&kept.record)) else {
             return Vec::new();
@@ -133,7 +133,7 @@ impl CallTracker {
         let act = self.acts.entry(fresh.who.call).or_insert_with(|| fresh.clone());
         let mut happened = Vec::new();
         if matches!(fresh.stage, CallStage::Settled { .. } | CallStage::Damaged) {
-            // What it printed last comes before its end.
+            // Its last output comes before its end.
             happened.extend(act.end_line());
         }
         let entries = kept.record.entries();
@@ -153,7 +153,7 @@ impl CallTracker {
         happened
     }
 
-    /// Looks at what the processes of running calls say of them.
+    /// Reads the live status of running calls.
     pub(super) fn glimpse(&mut self, state: &Path) -> Vec<WatchEvent> {
         let visible = live_output::visible(state);
         let mut happened = Vec::new();
@@ -170,12 +170,12 @@ impl CallTracker {
         happened
     }
 
-    /// One of them.
+    /// Returns one call.
     pub(super) fn act(&self, call: CallId) -> Option<&TrackedCall> {
         self.acts.get(&call)
     }
 
-    /// Forgets what has ended, once that was shown.
+    /// Removes ended calls, once they were shown.
     pub(super) fn forget_settled(&mut self) {
         self.acts.retain(|_, act| !matches!(act.stage, CallStage::Settled { .. }));
     }
@@ -220,7 +220,7 @@ impl TrackedCall {
             let (fraction, detail) = (glimpse.fraction, glimpse.detail.clone());
             happened.push(WatchEvent::Progress { who: self.who.clone(), fraction, detail });
         }
-        // It begins anew when another process drives it on.
+        // The count starts again when another process drives the call.
         if glimpse.printed < self.printed {
             self.printed = 0;
         }
@@ -243,7 +243,7 @@ impl TrackedCall {
         happened
     }
 
-    /// What waits for the end of its line, as a line.
+    /// Returns the incomplete line as a line.
     fn end_line(&mut self) -> Option<WatchEvent> {
         let line = std::mem::take(&mut self.partial);
         (!line.is_empty()).then(|| self.line(line, 0))
@@ -279,7 +279,7 @@ fn stage(record: &Record) -> CallStage {
     }
 }
 
-/// What the policy said last: the verdict, why, and the rule that decided.
+/// Returns the last decision of the policy: the verdict, the reason and the deciding rule.
 fn verdict(record: &Record) -> Option<String> {
     record.entries().iter().rev().find_map(|entry| match &entry.fact {
         RecordEvent::Permitted(Ok(ruling)) => Some(ruled(ruling)),
@@ -287,7 +287,7 @@ fn verdict(record: &Record) -> Option<String> {
     })
 }
 
-/// A verdict with its reason, in words; not escaped.
+/// Describes a decision with its reason. Not escaped.
 pub(super) fn ruled(ruling: &PolicyDecision) -> String {
     let verdict = ruling.verdict.word();
     let Some(reason) = ruling.decisive() else { return verdict.to_owned() };

@@ -1,4 +1,4 @@
-//! What happened, as lines: for people one each, as JSON one object each.
+//! Formats events: one line for people, or one JSON object.
 
 use byleave::audit_log::export::remark;
 use byleave::core::call::Millis;
@@ -12,7 +12,7 @@ use crate::json_output;
 use crate::short_ids::short;
 use crate::time::{now, precise, span, utc};
 
-/// Tells one thing that happened.
+/// Prints one event.
 pub(super) fn happening(screen: &mut Console, happening: &WatchEvent) {
     if screen.json() {
         screen.line(&spelled(&value(happening).to_string()));
@@ -25,7 +25,7 @@ pub(super) fn happening(screen: &mut Console, happening: &WatchEvent) {
     }
 }
 
-/// Tells how everything stands that has not ended.
+/// Prints the status of every open call.
 pub(super) fn standing(screen: &mut Console, scene: &CallTracker) {
     let mut none = true;
     for act in scene.acts() {
@@ -42,7 +42,7 @@ pub(super) fn standing(screen: &mut Console, scene: &CallTracker) {
     }
 }
 
-/// How a call stands, in words; not escaped.
+/// Describes the stage of a call. Not escaped.
 pub(super) fn stage(stage: &CallStage, now: Millis) -> String {
     let long = |since: &Millis| span(now.saturating_sub(*since));
     match stage {
@@ -55,7 +55,7 @@ pub(super) fn stage(stage: &CallStage, now: Millis) -> String {
     }
 }
 
-/// How far it is, in words; not escaped.
+/// Describes the progress. Not escaped.
 pub(super) fn progress(fraction: Option<f64>, detail: &str) -> String {
     match fraction {
         Some(fraction) => format!("{:.0} % {detail}", fraction.clamp(0.0, 1.0) * 100.0),
@@ -63,7 +63,7 @@ pub(super) fn progress(fraction: Option<f64>, detail: &str) -> String {
     }
 }
 
-/// How to answer a question.
+/// Returns how to answer a question.
 pub(super) fn how_to_answer(question: &Question) -> String {
     let question = short(&question.id);
     format!(
@@ -104,7 +104,7 @@ fn line(happening: &WatchEvent) -> Option<(Option<Tone>, String)> {
     Some((tone, line.trim_end().to_owned()))
 }
 
-/// An entry in words, if people want to know of it.
+/// Describes an entry, if it is of interest to people.
 pub(super) fn of_entry(
     who: &CallInfo,
     entry: &Entry,
@@ -145,13 +145,13 @@ pub(super) fn of_entry(
             let why = outcome.refusal().map(|refusal| format!(": {refusal}")).unwrap_or_default();
             (tone, "SETTLED", format!("{word}{took}{why}"))
         }
-        // Steps on the way; what they come to is in what is ruled or settled.
+        // Intermediate steps. Their result is in the decision or the settlement.
         _ => return None,
     };
     Some(said)
 }
 
-/// Who asks, where, and for what; not escaped.
+/// Describes the agent, the session and the call. Not escaped.
 pub(super) fn by(who: &CallInfo) -> String {
     format!("by {} in session {}: {}", who.agent, who.session, who.summary)
 }
@@ -196,7 +196,7 @@ fn value(happening: &WatchEvent) -> Value {
     }
 }
 
-/// What all objects have, and what this one has besides.
+/// Returns the common fields of all objects, and the additional fields of this one.
 fn with(who: &CallInfo, event: &str, more: Value) -> Value {
     let mut value = json!({ "event": event, "call": who.call, "session": who.session, "tool": who.tool });
     if let (Value::Object(fields), Value::Object(more)) = (&mut value, more) {

@@ -1,6 +1,6 @@
-//! The region: the last lines of a terminal, drawn again in place. What has ended is written above it and stays.
+//! The last lines of a terminal, redrawn in place. Ended calls are written above them and stay.
 //!
-//! No keys are read and no mode of the terminal is changed, so there is nothing to put back however it ends.
+//! It reads no keys and changes no terminal mode, so there is nothing to restore at the end.
 
 use std::fmt::Write as _;
 use std::io;
@@ -17,7 +17,7 @@ const BAR_COLUMNS: usize = 20;
 
 /// The last lines of a terminal.
 pub(super) struct Region {
-    /// What stands there, line by line.
+    /// The drawn lines.
     drawn: Vec<String>,
     size: (usize, usize),
 }
@@ -27,7 +27,7 @@ impl Region {
         Self { drawn: Vec::new(), size: (0, 0) }
     }
 
-    /// Writes down what has ended, and draws what has not.
+    /// Writes the ended calls, and draws the open ones.
     pub(super) fn draw(&mut self, screen: &mut Console, scene: &CallTracker, happened: &[WatchEvent]) {
         let size = size();
         let (columns, rows) = size;
@@ -39,7 +39,7 @@ impl Region {
         if lines.is_empty() {
             lines.push(cut("no call is on its way; Ctrl-C ends this", columns));
         }
-        // One row is left for where the cursor rests.
+        // One row stays free for the cursor.
         let room = rows.saturating_sub(1).max(1);
         if lines.len() > room {
             let more = lines.len() - room + 1;
@@ -70,7 +70,7 @@ impl Region {
         (self.drawn, self.size) = (lines, size);
     }
 
-    /// Leaves the screen as it is, for what comes next.
+    /// Leaves the screen as it is, for later output.
     pub(super) fn leave(&mut self, screen: &mut Console) {
         self.drawn.clear();
         screen.line("");
@@ -78,7 +78,7 @@ impl Region {
 
     fn clear(&self, screen: &mut Console, size: (usize, usize)) {
         if self.size != (0, 0) && size != self.size {
-            // Lines may have been wrapped anew: where they begin now, nobody can say.
+            // After a resize the lines may be wrapped, and their start is unknown.
             screen.trusted("\x1b[2J\x1b[H");
         } else if !self.drawn.is_empty() {
             screen.trusted(&format!("\x1b[{}A\r\x1b[J", self.drawn.len()));
@@ -86,7 +86,7 @@ impl Region {
     }
 }
 
-/// Whose end it is.
+/// Returns the call of an entry event.
 const fn about(happening: &WatchEvent) -> Option<&CallInfo> {
     match happening {
         WatchEvent::Entry { who, .. } => Some(who),
@@ -94,7 +94,7 @@ const fn about(happening: &WatchEvent) -> Option<&CallInfo> {
     }
 }
 
-/// Whether something stays on the screen.
+/// Checks whether an event stays on the screen.
 fn is_last(happening: &WatchEvent) -> bool {
     match happening {
         WatchEvent::Entry { entry, .. } => matches!(entry.fact, RecordEvent::Settled(_)),
@@ -103,7 +103,7 @@ fn is_last(happening: &WatchEvent) -> bool {
     }
 }
 
-/// A call: one line, how far it is, and the last that it printed.
+/// Draws a call: one line, its progress, and the end of its output.
 fn of(act: &TrackedCall, columns: usize, screen: &Console) -> Vec<String> {
     let who = &act.who;
     let sign = match act.stage {
@@ -157,7 +157,7 @@ fn bar(fraction: f64) -> String {
     format!("[{}{}]", "#".repeat(full), "-".repeat(BAR_COLUMNS - full))
 }
 
-/// A line that fits for certain: what may be two columns wide counts as two.
+/// Cuts a line so that it certainly fits. A character that may be two columns wide is taken as two.
 fn cut(line: &str, columns: usize) -> String {
     let wide = |c: char| if (c as u32) < 0x1100 || c == '…' { 1 } else { 2 };
     if line.chars().map(wide).sum::<usize>() <= columns {
@@ -171,7 +171,7 @@ fn cut(line: &str, columns: usize) -> String {
     line.chars().take_while(fits).chain(['…']).collect()
 }
 
-/// The columns and rows of the terminal.
+/// Returns the columns and rows of the terminal.
 fn size() -> (usize, usize) {
     let known = rustix::termios::tcgetwinsize(io::stdout()).ok();
     let known = known.map(|size| (usize::from(size.ws_col), usize::from(size.ws_row)));

@@ -1,28 +1,28 @@
-//! Places in patterns: `~`, `{workspace}` and their like become the directories they stand for.
+//! Expands `~`, `{workspace}` and similar variables in patterns to the directories that they name.
 
 use crate::pattern::literal;
 use crate::policy::path_variables::PathVariables;
 
-/// Puts places in.
+/// The expander of path variables.
 #[derive(Clone, Copy)]
 pub(super) struct VariableExpander<'a> {
     pub(super) places: &'a PathVariables<'a>,
     pub(super) built_in: bool,
 }
 
-/// What a text stands for.
+/// The expansion of a text.
 pub(super) enum Expansion {
-    /// These.
+    /// The expanded texts.
     Texts(Vec<String>),
-    /// Something in a directory that is not known; only built-in rules may say so.
+    /// A path in a directory that is not known. Only built-in rules may contain one.
     Nowhere,
-    /// Nothing: what is wrong, and what to do.
+    /// An error, and what to do.
     Flaw(String, String),
 }
 
 impl<'a> VariableExpander<'a> {
-    /// A glob over paths: a place at its start put in, without one beneath the workspace; with `/` at its end the directory
-    /// and everything in it.
+    /// Expands a glob over paths. A variable at its start is replaced. A relative path is beneath the workspace. With `/` at its end it is
+    /// the directory and everything in it.
     pub(super) fn path(&self, text: &str) -> Expansion {
         if text.is_empty() {
             return flaw("an empty path can never match", "name a path");
@@ -49,13 +49,13 @@ impl<'a> VariableExpander<'a> {
         match whole.strip_suffix('/') {
             Some("") => Expansion::Texts(vec!["/".to_owned(), "/**".to_owned()]),
             Some(directory) => Expansion::Texts(vec![directory.to_owned(), format!("{directory}/**")]),
-            // The place is the root.
+            // The variable is the root directory.
             None if whole.is_empty() => Expansion::Texts(vec!["/".to_owned()]),
             None => Expansion::Texts(vec![whole]),
         }
     }
 
-    /// A program: a name, or a path with a place at its start; `./` is the workspace.
+    /// Expands a program: a name, or a path with a variable at its start. `./` is the workspace.
     pub(super) fn program(&self, text: &str) -> Expansion {
         if !text.contains('/') {
             return Expansion::Texts(vec![text.to_owned()]);
@@ -79,7 +79,7 @@ impl<'a> VariableExpander<'a> {
         }
     }
 
-    /// An example: the same places, as they are. `None` where a built-in rule's place is not known.
+    /// Expands the same variables in an example, without escaping. `None` if a directory of a built-in rule is not known.
     pub(super) fn example(&self, text: &str, path: bool) -> Option<String> {
         let (kind, target) = match text.split_once(':') {
             Some((kind @ ("read" | "write" | "delete"), target)) => (format!("{kind}:"), target.trim_start()),
@@ -98,7 +98,7 @@ impl<'a> VariableExpander<'a> {
         }
     }
 
-    /// The place at the start of a text, and what comes after it.
+    /// Returns the directory of the variable at the start of a text, and the rest.
     fn start<'t>(&self, text: &'t str) -> Result<Option<(&'a str, &'t str)>, Expansion> {
         let PathVariables { workspace, home, state, config } = *self.places;
         let places = [

@@ -1,4 +1,4 @@
-//! The keys and words of a policy file, and what cannot stand there.
+//! The keys and words of a policy file, and checks of their values.
 
 use toml::de::DeValue;
 
@@ -37,19 +37,19 @@ pub(super) const KINDS: &[&str] =
 /// The keys of `when`.
 pub(super) const WHEN: &[&str] = &["read_only", "sensitive", "class", "mode", "server", "session", "agent"];
 
-/// Which classes there are.
+/// The hint that lists the classes.
 pub(super) const CLASSES: &str = "write `bash`, `file`, `webfetch`, `readonly`, `generic` or `undeclared`";
 
-/// Which modes there are.
+/// The hint that lists the modes.
 pub(super) const MODES: &str =
     "write `confirm-all`, `confirm-sensitive`, `confirm-dangerous`, `yolo` or `read-only`";
 
-/// The mode of this name.
+/// Returns the mode with this name.
 pub(super) fn mode(name: &str) -> Option<Mode> {
     Mode::ALL.into_iter().chain([Mode::ReadOnly]).find(|mode| mode.word() == name)
 }
 
-/// The class of this name.
+/// Returns the class with this name.
 pub(super) fn class(name: &str) -> Option<PermissionClass> {
     Some(match name {
         "bash" => PermissionClass::Bash,
@@ -62,7 +62,7 @@ pub(super) fn class(name: &str) -> Option<PermissionClass> {
     })
 }
 
-/// What a value is, in words.
+/// Returns the kind of a value in words.
 pub(super) const fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",
@@ -74,7 +74,7 @@ pub(super) const fn kind(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// What is wrong with a pattern about anything but runs, and what to do; `None` where it can fit something.
+/// Returns the error of a pattern other than a run pattern, and what to do. `None` if the pattern can match something.
 pub(super) fn wrong(pattern: &Pattern) -> Option<(String, String)> {
     if let Err(bad) = pattern.check() {
         let todo = match &bad {
@@ -95,7 +95,7 @@ pub(super) fn wrong(pattern: &Pattern) -> Option<(String, String)> {
     }
 }
 
-/// Effects name paths that are absolute and resolved; a glob that asks for another spelling fits none.
+/// Checks a glob over paths. Effects name absolute, resolved paths, so a glob with another spelling matches nothing.
 fn wrong_path(glob: &str) -> Option<(String, String)> {
     let never = |why: &str| Some((format!("`{glob}` can never match: {why}"), "drop that step".to_owned()));
     let mut steps = glob.strip_prefix('/').unwrap_or(glob).split('/');
@@ -108,8 +108,8 @@ fn wrong_path(glob: &str) -> Option<(String, String)> {
     None
 }
 
-/// The class of a built-in tool that is judged by what a call of it does, and never as a whole: nothing that it does bears its name.
-/// Such names are taken, whatever tools there are.
+/// Returns the class of a built-in tool that is evaluated by the effects of a call, and never as a whole. No effect of it carries its name.
+/// These names are reserved, whatever tools exist.
 pub fn judged_by_effects(tool: &str) -> Option<&'static str> {
     Some(match tool.to_ascii_lowercase().as_str() {
         "bash" => "bash",
@@ -139,7 +139,7 @@ fn wrong_tool(glob: &str) -> Option<(String, String)> {
     Some((what, "write the name of a tool as `byleave tools` lists it, or a glob over names".to_owned()))
 }
 
-/// What is wrong with the words of a run pattern, and what to do.
+/// Returns the error in the words of a run pattern, and what to do.
 pub(super) fn wrong_run(words: &[String]) -> Option<(String, String)> {
     let Some(program) = words.first() else {
         return Some(("the pattern is empty".to_owned(), "name a program and its leading words".to_owned()));

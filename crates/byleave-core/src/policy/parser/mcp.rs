@@ -1,19 +1,19 @@
-//! Patterns over tools of MCP servers: a server and a tool, each by itself, never one name made of both.
+//! Patterns over tools of MCP servers: a server and a tool, each by itself, never one joined name.
 //!
-//! Names that are joined can be taken apart in two ways; so a rule about the server `a` must not be about `a__b`, nor miss it.
+//! A joined name can be split in two ways. A rule about the server `a` must not match `a__b`, nor miss it.
 
 use super::{RuleFileReader, TomlValue, key};
 use crate::effect::Effect;
 use crate::pattern::Pattern;
 
-/// Whether a server is named in it, and none of its tools.
+/// Checks whether it names a server without a tool.
 pub(super) fn names_whole_server(value: &TomlValue<'_>) -> bool {
     let whole = |value: &TomlValue<'_>| value.get_ref().as_str().is_some_and(|text| !text.contains('/'));
     whole(value) || value.get_ref().as_array().is_some_and(|items| items.iter().any(whole))
 }
 
 impl RuleFileReader<'_> {
-    /// `server` for all that it offers, or `server/tool`; each may be a glob.
+    /// Reads `server` for all of its tools, or `server/tool`. Each may be a glob.
     pub(super) fn servers(&mut self, value: &TomlValue<'_>, to: &mut Vec<Pattern>) {
         for (text, span) in self.texts(value) {
             let (server, tool) = match text.split_once('/') {

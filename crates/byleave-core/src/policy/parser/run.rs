@@ -1,4 +1,4 @@
-//! Patterns over runs: a text is a program and its leading words, a list is a whole command and not a word more.
+//! Patterns over runs: a text is a program and its leading words; a list is exactly one whole command.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::pattern::Pattern;
 use crate::policy::rule::Layer;
 
 impl RuleFileReader<'_> {
-    /// One text, or a list of texts and of lists.
+    /// Reads one text, or a list of texts and of lists.
     pub(super) fn runs(&mut self, value: &TomlValue<'_>, to: &mut Vec<Pattern>) {
         let items = value.get_ref().as_array().map(|items| items.iter().collect::<Vec<_>>());
         if items.as_ref().is_some_and(Vec::is_empty) {

@@ -1,19 +1,19 @@
-//! What a server may name as an endpoint of a login: looked at before anything is sent there or opened.
+//! Checks the login endpoints that a server names, before anything is sent there or opened.
 //!
-//! An endpoint is a text that somebody else wrote. It is handed to a browser, and our secrets go there. So it is an `https`
-//! address in plain characters or nothing at all; the text is judged as it came, because parsers mend what they read.
+//! An endpoint is untrusted text. A browser opens it, and our secrets are sent there. It must therefore be an `https` address
+//! in plain characters. The original text is checked, because parsers repair their input.
 
 use std::net::IpAddr;
 
 use byleave_sandbox::net::address::global;
 use url::{Host, Url};
 
-/// The longest endpoint.
+/// The maximum length of an endpoint.
 const ENDPOINT_BYTES_MAX: usize = 2_048;
-/// The longest address that is opened.
+/// The maximum length of an address that is opened.
 const ADDRESS_BYTES_MAX: usize = 8_192;
 
-/// What is wrong with an endpoint that a server names.
+/// The reason why an endpoint is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the {what} is refused: {why}: `{shown}`")]
 pub struct EndpointError {
@@ -22,22 +22,22 @@ pub struct EndpointError {
     shown: String,
 }
 
-/// From where endpoints are looked at: what a server far away names is not on this machine.
+/// The rules for endpoints. A remote server must not name endpoints on this machine.
 #[derive(Clone, Debug)]
 pub(super) struct EndpointPolicy {
-    /// Where the server is.
+    /// The address of the server.
     pub(super) server: Url,
-    /// Hosts of the person's own network may be named too.
+    /// Whether hosts of the person's own network are allowed too.
     pub(super) own_network: bool,
 }
 
 impl EndpointPolicy {
-    /// The endpoint, if it may be one.
+    /// Returns the parsed endpoint, if it is allowed.
     pub(super) fn sound(&self, what: &'static str, text: &str) -> Result<Url, EndpointError> {
         self.judged(text, ENDPOINT_BYTES_MAX).map_err(|why| unsound(what, why, text))
     }
 
-    /// An address that a person is sent to, if it leads to this endpoint.
+    /// Returns the parsed address for a browser, if it leads to this endpoint.
     pub(super) fn leads_to(&self, endpoint: &Url, text: &str) -> Result<Url, EndpointError> {
         let what = "address to open";
         let url = self.judged(text, ADDRESS_BYTES_MAX).map_err(|why| unsound(what, why, text))?;
@@ -47,7 +47,7 @@ impl EndpointPolicy {
         Err(unsound(what, "it leads elsewhere than the endpoint", text))
     }
 
-    /// Whether an address may be connected to, for a host other than the server's.
+    /// Checks whether an IP address may be connected to, for a host other than the server's.
     pub(super) fn reaches(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let own = self.own_network && is_private(address);
@@ -78,7 +78,7 @@ impl EndpointPolicy {
             return Err("its host is not written as a host");
         }
         let after = rest.get(authority.len()..).unwrap_or_default();
-        // What a shell, a launcher or a parser could take for something else has no place in an endpoint.
+        // An endpoint must not contain characters that a shell, a launcher or a parser could misinterpret.
         if !after.chars().all(|c| c.is_ascii_alphanumeric() || "-._~:/?&=+%,@*".contains(c)) {
             return Err("it has characters that no endpoint needs");
         }
@@ -106,7 +106,8 @@ impl EndpointPolicy {
     }
 }
 
-/// Whether an address is written as one of this machine. Where a name leads is for its owner to say, and does not count.
+/// Checks whether an address is written as one of this machine. The addresses that a name resolves to are ignored, because
+/// its owner controls them.
 pub(super) fn is_here(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name.trim_end_matches('.').eq_ignore_ascii_case("localhost"),
@@ -116,7 +117,7 @@ pub(super) fn is_here(url: &Url) -> bool {
     }
 }
 
-/// The host of an address and its port, as a person reads it.
+/// Returns the host and port of an address for people.
 pub(super) fn host(url: &Url) -> String {
     let name = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"))

@@ -1,7 +1,7 @@
-//! The courier: carries every request of a login and of a refresh, and looks at where it goes first.
+//! The HTTP client of a login and of a refresh. It checks the destination of every request first.
 //!
-//! While a server is asked where to log in, it only fetches. Afterwards it only posts, and only to the endpoints that were
-//! looked at and shown. It follows no redirect, and what it is answered has a bound.
+//! During discovery it only sends GET requests. Afterwards it only sends POST requests, and only to the endpoints that were
+//! checked and shown. It follows no redirects, and the size of a response is limited.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -16,21 +16,21 @@ use url::Url;
 use super::super::http;
 use super::endpoint::{EndpointError, EndpointPolicy};
 
-/// How long one request may take.
+/// The timeout of one request.
 const REQUEST: Duration = Duration::from_secs(20);
-/// The most that an answer may hold.
+/// The maximum size of a response.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
-/// How many requests a login or a connection may need: a server could name endpoints without end.
+/// The maximum number of requests of a login or a connection. A server could name endpoints without end.
 const DISCOVERY_MAX: usize = 40;
 
-/// Carries requests.
+/// Sends the requests of a login.
 pub(in crate::upstream) struct LoginHttpClient {
     client: reqwest::Client,
     standpoint: EndpointPolicy,
     fetched: AtomicUsize,
-    /// Where it may post to; nothing while it fetches.
+    /// The endpoints for POST requests; empty during discovery.
     endpoints: Mutex<Vec<Url>>,
-    /// What an endpoint said when it said no.
+    /// The error that an endpoint gave.
     said: Mutex<Option<String>>,
     refused: Mutex<Option<EndpointError>>,
 }
@@ -43,17 +43,17 @@ impl LoginHttpClient {
         Ok(Self { client, standpoint, fetched, endpoints, said, refused })
     }
 
-    /// From now on it posts to these endpoints, and fetches nothing.
+    /// Ends discovery: allows only POST requests to these endpoints.
     pub(super) fn only(&self, endpoints: Vec<Url>) {
         *self.endpoints.lock().unwrap_or_else(PoisonError::into_inner) = endpoints;
     }
 
-    /// What an endpoint said when it said no, in words that hold nothing secret.
+    /// Returns the error that an endpoint gave, without secrets.
     pub(super) fn said(&self) -> Option<String> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// An address that it was to go to, and did not.
+    /// Returns an address whose request was refused.
     pub(super) fn refused(&self) -> Option<EndpointError> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -73,7 +73,7 @@ impl LoginHttpClient {
         }
         let mut answered = self.client.execute(reqwest::Request::try_from(request)?).await.map_err(plain)?;
         let status = answered.status();
-        // A redirect would take what is sent to somebody else. For who looks for something it is simply not there.
+        // A redirect would send the request to another party. Discovery treats it as not found.
         if status.is_redirection() {
             let nothing = Response::builder().status(StatusCode::NOT_FOUND).body(Vec::new())?;
             return if fetches { Ok(nothing) } else { Err("it redirects, and that is not followed".into()) };
@@ -90,7 +90,7 @@ impl LoginHttpClient {
             body.extend_from_slice(&piece);
         }
         if !fetches && !status.is_success() {
-            // What else it says could be what it was sent, and would go from one message into the next.
+            // The rest of the response could repeat what was sent, and would leak into other messages.
             let code = code(&body);
             let said = code.as_ref().map_or_else(String::new, |code| format!(" {code}"));
             let said = format!("{}{said}", status.as_u16());
@@ -107,7 +107,7 @@ impl OAuthHttpClient for LoginHttpClient {
     }
 }
 
-/// Leads names only to addresses that they may lead to. The server's own was named by the person.
+/// Resolves names only to allowed addresses. The server's own address was configured by the person.
 struct LoginResolver(EndpointPolicy);
 
 impl Resolve for LoginResolver {
@@ -125,13 +125,13 @@ impl Resolve for LoginResolver {
     }
 }
 
-/// The code of an error, as the protocol has them.
+/// Returns the error code of a response, as the protocol defines it.
 fn code(body: &[u8]) -> Option<String> {
     let body: Value = serde_json::from_slice(body).ok()?;
     body.get("error")?.as_str().filter(|code| is_code(code)).map(str::to_owned)
 }
 
-/// Whether a text is the code of an error as the protocol has them.
+/// Checks whether a text has the form of the protocol's error codes.
 pub(super) fn is_code(text: &str) -> bool {
     (1..=40).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }

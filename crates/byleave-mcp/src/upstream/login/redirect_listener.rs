@@ -1,4 +1,4 @@
-//! The landing: where the browser comes back to, on this machine. It takes one redirect and closes.
+//! The local listener that the browser is redirected to. It accepts one redirect and closes.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -10,20 +10,20 @@ use tokio::task::JoinSet;
 use url::Url;
 
 const PATH: &str = "/byleave/login";
-/// The most that a request may say.
+/// The maximum size of a request.
 const REQUEST_BYTES_MAX: usize = 32 << 10;
-/// How long a browser may take to say it.
+/// How long a browser may take to send it.
 const REQUEST: Duration = Duration::from_secs(10);
-/// How many may be here at once: browsers connect ahead of time, and others knock.
+/// The maximum number of connections at once. Browsers connect ahead of time, and other programs may connect too.
 const AT_ONCE_MAX: usize = 32;
 
-/// Where the browser comes back to.
+/// The listener that the browser is redirected to.
 pub(super) struct RedirectListener {
     listener: TcpListener,
     port: u16,
 }
 
-/// What a browser came back with.
+/// The parameters of the redirect.
 #[derive(Default)]
 pub(super) struct RedirectParams {
     pub(super) state: String,
@@ -39,12 +39,12 @@ impl RedirectListener {
         Ok(Self { listener, port })
     }
 
-    /// Its address.
+    /// Returns its address.
     pub(super) fn address(&self) -> String {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
-    /// Waits for the one redirect. Whatever else is asked for is not there, and does not count.
+    /// Waits for the one redirect. Every other request gets "not found" and is ignored.
     pub(super) async fn redirected(self, state: &str) -> io::Result<RedirectParams> {
         let mut here = JoinSet::new();
         loop {
@@ -91,14 +91,14 @@ async fn heard(mut stream: TcpStream, port: u16, state: String) -> io::Result<Op
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n{words}",
         words.len()
     );
-    // Whether the browser still hears it makes no difference.
+    // It does not matter whether the browser still receives this.
     if stream.write_all(answer.as_bytes()).await.is_ok() {
         drop(stream.shutdown().await);
     }
     Ok(redirected)
 }
 
-/// What a request says, if it is the redirect: fetched, at the very path, from this very host.
+/// Parses a request if it is the redirect: a GET request for the exact path and host.
 fn read(request: &str, port: u16) -> Option<RedirectParams> {
     let mut lines = request.split("\r\n");
     let mut words = lines.next()?.split(' ');
@@ -122,7 +122,7 @@ fn read(request: &str, port: u16) -> Option<RedirectParams> {
             _ => {}
         }
     }
-    // One that says neither is somebody who looked.
+    // A request with neither is not the redirect.
     (redirected.code.is_some() || redirected.error.is_some()).then_some(redirected)
 }
 

@@ -1,6 +1,6 @@
-//! What a table of options cannot say of a program that it otherwise describes: names that are made of other names.
+//! Additional readers for programs with a manual, where a table of options is not enough: names that are derived from other names.
 //!
-//! Told besides what the manual says, never instead of it.
+//! Their effects are added to those of the manual, and never replace them.
 
 use super::super::command_analyzer::{CommandAnalyzer, base};
 use super::files::unpacked;
@@ -8,10 +8,10 @@ use crate::commands::WorkingDir;
 use crate::manual::{ParsedOptions, WordRole};
 use crate::word::Word;
 
-/// Modules of Python that run code from their words or their input, or bring other code.
+/// Python modules that run code from their words or their input, or that install other code.
 const MODULES: [&str; 9] =
     ["timeit", "code", "asyncio", "pdb", "pip", "pipx", "ensurepip", "IPython", "idlelib"];
-/// How packed files end, and what they end with when they are unpacked.
+/// The suffixes of compressed files, and the suffixes that replace them after decompression.
 const PACKED: [(&str, &str); 10] = [
     (".gz", ""),
     (".bz2", ""),
@@ -25,7 +25,7 @@ const PACKED: [(&str, &str); 10] = [
     (".txz", ".tar"),
 ];
 
-/// Tells by the reader of this name.
+/// Runs the additional reader of this name.
 pub(in super::super) fn also(teller: &mut CommandAnalyzer<'_>, name: &str, parsed: &ParsedOptions<'_>) {
     match name {
         "copy" => copy(teller, parsed),
@@ -44,19 +44,19 @@ pub(in super::super) fn also(teller: &mut CommandAnalyzer<'_>, name: &str, parse
     }
 }
 
-/// The operands, as far as they are known.
+/// Returns the known operands.
 fn operands<'p>(parsed: &'p ParsedOptions<'_>) -> Vec<&'p str> {
     parsed.operands.iter().filter_map(|operand| operand.word.text()).collect()
 }
 
-/// What is copied into a directory keeps its name there.
+/// Adds the targets of a copy: a file that is copied into a directory keeps its name there.
 fn copy(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     let mut sources = operands(parsed);
     let whole = parsed.has(&["--no-target-directory"]);
     let into = parsed.values(&["--target-directory"]).last().copied();
     let target = match into {
         Some(target) => target,
-        // A link to a single operand is made in the current directory.
+        // A link to a single operand is created in the current directory.
         None if sources.len() < 2 => ".",
         None => sources.pop().unwrap_or("."),
     };
@@ -74,7 +74,7 @@ fn copy(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     }
 }
 
-/// What is in a directory that is copied onto another.
+/// Adds the contents of a directory that is copied onto another.
 fn contents(teller: &mut CommandAnalyzer<'_>, source: &str, target: &str) {
     let WorkingDir::At(place) = teller.place.clone() else { return };
     let Some(directory) = teller.scene.resolve(&place, source) else { return };
@@ -92,7 +92,7 @@ fn contents(teller: &mut CommandAnalyzer<'_>, source: &str, target: &str) {
 }
 
 impl CommandAnalyzer<'_> {
-    /// A file of this name is written beneath a directory, where that is one.
+    /// Adds a write of this name below a directory, if the path is or may be one.
     fn written_beneath(&mut self, directory: &str, name: &str) {
         let is_directory = match &self.place {
             WorkingDir::At(place) => {
@@ -102,7 +102,7 @@ impl CommandAnalyzer<'_> {
             WorkingDir::Unknown(_) => true,
         };
         if is_directory || directory.ends_with('/') {
-            // A directory of that name may be there already, and then something beneath it is written.
+            // A directory of that name may exist already. Then something below it is written.
             let before = std::mem::replace(&mut self.itself, false);
             self.path(WordRole::Write, &format!("{}/{name}", directory.trim_end_matches('/')));
             self.itself = before;
@@ -110,7 +110,7 @@ impl CommandAnalyzer<'_> {
     }
 }
 
-/// The name that what an address leads to is given here.
+/// Adds the local file that a download from a URL creates.
 fn downloaded(teller: &mut CommandAnalyzer<'_>, url: &str, folder: &str) {
     let path = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = path.split(['?', '#']).next().unwrap_or(path);
@@ -148,7 +148,7 @@ fn curl(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     }
 }
 
-/// `-T FILE`, where `{a,b}` and `[a-z]` stand for several.
+/// Adds the reads of `-T FILE`, where `{a,b}` and `[a-z]` mean several files.
 fn uploaded(teller: &mut CommandAnalyzer<'_>, value: &Word) {
     teller.role(WordRole::Read, value);
     let Some(text) = value.text().filter(|text| text.contains(['{', '['])) else { return };
@@ -169,7 +169,7 @@ fn wget(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     }
 }
 
-/// The operands behind the archive are what is unpacked.
+/// Adds the unpacked files: the operands after the archive.
 fn unzip(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     if parsed.has(&["-l"]) {
         return;
@@ -183,7 +183,7 @@ fn unzip(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     }
 }
 
-/// What is unpacked loses the end of its name, and what is packed gets one.
+/// Adds the written files: decompression removes a suffix, and compression adds one.
 fn pack(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     if parsed.has(&["--stdout"]) {
         return;
@@ -212,7 +212,7 @@ fn pack(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     }
 }
 
-/// Without a file, an interpreter runs what it is given as input.
+/// Checks for code from the input: an interpreter without a file runs its input.
 fn interpreter(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     if parsed.has(&["-m"]) {
         modules(teller, parsed);
@@ -229,7 +229,7 @@ fn modules(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     }
 }
 
-/// In the place of a script of the project, its input or an address.
+/// Checks whether code comes from the input or a URL in place of a script of the project.
 fn input(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     modules(teller, parsed);
     if let Some(name) = operands(parsed).first().filter(|name| **name == "-" || name.contains("://")) {
@@ -237,7 +237,7 @@ fn input(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     }
 }
 
-/// A package by an address, or a version of one, is fetched.
+/// Checks whether a package is fetched by its URL or version.
 fn package(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     let Some(name) = operands(parsed).first().copied() else { return };
     let fetched = name.contains("://");
@@ -251,14 +251,14 @@ fn package(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     }
 }
 
-/// `host/module@version` is fetched.
+/// Checks for `host/module@version`, which is fetched.
 fn module(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     if let Some(name) = operands(parsed).into_iter().find(|name| name.contains('@')) {
         teller.unknown(format!("`{name}` is fetched and built"));
     }
 }
 
-/// What stands behind `--` is given to git.
+/// Checks for words after `--`, which are passed to Git.
 fn forge(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     if let Some(operand) = parsed.operands.iter().find(|operand| operand.certain) {
         teller.unknown(format!("`{}` is given to git", operand.word));
@@ -277,7 +277,7 @@ fn clone(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     }
 }
 
-/// `-o go-template-file=FILE`.
+/// Adds the reads of `-o go-template-file=FILE`.
 fn kubectl(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     if parsed.values(&["--output"]).iter().any(|value| value.ends_with("-file")) {
         for file in parsed.values(&["--template"]) {

@@ -1,10 +1,10 @@
-//! Programs about files whose words have an order or a form of their own.
+//! Readers for file programs whose words have an order or a form of their own.
 
 use super::super::command_analyzer::{CommandAnalyzer, why_of};
 use crate::manual::{Manual, WordRole};
 use crate::word::{UnknownWord, Word};
 
-/// `test` and `[`.
+/// Reads `test` and `[`.
 pub(super) fn test(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
     for (at, word) in words.iter().enumerate() {
         let next = words.get(at.saturating_add(1));
@@ -21,7 +21,7 @@ pub(super) fn test(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
                     teller.path(WordRole::Read, path);
                 }
             }
-            // Numbers are arithmetic in `[[`, which is not this program; here they must be numbers.
+            // Numbers are arithmetic in `[[`, which is not this program. Here they must be numbers.
             (Some(_), _) => {}
             (None, _) if matches!(word, Word::Unknown(UnknownWord { one: true, .. })) => {}
             (None, _) => teller.unknown(format!("{} could be part of the test", why_of(word))),
@@ -29,7 +29,7 @@ pub(super) fn test(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
     }
 }
 
-/// `dd if=… of=…`.
+/// Reads `dd if=… of=…`.
 pub(super) fn dd(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
     for word in words {
         match word.text().map(|text| text.split_once('=').unwrap_or((text, ""))) {
@@ -46,13 +46,13 @@ pub(super) fn dd(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
     }
 }
 
-/// `tar`, whose first word may be a cluster without a dash, and whose archive is read or written depending on the others.
+/// Reads `tar`. Its first word may be a cluster without a dash, and its archive is read or written depending on the other words.
 pub(super) fn tar(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
     let mut words = words.to_vec();
     if let Some(first) = words.first_mut()
         && let Some(text) = first.text().filter(|text| !text.starts_with('-') && !text.is_empty())
     {
-        // The old form takes the values of all its letters from the words that follow, in order.
+        // In the old form, the values of all letters are in the words that follow, in order.
         let (valued, plain): (String, String) = text.chars().partition(|letter| {
             matches!(letter, 'f' | 'C' | 'b' | 'T' | 'X' | 'I' | 'g' | 'K' | 'N' | 'V' | 'H' | 'F' | 'L')
         });
@@ -70,7 +70,7 @@ pub(super) fn tar(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wor
         if file.text().is_some_and(|text| text.contains(':') && !text.starts_with(['/', '.'])) {
             teller.role(WordRole::RemoteWrite, file);
         }
-        // Where a program's archive lies does not move with `-C`.
+        // The path of the archive is not relative to `-C`.
         let place = std::mem::replace(&mut teller.place, teller.command.place.clone());
         teller.role(if makes { WordRole::Write } else { WordRole::Read }, file);
         teller.place = place;
@@ -96,7 +96,7 @@ pub(super) fn tar(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wor
     }
 }
 
-/// Something out of an archive that is unpacked into the current directory, by its name there.
+/// Adds the writes of an archive member that is unpacked into the current directory.
 pub(super) fn unpacked(teller: &mut CommandAnalyzer<'_>, member: &str, shortened: bool) {
     if member.contains(['*', '?', '[', '\\']) {
         teller.unknown(format!("`{member}` may stand for several names in the archive"));
@@ -111,7 +111,7 @@ pub(super) fn unpacked(teller: &mut CommandAnalyzer<'_>, member: &str, shortened
     }
 }
 
-/// `less [OPTION…] [+COMMAND] FILE…`.
+/// Reads `less [OPTION…] [+COMMAND] FILE…`.
 pub(super) fn pager(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
     if let Some(word) = words.iter().find(|word| word.text().is_some_and(|text| text.starts_with('+'))) {
         teller.unknown(format!("{} is a command for the pager, which may run programs", why_of(word)));
@@ -119,7 +119,7 @@ pub(super) fn pager(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, w
     teller.ordinary(manual, words);
 }
 
-/// `make [OPTION…] [TARGET…] [NAME=VALUE…]`.
+/// Reads `make [OPTION…] [TARGET…] [NAME=VALUE…]`.
 pub(super) fn make(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
     let (values, rest): (Vec<Word>, Vec<Word>) = words
         .iter()

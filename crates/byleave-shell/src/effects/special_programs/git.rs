@@ -1,11 +1,11 @@
-//! git, where a table of options does not say enough.
+//! Readers for Git, where a table of options is not enough.
 
 use super::super::command_analyzer::CommandAnalyzer;
 use crate::commands::WorkingDir;
 use crate::manual::{Manual, WordRole};
 use crate::word::Word;
 
-/// `git config`: with a value, or an option that changes, it writes the settings.
+/// Reads `git config`, which writes the settings if it has a value or an option that changes them.
 pub(super) fn git_config(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
     let mut words = words.to_vec();
     let verb = words.first().and_then(Word::text).unwrap_or_default().to_owned();
@@ -42,12 +42,12 @@ pub(super) fn git_config(teller: &mut CommandAnalyzer<'_>, manual: &'static Manu
     }
 }
 
-/// The settings of the repository that the command runs in, as far as the scene tells.
+/// Returns the settings file of the repository that contains the working directory, as far as the environment tells.
 fn repository(teller: &CommandAnalyzer<'_>) -> String {
     teller.top().map_or_else(|| ".git/config".into(), |folder| format!("{folder}/.git/config"))
 }
 
-/// Where git finds its repository. A directory can be one without `.git`, and then plain files of a working tree are its
+/// Checks where Git finds its repository. A directory can be one without `.git`. Then plain files of a working tree are its
 /// settings, which may name programs.
 pub(crate) fn git_place(teller: &mut CommandAnalyzer<'_>) {
     let WorkingDir::At(directory) = teller.place.clone() else { return };

@@ -1,11 +1,11 @@
-//! Programs that run others with words that they find or read.
+//! Readers for programs that run others with words that they find or read.
 
 use super::super::command_analyzer::{CommandAnalyzer, why_of};
 use crate::embedded_languages;
 use crate::manual::{Manual, OptionValue, WordRole};
 use crate::word::{UnknownWord, Word};
 
-/// `find [PATH…] EXPRESSION`.
+/// Reads `find [PATH…] EXPRESSION`.
 pub(super) fn find(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
     let mut at = 0;
     while words.get(at).and_then(Word::text).is_some_and(|text| matches!(text, "-H" | "-L" | "-P")) {
@@ -43,7 +43,7 @@ pub(super) fn find(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wo
             }
             "-exec" | "-execdir" | "-ok" | "-okdir" => {
                 let rest = words.get(at..).unwrap_or_default();
-                // A plus ends it only right behind `{}`.
+                // A plus ends it only directly after `{}`.
                 let ends = |at: usize, word: &Word| match word.text() {
                     Some(";") => true,
                     Some("+") => {
@@ -82,7 +82,7 @@ pub(super) fn find(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wo
     }
 }
 
-/// `fd [PATTERN] [PATH…] [-x|-X COMMAND… [;]]`.
+/// Reads `fd [PATTERN] [PATH…] [-x|-X COMMAND… [;]]`.
 pub(super) fn fd(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
     let runs = |word: &Word| matches!(word.text(), Some("-x" | "-X" | "--exec" | "--exec-batch"));
     let mut plain: Vec<Word> = Vec::new();
@@ -110,7 +110,7 @@ pub(super) fn fd(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, word
     teller.ordinary(manual, &plain);
 }
 
-/// `xargs [OPTION…] COMMAND…`, to which words from the input are added.
+/// Reads `xargs [OPTION…] COMMAND…`, to which words from the input are added.
 pub(super) fn xargs(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
     let parsed = manual.take_apart(words, false);
     teller.options(&parsed.given, &parsed.strange);
@@ -118,8 +118,8 @@ pub(super) fn xargs(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, w
         teller.possible_words(words);
     }
     let marks: Vec<Option<&Word>> = parsed.word_values(&["--replace", "-I"]).collect();
-    // How the input becomes words is told only where nothing changes it: what ends a word, how many go into one command, where
-    // they come from.
+    // The words of the input are determined only if no option changes how they are made. Such options set the delimiter, the number
+    // of words in one command, or the source of the input.
     let is_plain = !parsed.has(&XARGS_SHAPES) && marks.len() <= 1 && parsed.strange.is_empty();
     let mark = marks.first().map(|value| value.and_then(Word::text).unwrap_or("{}").to_owned());
     let mut inner: Vec<Word> = parsed.operands.iter().map(|operand| operand.word.clone()).collect();
@@ -133,7 +133,7 @@ pub(super) fn xargs(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, w
         teller.unknown("`xargs` makes words of its input in a way that is not told here");
     }
     if let Some(text) = input.as_ref().filter(|_| !is_plain) {
-        // A deny sees what it could come to nevertheless.
+        // A deny still sees the possible words.
         let pieces =
             text.split(|c: char| c.is_whitespace() || matches!(c, ',' | ':' | ';' | '\0' | '"' | '\''));
         let pieces: Vec<Word> =
@@ -143,7 +143,7 @@ pub(super) fn xargs(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, w
     match (mark, input.filter(|_| is_plain)) {
         (Some(mark), Some(input)) => {
             for line in input.lines().take(100) {
-                // Quotes are taken off here, too.
+                // Quotes are removed here, too.
                 let Some(words) = embedded_languages::split(line) else {
                     teller.unknown("xargs reads a line whose quotes do not end");
                     continue;
@@ -198,7 +198,7 @@ const XARGS_SHAPES: [&str; 14] = [
     "-e",
 ];
 
-/// `parallel COMMAND ::: ARGUMENT…`: text for a shell, with the arguments filled in.
+/// Reads `parallel COMMAND ::: ARGUMENT…`: text for a shell, with the arguments filled in.
 pub(super) fn parallel(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
     let parsed = manual.take_apart(words, false);
     teller.options(&parsed.given, &parsed.strange);
@@ -220,8 +220,8 @@ pub(super) fn parallel(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual
     teller.guess(&arguments);
 }
 
-/// A command with words of which only a part is filled in, such as a script, as it stands: what is denied in it is denied
-/// whatever is filled in.
+/// Adds a command as written if the mark is only a part of a word, such as in a script. Anything denied in it is denied regardless
+/// of what is filled in.
 fn as_written(teller: &mut CommandAnalyzer<'_>, words: &[Word], mark: &str) {
     let in_part = |word: &Word| word.text().is_some_and(|text| text != mark && text.contains(mark));
     if words.iter().any(in_part) {
@@ -229,7 +229,7 @@ fn as_written(teller: &mut CommandAnalyzer<'_>, words: &[Word], mark: &str) {
     }
 }
 
-/// Puts what was found in the place of `{}`. What is found lies beneath where the search began, so that is named.
+/// Replaces `{}` by the start of the search, because every found file is below it.
 fn fill(word: &Word, mark: &str, found: &Word) -> Word {
     match word.text() {
         Some(text) if text == mark => found.clone(),

@@ -1,10 +1,10 @@
-//! Programs that speak to other machines.
+//! Readers for programs that communicate with other machines.
 
 use super::super::command_analyzer::{CommandAnalyzer, why_of};
 use crate::manual::Manual;
 use crate::word::Word;
 
-/// `ssh [OPTION…] HOST [COMMAND…]`: what is run there is run on another machine.
+/// Reads `ssh [OPTION…] HOST [COMMAND…]`. The command runs on another machine.
 pub(super) fn ssh(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
     let parsed = manual.take_apart(words, false);
     teller.options(&parsed.given, &parsed.strange);
@@ -24,12 +24,12 @@ pub(super) fn ssh(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wor
     let words: Vec<&Word> = command.iter().map(|operand| &operand.word).collect();
     if !words.is_empty() {
         let text: Vec<String> = words.iter().map(|word| word.to_string()).collect();
-        // Run elsewhere, but a deny of the program is meant there too.
+        // It runs elsewhere, but a deny of the program applies there too.
         teller.inner_text(text.join(" "));
     }
 }
 
-/// `dig [@SERVER] NAME…`: who is asked learns the name, and so does whoever answers for it.
+/// Reads `dig [@SERVER] NAME…`. The server learns the name, and so does the server that is responsible for it.
 pub(super) fn dns(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
     let parsed = manual.take_apart(words, false);
     teller.options(&parsed.given, &parsed.strange);

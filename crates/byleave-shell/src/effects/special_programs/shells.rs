@@ -1,11 +1,11 @@
-//! Shells and what is nearest to them: `-c`, scripts, `env`, variables.
+//! Readers for shells and similar programs: `-c`, scripts, `env`, variables.
 
 use super::super::command_analyzer::{CommandAnalyzer, why_of};
 use crate::embedded_languages;
 use crate::manual::{Manual, WordRole};
 use crate::word::Word;
 
-/// `sh`, `bash` and the like: `-c TEXT NAME ARGUMENT…`, a script, or the input.
+/// Reads `sh`, `bash` and the like: `-c TEXT NAME ARGUMENT…`, a script, or the input.
 pub(super) fn shell(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
     let mut at = 0;
     let mut text_follows = false;
@@ -53,7 +53,7 @@ pub(super) fn shell(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
                     teller.possible_words(arguments);
                 }
             };
-            // What the text does with its arguments is for its reader to tell; a deny sees them in any case.
+            // The analysis of the text determines how it uses its arguments. A deny sees them in any case.
             if text
                 .text()
                 .is_some_and(|text| text.contains("$@") || text.contains("$*") || text.contains("$0"))
@@ -71,7 +71,7 @@ pub(super) fn shell(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
     }
 }
 
-/// `source FILE`, which looks along the path first where the name has no slash.
+/// Reads `source FILE`, which searches `PATH` first if the name has no slash.
 pub(super) fn source_by_path(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
     if let Some(name) = words.first().and_then(Word::text).filter(|name| !name.contains('/')) {
         teller.unknown(format!("`{name}` is looked for along the path first"));
@@ -79,7 +79,7 @@ pub(super) fn source_by_path(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
     source(teller, words);
 }
 
-/// A script: the first of the words. The others are its arguments.
+/// Adds a script: the first of the words. The others are its arguments.
 fn source(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
     let Some(file) = words.first() else { return };
     let Some(name) = file.text() else {
@@ -94,7 +94,7 @@ fn source(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
     }
 }
 
-/// `env [OPTION…] [NAME=VALUE…] [COMMAND…]`; sudo and doas alike.
+/// Reads `env [OPTION…] [NAME=VALUE…] [COMMAND…]`, and also sudo and doas.
 pub(super) fn env(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
     let parsed = manual.take_apart(words, false);
     teller.options(&parsed.given, &parsed.strange);
@@ -102,7 +102,7 @@ pub(super) fn env(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wor
     for value in parsed.word_values(&["--split-string"]) {
         match value.and_then(Word::text).and_then(embedded_languages::split) {
             Some(words) => {
-                // More options may be in it.
+                // The text may contain more options.
                 operands.push(Word::literal("env"));
                 operands.extend(words.into_iter().map(Word::literal));
             }
@@ -127,7 +127,7 @@ pub(super) fn env(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wor
     teller.inner_words(operands);
 }
 
-/// `export`, `declare`, `readonly`, `local`: `NAME=value` or a name.
+/// Reads `export`, `declare`, `readonly`, `local`: `NAME=value` or a name.
 pub(super) fn assign(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
     let parsed = manual.take_apart(words, false);
     teller.options(&parsed.given, &parsed.strange);
@@ -139,7 +139,7 @@ pub(super) fn assign(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, 
     }
 }
 
-/// A wrapper whose own words are not known: whatever in it could be a command is told as one.
+/// Reads a wrapper whose own words are unknown: each possible command in it is reported as one.
 pub(super) fn possible(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
     teller.possible_words(words);
     let mut begun = 0;

@@ -1,4 +1,4 @@
-//! Forgetting: the contents are gone for good, and everything that was decided is still there.
+//! Cases for erasure: the contents are permanently gone, and every decision is still there.
 
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::digest::ContentRef;
@@ -61,7 +61,7 @@ pub(super) async fn what_goes_on_after_it_was_forgotten_stays_forgotten(
     script.begin(one.ledger.owner())?;
     one.append(&mut script).await?;
     forget(&two, script.call(), NOW).await?;
-    // Who runs it still knows what it is called, and writes the end down.
+    // The running process still knows the call's summary, and records the end.
     let late = script.end()?;
     script.settle()?;
     one.append(&mut script).await?;
@@ -129,7 +129,7 @@ async fn forget(opened: &OpenedStore, call: CallId, at: u64) -> Result<EraseRepo
     forgotten.ok_or_else(|| ConformanceError::new("there is no such call to forget"))
 }
 
-/// Checks that nothing is left of a call but its record.
+/// Checks that only the record of a call is left.
 async fn is_forgotten(
     opened: &OpenedStore,
     script: &CallScript,

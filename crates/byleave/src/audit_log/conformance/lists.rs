@@ -1,4 +1,4 @@
-//! Lists: the newest first, by what is asked for, page by page.
+//! Cases for lists: the newest first, filtered and paged.
 
 use byleave_core::admin_action::AdminActionKind;
 use byleave_core::decision::Verdict;
@@ -14,7 +14,7 @@ use crate::ledger::conformance::record_script::{
 };
 use crate::ledger::conformance::{ConformanceError, ensure, same};
 
-/// More than any list here is long.
+/// More items than any list here has.
 const ALL: PageRequest = PageRequest::first(100);
 
 pub(super) async fn calls_are_found_by_what_is_asked_for(
@@ -38,7 +38,7 @@ pub(super) async fn calls_are_found_by_what_is_asked_for(
                 script.ask()?;
             }
             Verdict::Deny => script.settle()?,
-            // The last one is only on its way.
+            // The last one has not ended.
             Verdict::Allow if age == 6 => {}
             Verdict::Allow => {
                 script.begin(one.ledger.owner())?;
@@ -96,7 +96,7 @@ pub(super) async fn calls_are_found_by_who_what_and_how(
         of("ada", "Copies the Notes"),
         of("sub-agent `ada` of `bob`", "100% of it"),
         of("bob", "1000 of it"),
-        // Not a sub-agent called `ada`, whatever it likes to be called.
+        // Not a sub-agent called `ada`, although the name looks like one.
         of("x sub-agent `ada` of `bob`", "a_b"),
         ScriptSettings { verdict: Verdict::Deny, ..of("%", "axb") },
         ScriptSettings { verdict: Verdict::Ask, ..of("ad", "asks") },
@@ -169,7 +169,7 @@ pub(super) async fn what_is_new_is_told_once(bench: &dyn AuditLogHarness) -> Res
     writes.append(&mut fresh).await?;
     old.answer(Answer::No { feedback: None })?;
     writes.append(&mut old).await?;
-    // An act is no call, and is not told; but it does not hide what comes after it.
+    // An admin action is not a call and is not reported, but it does not hide what comes after it.
     act(&*writes.ledger, "local", AdminActionKind::Halt { why: "for a while".into() }).await?;
     old.settle()?;
     writes.append(&mut old).await?;
@@ -178,7 +178,7 @@ pub(super) async fn what_is_new_is_told_once(bench: &dyn AuditLogHarness) -> Res
     let none = watches.book.written(Some(news.upto), 100).await?;
     same("told once", &none.calls, &Vec::new())?;
 
-    // In parts it is the same, wherever they are cut.
+    // Parts return the same calls, wherever they are split.
     let (mut upto, mut seen) = (begin.upto, Vec::new());
     for _ in 0..4 {
         let part = watches.book.written(Some(upto), 1).await?;
@@ -224,7 +224,7 @@ pub(super) async fn pages_have_no_gaps_and_no_doubles(
     let none = opened.book.calls(CallFilter::default(), PageRequest::first(0)).await?;
     ensure!(none.is_empty(), "none were asked for, and some were listed");
 
-    // Between two pages a new call comes in and an old one goes on: neither moves what is still to come.
+    // Between two pages a new call arrives and an old one continues. Neither changes the remaining pages.
     let first = opened.book.calls(CallFilter::default(), PageRequest::first(4)).await?;
     opened
         .append(&mut CallScript::ready(ScriptSettings {
@@ -271,7 +271,7 @@ pub(super) async fn a_call_is_listed_as_far_as_it_has_come(
     is_listed(&opened, &declined, CallState::Settled).await
 }
 
-/// Checks that the newest call of the list is the one of this script, as its record has it.
+/// Checks that the newest call of the list is the call of this script, as in its record.
 async fn is_listed(
     opened: &OpenedStore,
     script: &CallScript,
@@ -368,7 +368,7 @@ pub(super) async fn a_question_is_listed_until_it_is_closed(
         close(&mut script)?;
         opened.append(&mut script).await?;
         same(&format!("after {what}"), &open_questions(&opened).await?, &vec![stays_open])?;
-        // An answer that comes late is told so, and not that there is no such question.
+        // A late answer gets an error that says so, instead of one for an unknown question.
         same(
             &format!("its call after {what}"),
             &opened.ledger.call_of(question).await?,
@@ -378,7 +378,7 @@ pub(super) async fn a_question_is_listed_until_it_is_closed(
     Ok(())
 }
 
-/// A call whose result is about to be held for a person.
+/// Returns a call whose result is about to be held for a person.
 fn held_result(opened: &OpenedStore, setting: ScriptSettings) -> Result<CallScript, ConformanceError> {
     let mut script = CallScript::beginning(setting, opened.ledger.owner())?;
     script.end()?;

@@ -1,10 +1,10 @@
-//! What is made again or started again shows what it showed before.
+//! Cases for rebuilding and reopening: both show the same as before.
 
 use super::snapshot::{AuditLogView, fill};
 use super::{AuditLogHarness, OpenedStore};
 use crate::ledger::conformance::record_script::{CallScript, ScriptSettings};
 use crate::ledger::conformance::{ConformanceError, ensure, same};
-use crate::ledger::{AppendError, StartBlocked};
+use crate::ledger::{AppendError, StartBlockedError};
 
 pub(super) async fn a_rebuild_changes_nothing(bench: &dyn AuditLogHarness) -> Result<(), ConformanceError> {
     let (one, two) = (bench.open().await?, bench.open().await?);
@@ -32,17 +32,17 @@ pub(super) async fn everything_outlives_a_restart(
     goes_on(&opened, ScriptSettings::on_leave(&spent)).await
 }
 
-/// Checks that what hindered before still does, and that the book can be written on.
+/// Checks that the same appends are still blocked, and that the audit log accepts new entries.
 async fn goes_on(opened: &OpenedStore, spent: ScriptSettings) -> Result<(), ConformanceError> {
     let again = opened.ledger.append(CallScript::beginning(spent, opened.ledger.owner())?.batch()).await;
     ensure!(
-        matches!(again, Err(AppendError::Hindered(StartBlocked::LeaveSpent))),
+        matches!(again, Err(AppendError::Hindered(StartBlockedError::LeaveSpent))),
         "a spent leave is used again: {again:?}"
     );
     let busy = ScriptSettings { session: "busy", ..ScriptSettings::default() };
     let busy = opened.ledger.append(CallScript::beginning(busy, opened.ledger.owner())?.batch()).await;
     ensure!(
-        matches!(busy, Err(AppendError::Hindered(StartBlocked::SessionBusy { .. }))),
+        matches!(busy, Err(AppendError::Hindered(StartBlockedError::SessionBusy { .. }))),
         "two run alone in one session: {busy:?}"
     );
     opened

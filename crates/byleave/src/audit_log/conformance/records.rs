@@ -1,4 +1,4 @@
-//! Records and contents: read back as they were written, through their own call and tenant only.
+//! Cases for records and contents: they read back as written, only under their own call and tenant.
 
 use byleave_core::admin_action::AdminActionKind;
 use byleave_core::id::{CallId, TenantId};
@@ -67,7 +67,7 @@ pub(super) async fn tenants_do_not_see_each_other(
     bench: &dyn AuditLogHarness,
 ) -> Result<(), ConformanceError> {
     let opened = bench.open().await?;
-    // The same leave by its id, in the same session, for the same tool: only the tenant tells them apart.
+    // The same standing approval id, session and tool: only the tenant differs.
     let shared = leave();
     let mut scripts = Vec::new();
     for (tenant, uses_max) in [("local", 1), ("other", 2)] {

@@ -1,4 +1,4 @@
-//! Acts, verification and seals: everything is counted, and what is sealed is anchored.
+//! Cases for admin actions, verification and seals: everything is counted, and sealed segments are anchored.
 
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::id::{AdminActionId, TenantId};
@@ -26,7 +26,7 @@ pub(super) async fn acts_are_listed_in_order(bench: &dyn AuditLogHarness) -> Res
         ),
     ];
     let mut acts = Vec::new();
-    // Their order is that of writing, whatever their clocks and ids say.
+    // They are ordered as written, regardless of their times and ids.
     for ((tenant, deed), ago) in deeds.into_iter().zip(0..) {
         let id = AdminActionId::new(Uuid::from_u128(u128::MAX - u128::from(ago)));
         let act = AdminAction { id, at: NOW - ago, tenant: TenantId::new(tenant)?, by: "ada".into(), deed };

@@ -1,4 +1,4 @@
-//! A view: everything that a book and its ledger show, so that before and after can be held against each other.
+//! A snapshot of everything that an audit log and its ledger show, to compare before and after.
 
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::effect::{Effect, Plan};
@@ -20,14 +20,14 @@ use crate::ledger::conformance::record_script::{
 
 const ALL: PageRequest = PageRequest::first(100);
 
-/// Everything that can be seen.
+/// Everything visible through the audit log and its ledger.
 #[derive(Debug, PartialEq)]
 pub(super) struct AuditLogView {
     calls: Vec<CallItem>,
     questions: Vec<QuestionItem>,
     leaves: Vec<StandingApprovalItem>,
     standing: Vec<StandingApproval>,
-    /// While people still have time, and once they have not.
+    /// Before and after the questions expire.
     drivable: [Vec<CallId>; 2],
     held_up_by: Vec<Option<CallId>>,
     records: Vec<(Vec<ChainedEntry>, bool, Vec<RecordContent>)>,
@@ -75,7 +75,7 @@ impl AuditLogView {
     }
 }
 
-/// A book with some of everything, part of it sealed. Returns a leave that is spent.
+/// Fills an audit log with some of everything and seals part of it. Returns a spent standing approval.
 pub(super) async fn fill(opened: &OpenedStore) -> Result<StandingApproval, ConformanceError> {
     let in_session = |session| ScriptSettings { session, ..ScriptSettings::default() };
     let asks_to = |path: &str| ScriptSettings {

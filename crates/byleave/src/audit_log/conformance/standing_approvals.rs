@@ -1,4 +1,4 @@
-//! Leaves: listed from what the records say, with what became of them.
+//! Cases for standing approvals: they are listed from the records, with their current state.
 
 use byleave_core::admin_action::AdminActionKind;
 use byleave_core::id::{StandingApprovalId, TenantId};

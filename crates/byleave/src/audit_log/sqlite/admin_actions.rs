@@ -1,4 +1,4 @@
-//! Acts: what administrators did, read from their own lines. What does not verify stops everything rather than nothing.
+//! Admin actions, read from their own entries. An entry that does not verify must block everything; it is never ignored.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use crate::audit_log::admin_records::place_of;
 use crate::ledger::LedgerError;
 use crate::lock::locked;
 
-/// What is in force.
+/// The admin actions in force.
 #[derive(Clone, Default)]
 pub(super) struct ActiveActions {
     upto: i64,
@@ -23,12 +23,12 @@ pub(super) struct ActiveActions {
 }
 
 impl ActiveActions {
-    /// The newest halt of a tenant, where it has not been lifted.
+    /// Returns the newest halt of a tenant that has not been lifted.
     pub(super) fn halted(&self, tenant: &TenantId) -> Option<&AdminAction> {
         self.halted.get(tenant)
     }
 
-    /// Whether a leave was revoked by those who gave it.
+    /// Checks whether a standing approval was revoked by its own tenant.
     pub(super) fn is_revoked(&self, tenant: &TenantId, leave: StandingApprovalId) -> bool {
         self.revoked.contains(&(tenant.clone(), leave))
     }
@@ -46,30 +46,30 @@ impl ActiveActions {
                 let leave = *leave;
                 self.revoked.insert((act.tenant, leave));
             }
-            // Found by its id, and not kept in memory: there may be very many.
+            // Found by id and not kept in memory, because there may be very many.
             AdminActionKind::Open(_) | AdminActionKind::Forget { .. } => {}
-            // For one command, which has begun by now.
+            // It applies to one command, which has begun by now.
             AdminActionKind::Waive { .. } => {}
         }
     }
 }
 
-/// What is in force, remembered up to a place in the book so that only newer acts are read.
+/// A cache of the admin actions in force up to a position in the audit log, so that only newer ones are read.
 #[derive(Default)]
 pub(super) struct ActionCache {
     known: Mutex<Arc<ActiveActions>>,
 }
 
 impl ActionCache {
-    /// What is in force, if the newest act stands at that place and is known already.
+    /// Returns the cached state if it includes the admin action at position `newest`.
     pub(super) fn known_upto(&self, newest: i64) -> Option<Arc<ActiveActions>> {
         let known = Arc::clone(&locked(&self.known));
         (known.upto == newest).then_some(known)
     }
 
-    /// What is in force by everything this connection sees, and remembers it.
+    /// Returns the admin actions in force that this connection sees, and caches them.
     ///
-    /// Must not be called with something written and not yet committed: that could still be taken back.
+    /// Must not be called with uncommitted writes, because those could still be rolled back.
     pub(super) fn refresh(&self, connection: &Connection) -> Result<Arc<ActiveActions>, LedgerError> {
         let force = self.peek(connection)?;
         let mut known = locked(&self.known);
@@ -79,7 +79,7 @@ impl ActionCache {
         Ok(force)
     }
 
-    /// What is in force by everything this connection sees, also of its own transaction.
+    /// Returns the admin actions in force that this connection sees, including those of its own transaction.
     pub(super) fn peek(&self, connection: &Connection) -> Result<Arc<ActiveActions>, LedgerError> {
         let known = Arc::clone(&locked(&self.known));
         let rows = newer(connection, known.upto)
@@ -98,7 +98,7 @@ impl ActionCache {
 }
 
 fn newer(connection: &Connection, than: i64) -> Result<Vec<EntryRow>, rusqlite::Error> {
-    // The literal is what lets SQLite use the partial index.
+    // The partial index is only used with a literal.
     let sql = format!(
         "SELECT {LINE_COLUMNS} FROM line INDEXED BY line_act WHERE kind = {ACT} AND pos > ?1 ORDER BY pos"
     );
@@ -107,7 +107,7 @@ fn newer(connection: &Connection, than: i64) -> Result<Vec<EntryRow>, rusqlite::
     rows.collect()
 }
 
-/// The opening of a session, if it was opened.
+/// Returns the admin action that opened a session, if there is one.
 pub(super) fn opening(
     connection: &Connection,
     tenant: &TenantId,
@@ -131,12 +131,12 @@ pub(super) fn opening(
     }
 }
 
-/// Every act in the book, the oldest first.
+/// Returns every admin action in the audit log, the oldest first.
 pub(super) fn all(connection: &Connection) -> Result<Vec<EntryRow>, rusqlite::Error> {
     newer(connection, 0)
 }
 
-/// The act of a row, if it is as it was written.
+/// Decodes the admin action of a row. Fails if the row was altered.
 pub(super) fn read(row: &EntryRow) -> Result<AdminAction, String> {
     if row.key.is_some() {
         return Err("it has a key".into());

@@ -1,4 +1,4 @@
-//! The ledger: appends, claims and what is in force.
+//! Implements the ledger on SQLite: appends, claims and the admin actions in force.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::ledger::{
 };
 use crate::lock::locked;
 
-/// One append may not be larger than that. SQLite's own limit lies above it.
+/// The maximum size of one append. It is below SQLite's own limit.
 const APPEND_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 impl Ledger for SqliteLedger {
@@ -155,15 +155,15 @@ impl Ledger for SqliteLedger {
 }
 
 impl SqliteStore {
-    /// A session and those above it, by the acts that opened them.
+    /// Returns a session and its ancestors, from the admin actions that opened them.
     fn lineage(&self, tenant: &TenantId, session: &SessionId) -> Result<Vec<SessionNode>, LedgerError> {
         self.readers.with(|connection| {
             invariants::lineage(session, |session| admin_actions::opening(connection, tenant, session))
         })?
     }
 
-    /// The usual case, in one look: the call is new, nobody waits in its session, which nobody opened, no leave was given
-    /// for its tool, and no act is unread.
+    /// Handles the usual case in one query, or returns `None`. In that case the call is new and no admin action is unread. Its
+    /// session was not opened by an admin action and has no waiting call, and its tool has no standing approval.
     fn arrive_at_nothing(&self, comer: IncomingCall<'_>) -> Result<Option<SessionContext>, LedgerError> {
         let look = |connection: &Connection| {
             let sql = "SELECT EXISTS(SELECT 1 FROM line WHERE call = ?1),
@@ -205,7 +205,7 @@ impl SqliteStore {
         Ok(Some(LoadedRecord { record, key }))
     }
 
-    /// Turns a batch into what is written: framed, encrypted, with everything that the writer need not work out.
+    /// Prepares a batch for writing: encodes it, encrypts it, and computes everything that the writer need not compute.
     fn prepare(&self, batch: Batch) -> Result<RecordAppend, AppendError> {
         let cannot = |why: &str| AppendError::Fault(LedgerError::new("cannot append to a record", why));
         let body = frame(&batch.lines).ok_or_else(|| cannot("there are no lines, or one is too long"))?;
@@ -216,12 +216,12 @@ impl SqliteStore {
         let key = match batch.key {
             Some(key) => Some(key),
             None if opens => None,
-            // No record, no key: someone is far ahead of what is there.
+            // A missing record has no key: the caller is ahead of the stored state.
             None => self.key_of(batch.call)?.ok_or(AppendError::Stale)?,
         };
         let (wrapped, contents) = match &key {
             None if opens && !batch.contents.is_empty() => return Err(cannot("it has contents and no key")),
-            // What is said to a forgotten record is forgotten at once.
+            // Contents added to an erased record are dropped at once.
             None => (None, Vec::new()),
             Some(key) => {
                 invariants::check_contents(&batch.contents, key)?;
@@ -270,7 +270,7 @@ impl SqliteStore {
         })
     }
 
-    /// The key of a record, where there is such a record, as far as it is still there.
+    /// Returns the key of a record: `None` without such a record, `Some(None)` if its key can no longer be read.
     fn key_of(&self, call: CallId) -> Result<Option<Option<RecordKey>>, LedgerError> {
         if let Some(key) = locked(&self.keys).get(&call) {
             return Ok(Some(Some(key.clone())));
@@ -279,7 +279,7 @@ impl SqliteStore {
         Ok(wrapped.map(|wrapped| wrapped.and_then(|wrapped| self.bench.vault.unwrap(call, &wrapped))))
     }
 
-    /// The wrapped key of a record, where there is such a record, as it is stored.
+    /// Returns the stored wrapped key of a record: `None` without such a record.
     pub(super) fn wrapped_key(&self, call: CallId) -> Result<Option<Option<Vec<u8>>>, LedgerError> {
         self.readers.read("cannot read the key of a record", |connection| {
             let sql = "SELECT key FROM line WHERE call = ?1 AND seq = 0";
@@ -289,7 +289,7 @@ impl SqliteStore {
         })
     }
 
-    /// A call that is settled needs its key no more.
+    /// Caches the key of a call. A settled call no longer needs its key.
     fn remember_key(&self, call: CallId, key: Option<RecordKey>, settles: bool) {
         let mut keys = locked(&self.keys);
         match key {
@@ -374,7 +374,7 @@ impl SqliteStore {
             };
             match written {
                 Ok(()) => return Ok(Interruption::Written),
-                // Someone else was quicker: it may be open no more.
+                // Another process was faster: the call may no longer be open.
                 Err(AppendError::Stale) => {}
                 Err(AppendError::Fault(fault)) => return Err(fault),
                 Err(AppendError::Hindered(hindrance)) => {
@@ -384,7 +384,7 @@ impl SqliteStore {
         }
     }
 
-    /// What a list shows of a call as it stands.
+    /// Returns the current summary of a call.
     fn listing(&self, call: CallId, record: &Record) -> Result<CallSummary, LedgerError> {
         let known =
             self.readers.read("cannot look a call up", |connection| queries::listing(connection, call))?;
@@ -393,7 +393,7 @@ impl SqliteStore {
             .ok_or_else(|| LedgerError::new("cannot look a call up", "its record does not begin with a call"))
     }
 
-    /// Writes an act down and carries it out. Returns whether nothing is left of what it destroys.
+    /// Records an admin action and applies it. Returns whether nothing is left of what it destroys.
     pub(super) async fn act(&self, act: &AdminAction) -> Result<bool, LedgerError> {
         let line = admin_records::line_of(act)?;
         let body = frame(std::slice::from_ref(&line))
@@ -422,7 +422,7 @@ impl SqliteStore {
         }
     }
 
-    /// Empties the write-ahead log, in which old pages live on. Returns whether that could be done.
+    /// Truncates the write-ahead log, which still contains old pages. Returns whether that succeeded.
     fn scrub(&self) -> Result<bool, LedgerError> {
         let busy = self.writer.aside(|connection| {
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))

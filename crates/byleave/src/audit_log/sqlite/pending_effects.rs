@@ -1,7 +1,7 @@
-//! Holds: the effects of calls that a person was asked about and that have not ended, so that later calls in conflict
-//! with them keep their order.
+//! The index of pending effects: those of calls that a person was asked about and that have not ended, answered or not. Later
+//! calls that conflict with them keep their order.
 //!
-//! Found by index, whatever the number of waiting calls; the last word is [`Effect::conflicts_with`].
+//! Lookups use an index, so their cost does not depend on the number of waiting calls. [`Effect::conflicts_with`] decides.
 
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::id::CallId;
@@ -17,7 +17,7 @@ const REACH: i64 = 3;
 const INVOKE: i64 = 4;
 const ANYTHING: i64 = 5;
 
-/// Writes down what a waiting call would do.
+/// Stores the effects of a waiting call.
 pub(super) fn write(
     connection: &Connection,
     first: i64,
@@ -39,13 +39,13 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Takes away what a call held up.
+/// Deletes the pending effects of a call.
 pub(super) fn clear(connection: &Connection, first: i64) -> Result<(), rusqlite::Error> {
     connection.prepare_cached("DELETE FROM hold WHERE call = ?1")?.execute([first])?;
     Ok(())
 }
 
-/// A call of the session that waits, came in before this one, and conflicts with the plan.
+/// Returns a waiting call of the session that came in before this one and conflicts with the plan.
 pub(super) fn held_up_by(
     connection: &Connection,
     tenant: &str,
@@ -53,7 +53,7 @@ pub(super) fn held_up_by(
     call: CallId,
     plan: &Plan,
 ) -> Result<Option<CallId>, rusqlite::Error> {
-    // Almost always nobody waits.
+    // Usually no call waits.
     let any = "SELECT 1 FROM hold WHERE tenant = ?1 AND session = ?2 LIMIT 1";
     if plan.effects.is_empty() || !connection.prepare_cached(any)?.exists([tenant, session])? {
         return Ok(None);
@@ -132,7 +132,7 @@ impl ConflictSearch<'_> {
             .optional()
     }
 
-    /// The path itself, everything above it, everything beneath it.
+    /// Looks up the path itself, everything above it and everything beneath it.
     fn on_path(&self, effect: &Effect, kind: i64, path: &str) -> Result<Option<i64>, rusqlite::Error> {
         let above = path.char_indices().filter(|(_, c)| *c == '/').filter_map(|(at, _)| path.get(..at));
         for target in above.chain([path]) {
@@ -140,7 +140,7 @@ impl ConflictSearch<'_> {
                 return Ok(Some(first));
             }
         }
-        // `0` comes right after `/`: between the two lies all that is beneath.
+        // `0` comes right after `/`. Everything beneath the path sorts between the two.
         let sql = "SELECT call, target FROM hold
              WHERE tenant = ?1 AND session = ?2 AND kind = ?3 AND target >= ?4 AND target < ?5 AND call < ?6";
         let mut statement = self.connection.prepare_cached(sql)?;
@@ -156,7 +156,7 @@ impl ConflictSearch<'_> {
     }
 }
 
-/// Where an effect stands in the index. Paths without a slash at their end, so that each has one spelling.
+/// Returns the index key of an effect. Paths have no trailing slash, so that each has one spelling.
 fn key_of(effect: &Effect) -> (i64, &str) {
     match effect {
         Effect::Run { .. } => (RUN, ""),
@@ -168,7 +168,7 @@ fn key_of(effect: &Effect) -> (i64, &str) {
     }
 }
 
-/// An effect that conflicts with whatever the one at this place in the index conflicts with.
+/// Returns an effect with the same conflicts as the one under this index key.
 fn effect_of(kind: i64, target: &str) -> Effect {
     let target = target.to_owned();
     match kind {

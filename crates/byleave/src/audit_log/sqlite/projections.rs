@@ -1,4 +1,4 @@
-//! Projections: what lists, questions and orders are looked up in. Made from the lines, and made again by `rebuild`.
+//! Projections for lists, questions and call order. They are built from the entries, and `rebuild` builds them again.
 
 use byleave_core::digest::RecordKey;
 use byleave_core::effect::{Effect, Plan};
@@ -18,20 +18,20 @@ use crate::audit_log::index_fields::{IndexFields, ListNote, kind_number, listing
 use crate::ledger::invariants;
 use crate::ledger::{CallSummary, PendingQuestion};
 
-/// What one append changes in the projections.
+/// The changes of one append to the projections.
 pub(super) struct ProjectionUpdate {
     pub(super) call: CallId,
-    /// It is the first append of its record.
+    /// Whether it is the first append of its record.
     pub(super) opens: bool,
     pub(super) listing: CallSummary,
     pub(super) waits: Option<PendingQuestion>,
-    /// An attempt that runs alone is open at the end.
+    /// The exclusive attempt that is open at the end of the append.
     pub(super) seat: Option<(AttemptId, OwnerId)>,
     pub(super) state: CallState,
     pub(super) marks: IndexFields,
 }
 
-/// Who owns an attempt that these entries begin.
+/// Returns the owner of an attempt that these entries begin.
 pub(super) fn owner_of(entries: &[Entry], attempt: AttemptId) -> Option<OwnerId> {
     entries.iter().find_map(|entry| match &entry.fact {
         RecordEvent::Begun(Ok(claim)) if claim.attempt == attempt => Some(claim.owner),
@@ -39,7 +39,7 @@ pub(super) fn owner_of(entries: &[Entry], attempt: AttemptId) -> Option<OwnerId>
     })
 }
 
-/// Writes down what an append at `pos` changes; `first` is the first row of its record.
+/// Applies the changes of an append at `pos`. `first` is the first row of its record.
 pub(super) fn project(
     connection: &Connection,
     first: i64,
@@ -110,7 +110,7 @@ fn write_call(connection: &Connection, first: i64, change: &ProjectionUpdate) ->
     Ok(())
 }
 
-/// Closes the question a call waited at, if it did.
+/// Closes the question that a call waited at, if any.
 fn clear_waiting(connection: &Connection, first: i64) -> Result<(), rusqlite::Error> {
     let waiting = state_number(CallState::Waiting);
     let mut statement = connection.prepare_cached("SELECT 1 FROM call WHERE pos = ?1 AND state = ?2")?;
@@ -130,7 +130,7 @@ fn open_question(
     change: &ProjectionUpdate,
     question: &Question,
 ) -> Result<(), rusqlite::Error> {
-    // The id of a question is the asker's; one used twice would be a way to hide another's.
+    // The asker chooses the id of a question. Reusing one must not hide another caller's question.
     let sql = "INSERT INTO question(pos, id, call, tenant, session, kind, asked_at, expires_at, open)
          VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 1) ON CONFLICT DO NOTHING";
     connection.prepare_cached(sql)?.execute(params![
@@ -192,13 +192,13 @@ fn write_leaves(connection: &Connection, change: &ProjectionUpdate) -> Result<()
     Ok(())
 }
 
-/// Takes what a list shows of a forgotten call away, beyond what its lines say.
+/// Deletes the listed summary of an erased call, except what its entries contain.
 pub(super) fn forget(connection: &Connection, first: i64) -> Result<(), rusqlite::Error> {
     connection.execute("UPDATE call SET summary = '' WHERE pos = ?1", [first])?;
     pending_effects::clear(connection, first)
 }
 
-/// Throws all projections away and makes them again from the lines.
+/// Deletes all projections and builds them again from the entries.
 pub(super) fn rebuild(connection: &Connection, vault: &KeyVault) -> Result<(), rusqlite::Error> {
     for table in PROJECTION_TABLES {
         connection.execute_batch(&format!("DROP TABLE IF EXISTS {table};"))?;
@@ -267,7 +267,7 @@ fn noted_in(key: &RecordKey, row: &EntryRow, packed: &[u8]) -> Option<ListNote> 
     ListNote::read(&encryption::unpack(key, row.call, row.seq, packed).ok()?.note)
 }
 
-/// The effects of the plan that a question is about.
+/// Returns the effects of the plan that a question is about.
 fn planned_effects(
     connection: &Connection,
     record: &Record,
@@ -288,7 +288,7 @@ fn planned_effects(
     Ok(Vec::new())
 }
 
-/// The open attempt of a record whose tool may not run beside others.
+/// Returns the open attempt of a record, if its tool may not run concurrently with others.
 fn seat_of(record: &Record) -> Option<(AttemptId, OwnerId)> {
     let Some(Ok(terms)) = record.resolved() else { return None };
     invariants::open_attempt(record).filter(|_| !terms.concurrency_safe)

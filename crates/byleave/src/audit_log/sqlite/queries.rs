@@ -1,4 +1,4 @@
-//! Queries: lists of calls and questions, by the projections.
+//! Queries for lists of calls and questions, using the projections.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use crate::ledger::CallSummary;
 
 const LISTING: &str = "call.tenant, call.session, call.agent, call.tool, call.operation, call.summary";
 
-/// The conditions of a query, and the values in them.
+/// The conditions of a query with their values.
 #[derive(Default)]
 struct SqlConditions {
     sql: Vec<&'static str>,
@@ -61,12 +61,12 @@ pub(super) fn calls(
     conditions.add("call.outcome = ?", filter.outcome.clone());
     conditions.add("call.code = ?", filter.code.clone());
     conditions.add("instr(lower(call.summary), lower(?)) > 0", filter.text.clone());
-    // Read once into a set: few calls are asked about, and the index by call holds open questions only.
+    // Read once into a set: few calls have questions, and the index by call contains open questions only.
     conditions.add_bare("call.pos IN (SELECT call FROM question)", filter.asked);
     conditions.add("call.opened_at >= ?", filter.since.map(signed));
     conditions.add("call.opened_at < ?", filter.until.map(signed));
     conditions.add("call.pos < ?", page.after.map(|cursor| cursor.0));
-    // Everything else is found along the list itself: an index more would cost every call that is written.
+    // Other filters scan the list, because one more index would slow down every write.
     let unsettled = matches!(filter.state, Some(CallState::Open | CallState::Waiting));
     conditions.add_bare("call.due IS NOT NULL", unsettled);
     let by = if unsettled { "INDEXED BY call_due" } else { "" };
@@ -92,9 +92,9 @@ pub(super) fn calls(
     rows.collect()
 }
 
-/// Which calls were written on after a place; see [`crate::audit_log::Book::written`].
+/// Returns the calls written to after a position; see [`crate::audit_log::AuditLog::written`].
 ///
-/// Rows of lines are only ever added, at the end, by one who writes at a time: whoever has seen a place has seen all before it.
+/// Rows are only appended, by one writer at a time. A reader that has seen a position has seen everything before it.
 pub(super) fn written(
     connection: &Connection,
     after: Option<Cursor>,
@@ -152,7 +152,7 @@ pub(super) fn questions(
     rows.collect()
 }
 
-/// What a list shows of one call.
+/// Returns the summary of one call.
 pub(super) fn listing(connection: &Connection, call: CallId) -> Result<Option<CallSummary>, rusqlite::Error> {
     let sql = format!(
         "SELECT {LISTING} FROM line JOIN call ON call.pos = line.pos WHERE line.call = ?1 AND line.seq = 0"
@@ -160,7 +160,7 @@ pub(super) fn listing(connection: &Connection, call: CallId) -> Result<Option<Ca
     connection.prepare_cached(&sql)?.query_row([call.as_bytes()], listing_at).optional()
 }
 
-/// The encrypted contents of a record, batch by batch, each with the place of its first line.
+/// Returns the encrypted contents of a record by batch, each with the number of its first entry.
 pub(super) fn packed_contents(
     connection: &Connection,
     call: CallId,

@@ -1,4 +1,4 @@
-//! Readers: connections that only read, kept for the next who needs one.
+//! A pool of read-only connections.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -10,10 +10,10 @@ use super::schema;
 use crate::ledger::LedgerError;
 use crate::lock::locked;
 
-/// So many connections are kept; more are opened when needed and closed again.
+/// How many idle connections are kept. More are opened when needed and closed again.
 const KEPT_MAX: usize = 4;
 
-/// Connections that only read.
+/// A pool of read-only connections.
 pub(super) struct ReadConnectionPool {
     path: PathBuf,
     busy: Duration,
@@ -25,7 +25,7 @@ impl ReadConnectionPool {
         Self { path, busy, idle: Mutex::new(Vec::new()) }
     }
 
-    /// Reads with a connection of its own.
+    /// Reads with an exclusive connection.
     pub(super) fn with<T>(&self, read: impl FnOnce(&Connection) -> T) -> Result<T, LedgerError> {
         let idle = locked(&self.idle).pop();
         let connection = match idle {
@@ -41,7 +41,7 @@ impl ReadConnectionPool {
         Ok(value)
     }
 
-    /// The same for reads that can fail; `what` says what could not be done.
+    /// Does the same for reads that can fail. `what` describes the operation in the error.
     pub(super) fn read<T>(
         &self,
         what: &str,

@@ -1,4 +1,4 @@
-//! The book's side of the store: lists, verification, forgetting.
+//! Implements the audit log on the store: lists, verification and erasure.
 
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::call::Millis;
@@ -163,12 +163,12 @@ impl SqliteStore {
         Ok(contents)
     }
 
-    /// Reads with a connection of its own: nothing that this process remembers has a say.
+    /// Verifies with a new connection, so that no cache of this process affects the result.
     fn verify(&self) -> Result<Verification, LedgerError> {
         let cannot = |error| LedgerError::new("cannot verify the book", error);
         let connection = schema::connect_reader(&self.path, self.busy).map_err(cannot)?;
         let key = self.sealer.public_key();
-        // Read before the book: what is sealed meanwhile must not look like an anchor that is ahead.
+        // Read before the entries: a concurrent seal must not make the anchor look newer than the audit log.
         let anchor = self.sealer.anchor()?;
         verify::verify(&connection, &self.bench.vault, &key, anchor).map_err(cannot)
     }

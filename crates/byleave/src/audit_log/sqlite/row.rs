@@ -1,4 +1,4 @@
-//! Rows of lines, and how a record is read back from its rows.
+//! Rows of entries, and the functions that read a record from its rows.
 
 use byleave_core::digest::Digest;
 use byleave_core::hash_chain::ChainedEntry;
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::schema::RECORD;
 use crate::audit_log::batch_encoding::{EncodedBatch, unframe};
 
-/// One row of lines.
+/// One row of entries.
 pub(super) struct EntryRow {
     pub(super) pos: i64,
     pub(super) call: CallId,
@@ -22,11 +22,11 @@ pub(super) struct EntryRow {
     pub(super) body: Vec<u8>,
 }
 
-/// The columns that [`LineRow::read`] reads, in order.
+/// The columns that [`EntryRow::read`] reads, in order.
 pub(super) const LINE_COLUMNS: &str = "pos, call, kind, seq, count, head, key, body";
 
 impl EntryRow {
-    /// Its lines, as they lie in it.
+    /// Returns its entries in encoded form.
     pub(super) fn framed(&self) -> EncodedBatch<'_> {
         EncodedBatch { seq: self.seq, count: self.count, head: self.head, body: &self.body }
     }
@@ -45,7 +45,7 @@ impl EntryRow {
     }
 }
 
-/// The rows of a record, in order.
+/// Reads the rows of a record, in order.
 pub(super) fn rows_of(connection: &Connection, call: CallId) -> Result<Vec<EntryRow>, rusqlite::Error> {
     let sql = format!("SELECT {LINE_COLUMNS} FROM line WHERE call = ?1 AND kind = {RECORD} ORDER BY seq");
     let mut statement = connection.prepare_cached(&sql)?;
@@ -53,7 +53,7 @@ pub(super) fn rows_of(connection: &Connection, call: CallId) -> Result<Vec<Entry
     rows.collect()
 }
 
-/// All lines of some rows.
+/// Decodes all entries of some rows.
 pub(super) fn lines_of(rows: &[EntryRow]) -> Vec<ChainedEntry> {
     let mut lines = Vec::new();
     for row in rows {
@@ -62,22 +62,22 @@ pub(super) fn lines_of(rows: &[EntryRow]) -> Vec<ChainedEntry> {
     lines
 }
 
-/// The record of a call as this connection sees it.
+/// Reads the record of a call as this connection sees it.
 pub(super) fn record_of(connection: &Connection, call: CallId) -> Result<Record, rusqlite::Error> {
     Ok(Record::read(call, &lines_of(&rows_of(connection, call)?)))
 }
 
-/// An id from its sixteen bytes.
+/// Reads an id from its sixteen bytes.
 pub(super) fn id_at(row: &Row<'_>, column: usize) -> Result<Uuid, rusqlite::Error> {
     row.get(column).map(Uuid::from_bytes)
 }
 
-/// A time or a size as SQLite has them.
+/// Converts a time or a size for SQLite.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A time or a size from SQLite.
+/// Converts a time or a size from SQLite.
 pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

@@ -1,8 +1,8 @@
-//! The tables of a book in SQLite, and how a connection to it is set up.
+//! The tables of the SQLite audit log, and the setup of connections.
 //!
-//! `line` and `segment` are the book; `meta` says which keys it was made with. Everything else is a projection that `rebuild`
-//! makes again from the lines. A call that settles with its first commit touches three trees: the lines, their index, and the
-//! list of calls.
+//! `line` and `segment` are the audit log. `meta` identifies the keys that it was created with. Everything else is a
+//! projection that `rebuild` builds again from the entries. A call that settles with its first commit writes to three
+//! trees: the entries, their index, and the list of calls.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-/// What this is, for `file` and for us: `Bylv`.
+/// The application id of the file, also for `file`: `Bylv`.
 const APPLICATION: i32 = 0x4279_6c76;
 /// The version of the tables.
 const VERSION: i32 = 1;
 
 /// A row of `line` that belongs to a record.
 pub(super) const RECORD: i64 = 0;
-/// A row of `line` that is an act.
+/// A row of `line` that is an admin action.
 pub(super) const ACT: i64 = 1;
 
 const BOOK: &str = "
@@ -42,7 +42,7 @@ CREATE INDEX line_act ON line(pos) WHERE kind = 1;
 CREATE TABLE segment(number INTEGER PRIMARY KEY, body BLOB NOT NULL, signature BLOB NOT NULL) STRICT;
 ";
 
-/// The projections. A row's `pos` is that of the line row it came from; `call` is the `pos` of the call's first row.
+/// The projections. A row's `pos` is that of its row in `line`. `call` is the `pos` of the call's first row.
 pub(super) const PROJECTIONS: &str = "
 CREATE TABLE call(
     pos INTEGER PRIMARY KEY,
@@ -118,7 +118,7 @@ CREATE TABLE leave_use(
 /// The names of the projections.
 pub(super) const PROJECTION_TABLES: [&str; 6] = ["call", "question", "hold", "seat", "leave", "leave_use"];
 
-/// The file is not a book, or one that this program cannot read.
+/// The error for a file that is not an audit log, or one that this program cannot read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DatabaseSchemaError {
     #[error("it is not a book")]
@@ -129,11 +129,11 @@ pub(super) enum DatabaseSchemaError {
     Sqlite(#[from] rusqlite::Error),
 }
 
-/// Opens a connection that writes.
+/// Opens a connection for writing.
 pub(super) fn connect(path: &Path, busy: Duration) -> Result<Connection, rusqlite::Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
-    // SQLite's own back-off goes up to 100 ms; commits take far less, and another process should get its turn.
+    // SQLite's own back-off goes up to 100 ms. Commits take far less, and another process should get its turn.
     let nap = Duration::from_micros(500);
     let naps_max = i32::try_from(busy.as_micros() / nap.as_micros()).unwrap_or(i32::MAX);
     connection.busy_handler(Some(move |naps| {
@@ -141,21 +141,21 @@ pub(super) fn connect(path: &Path, busy: Duration) -> Result<Connection, rusqlit
         naps < naps_max
     }))?;
     connection.set_prepared_statement_cache_capacity(64);
-    // Plans do not depend on what is bound: otherwise statements are compiled again at every use.
+    // Query plans do not depend on bound values. Otherwise statements are compiled again at every use.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection
         .execute_batch("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; PRAGMA foreign_keys = OFF;")?;
     Ok(connection)
 }
 
-/// Opens a connection that only reads.
+/// Opens a read-only connection.
 pub(super) fn connect_reader(path: &Path, busy: Duration) -> Result<Connection, rusqlite::Error> {
     let connection = connect(path, busy)?;
     connection.execute_batch("PRAGMA query_only = ON;")?;
     Ok(connection)
 }
 
-/// Whether nothing was ever written; refuses what is not a book of ours.
+/// Checks whether nothing was ever written. Fails if the file is not an audit log of Byleave.
 pub(super) fn is_blank(connection: &Connection) -> Result<bool, DatabaseSchemaError> {
     let number = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i32>(0));
     match (number("application_id")?, number("user_version")?) {
@@ -170,7 +170,7 @@ pub(super) fn is_blank(connection: &Connection) -> Result<bool, DatabaseSchemaEr
     }
 }
 
-/// Makes the tables if they are not there.
+/// Creates the tables if they do not exist.
 pub(super) fn prepare(connection: &Connection) -> Result<(), DatabaseSchemaError> {
     if !is_blank(connection)? {
         return Ok(());

@@ -1,6 +1,6 @@
-//! Sealing: what was written since the last segment goes into a new one, chained to the last, signed and anchored.
+//! Seals everything written since the last segment into a new one, which is chained to the last, signed and anchored.
 //!
-//! The sealer must never seal a book that is older than its anchor: that would hide it.
+//! The sealer must never seal an audit log that is older than its anchor, because that would hide the rollback.
 
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::audit_log::anchor_file::AnchorFile;
 use crate::audit_log::segment::{OLDER, ROWS_MAX, SealedRow, SegmentBody, digest_of, hex};
 use crate::ledger::{AppendError, LedgerError};
 
-/// Seals, one process at a time.
+/// The sealer, limited to one process at a time.
 pub(super) struct Sealer {
     key: SigningKey,
     lock: PathBuf,
@@ -37,12 +37,12 @@ impl Sealer {
         self.key.verifying_key()
     }
 
-    /// The anchor as it was last written.
+    /// Reads the anchor as it was last written.
     pub(super) fn anchor(&self) -> Result<Option<Anchor>, LedgerError> {
         self.anchor.read()
     }
 
-    /// Seals everything there is. Waits while another process is at it.
+    /// Seals everything unsealed. Waits while another process is sealing.
     pub(super) fn seal(
         &self,
         readers: &ReadConnectionPool,
@@ -53,7 +53,7 @@ impl Sealer {
         self.seal_under(&lease, readers, writer)
     }
 
-    /// The same, but leaves it to another process that is at it.
+    /// Seals like [`Self::seal`], but returns if another process is sealing.
     pub(super) fn seal_if_free(
         &self,
         readers: &ReadConnectionPool,
@@ -114,7 +114,7 @@ impl Sealer {
         }
     }
 
-    /// Refuses to go on over a book that is not the one that was anchored.
+    /// Fails if the audit log does not match its anchor.
     fn check_anchor(&self, readers: &ReadConnectionPool) -> Result<(), LedgerError> {
         let Some(anchor) = self.anchor()? else { return Ok(()) };
         let found = readers
@@ -139,7 +139,7 @@ fn newest(connection: &Connection) -> Result<Option<SignedSegment>, rusqlite::Er
     connection.prepare_cached(sql)?.query_row([], read_segment).optional()
 }
 
-/// The segment of a number.
+/// Reads the segment with this number.
 pub(super) fn segment_at(
     connection: &Connection,
     number: u64,
@@ -148,12 +148,12 @@ pub(super) fn segment_at(
     connection.prepare_cached(sql)?.query_row([signed(number)], read_segment).optional()
 }
 
-/// A segment from its row.
+/// Reads a segment from its row.
 pub(super) fn read_segment(row: &rusqlite::Row<'_>) -> Result<SignedSegment, rusqlite::Error> {
     Ok(SignedSegment { number: unsigned(row.get(0)?), body: row.get(1)?, signature: row.get(2)? })
 }
 
-/// Whether anything is not yet sealed.
+/// Checks whether anything is not yet sealed.
 pub(super) fn is_behind(connection: &Connection) -> Result<bool, rusqlite::Error> {
     let end = newest(connection)?
         .and_then(|segment| SegmentBody::parse(&segment.body))
@@ -168,7 +168,7 @@ fn rows_from(connection: &Connection, first: i64) -> Result<Vec<SealedRow>, rusq
     let mut sealed = Vec::new();
     let mut expected = first;
     while let Some(row) = rows.next()? {
-        // Over a hole nothing is sealed: `verify` must go on finding it.
+        // Rows after a gap are not sealed, so that `verify` keeps finding it.
         if row.get::<_, i64>(4)? != expected {
             break;
         }
@@ -178,7 +178,7 @@ fn rows_from(connection: &Connection, first: i64) -> Result<Vec<SealedRow>, rusq
     Ok(sealed)
 }
 
-/// A row as it would be sealed, from `call, seq, count, head`.
+/// Reads a row in the form to be sealed, from `call, seq, count, head`.
 pub(super) fn sealed_row(row: &rusqlite::Row<'_>) -> Result<SealedRow, rusqlite::Error> {
     Ok(SealedRow {
         call: CallId::new(Uuid::from_bytes(row.get(0)?)),

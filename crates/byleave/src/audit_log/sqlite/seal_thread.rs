@@ -1,4 +1,4 @@
-//! The keeper: a thread that seals what was written, soon after it was written, and once more when the book is closed.
+//! The seal thread: seals entries soon after they are written, and once more when the audit log is closed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use super::{SqliteStore, seal};
 use crate::ledger::LedgerError;
 use crate::lock::locked;
 
-/// Rung after every write.
+/// The signal sent after every write.
 #[derive(Default)]
 pub(super) struct WriteSignal {
     rung: AtomicBool,
@@ -20,7 +20,7 @@ pub(super) struct WriteSignal {
 impl WriteSignal {
     pub(super) fn ring(&self) {
         if !self.rung.swap(true, Ordering::AcqRel) {
-            // The lock makes sure that the keeper is either before its look at `rung` or already waiting.
+            // The lock ensures that the seal thread is either about to check `rung` or already waiting.
             drop(locked(&self.closed));
             self.wake.notify_all();
         }
@@ -31,7 +31,7 @@ impl WriteSignal {
         self.wake.notify_all();
     }
 
-    /// Waits until something was written and a while has passed. Returns whether to go on.
+    /// Waits until something was written and `a_while` has passed. Returns whether to continue.
     fn wait(&self, a_while: Duration) -> bool {
         let mut closed = locked(&self.closed);
         while !*closed && !self.rung.load(Ordering::Acquire) {
@@ -57,7 +57,7 @@ impl SealThread {
         bell: Arc<WriteSignal>,
         every: Duration,
     ) -> Result<Self, LedgerError> {
-        // What another process left unsealed when it died is sealed too.
+        // Also seals what another process left unsealed when it died.
         bell.ring();
         let thread = std::thread::Builder::new()
             .name("byleave-sealer".into())

@@ -1,4 +1,4 @@
-//! Leaves: found through projections, believed only from the records that gave and used them.
+//! Standing approvals: found through projections, and trusted only from the records that gave and used them.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
@@ -18,11 +18,11 @@ use crate::audit_log::{StandingApprovalItem, StandingApprovalState};
 use crate::ledger::invariants;
 use crate::lock::locked;
 
-/// What was verified before, so that it need not be walked again.
+/// A cache of verified results, so that records need not be read again.
 pub(super) struct ApprovalCache {
-    /// With a digest of the rows it was read from: a record that has changed since is read again.
+    /// With a digest of the rows it was read from. A record that has changed since is read again.
     given: Mutex<LruCache<(TenantId, StandingApprovalId, CallId), GrantedApproval>>,
-    /// A use that was seen once is not given back, whatever happens to the record.
+    /// A use that was seen once stays counted, even if the record changes.
     used: Mutex<LruCache<(StandingApprovalId, AttemptId), ()>>,
 }
 
@@ -38,7 +38,7 @@ impl Default for ApprovalCache {
 }
 
 impl ApprovalCache {
-    /// The leaves for a tool that count now.
+    /// Returns the standing approvals for a tool that are valid now.
     pub(super) fn standing(
         &self,
         connection: &Connection,
@@ -59,7 +59,7 @@ impl ApprovalCache {
         Ok(standing)
     }
 
-    /// Whether a leave for a tool may be used so many times more; `asked_max` is what the batch takes its limit to be.
+    /// Checks whether a standing approval for a tool is not revoked and has `more` uses left. `asked_max` is the batch's limit.
     pub(super) fn is_left(
         &self,
         connection: &Connection,
@@ -77,7 +77,7 @@ impl ApprovalCache {
         Ok(invariants::leave_left(leave, uses, more, asked_max))
     }
 
-    /// The leaves for a tool, or the one of them; given twice under one id, the first counts.
+    /// Returns the standing approvals for a tool, or one of them. If one id was given twice, the first applies.
     fn first_given(
         &self,
         connection: &Connection,
@@ -107,7 +107,7 @@ impl ApprovalCache {
         Ok(first.into_iter().map(|(_, leave)| leave).collect())
     }
 
-    /// How often a leave was used; counted no further than it matters.
+    /// Counts the uses of a standing approval, no further than needed.
     fn uses(
         &self,
         connection: &Connection,
@@ -130,7 +130,7 @@ impl ApprovalCache {
         Ok(uses)
     }
 
-    /// Every leave that was given, the newest first, with what has become of it.
+    /// Returns all standing approvals, the newest first, with their current state.
     pub(super) fn all(
         &self,
         connection: &Connection,
@@ -148,7 +148,7 @@ impl ApprovalCache {
             let (id, call) = row?;
             given.extend(self.given(connection, tenant, id, call)?.map(|(pos, leave)| (pos, call, leave)));
         }
-        // Given twice under one id for one tool, the first counts.
+        // If one id was given twice for one tool, the first applies.
         given.sort_by_key(|(pos, ..)| *pos);
         let mut items: Vec<StandingApprovalItem> = Vec::new();
         for (_, call, leave) in given {
@@ -174,7 +174,7 @@ impl ApprovalCache {
         Ok(items)
     }
 
-    /// The leave and the row it was given in, if the record that is said to have given it did.
+    /// Returns the standing approval and its row, if the indexed record really gave it.
     fn given(
         &self,
         connection: &Connection,
@@ -199,7 +199,7 @@ impl ApprovalCache {
         Ok(Some((pos, leave)))
     }
 
-    /// Whether the record that is said to have used a leave did.
+    /// Checks whether the indexed record really used a standing approval.
     fn was_used(
         &self,
         connection: &Connection,
@@ -210,7 +210,7 @@ impl ApprovalCache {
         if locked(&self.used).get(&(leave, attempt)).is_some() {
             return Ok(true);
         }
-        // A record that was damaged later has still used what it used, so the sound lines before count.
+        // A use on a record that was damaged later is still a use, so the valid entries before the damage apply.
         let record = record_of(connection, call)?;
         let used = approval_usage::was_used(&record, leave, attempt);
         if used {

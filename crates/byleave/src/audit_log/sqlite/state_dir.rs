@@ -1,4 +1,4 @@
-//! The state directory: made for its owner only, with the keys of the book in it.
+//! The state directory. It is accessible only to its owner and contains the keys of the audit log.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::ledger::LedgerError;
 
-/// Makes a directory that only its owner can look into.
+/// Creates a directory that only its owner can access.
 pub(super) fn private_dir(dir: &Path) -> Result<(), LedgerError> {
     let cannot = |error: io::Error| LedgerError::new(format!("cannot make `{}`", dir.display()), error);
     match fs::metadata(dir) {
@@ -21,7 +21,7 @@ pub(super) fn private_dir(dir: &Path) -> Result<(), LedgerError> {
         Ok(found) if found.permissions().mode() & 0o077 == 0 => return Ok(()),
         Ok(_) => {}
     }
-    // A directory that is ours, or nobody's yet, is closed to others. One with other things in it is left as it is.
+    // An empty directory or one that already has an audit log is closed to others. Any other directory is left unchanged.
     let ours = dir.join("book.sqlite").exists() || fs::read_dir(dir).map_err(cannot)?.next().is_none();
     if !ours {
         let why = "others can look into it, and it holds other things; close it with `chmod 700`";
@@ -30,7 +30,7 @@ pub(super) fn private_dir(dir: &Path) -> Result<(), LedgerError> {
     fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(cannot)
 }
 
-/// Makes an empty file that only its owner can read, unless it is there.
+/// Creates an empty file that only its owner can read, unless it exists.
 pub(super) fn private_file(path: &Path) -> Result<(), LedgerError> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
@@ -39,7 +39,7 @@ pub(super) fn private_file(path: &Path) -> Result<(), LedgerError> {
     }
 }
 
-/// Reads a key of 32 bytes. Makes a new one only for a new book: a lost key must not be replaced in silence.
+/// Reads a key of 32 bytes. Creates one only for a new audit log, because a lost key must not be replaced silently.
 pub(super) fn key(path: &Path, is_new: bool) -> Result<Zeroizing<[u8; 32]>, LedgerError> {
     let cannot =
         |error: io::Error| LedgerError::new(format!("cannot read the key `{}`", path.display()), error);
@@ -59,7 +59,7 @@ fn new_key(path: &Path) -> Result<Zeroizing<[u8; 32]>, LedgerError> {
     let mut key = Zeroizing::new([0; 32]);
     getrandom::fill(key.as_mut()).map_err(|error| LedgerError::new(what(), error))?;
     let write = || -> io::Result<()> {
-        // Written beside and moved into place: half a key would be no key.
+        // Written to a temporary file and renamed, because a partial key would be unusable.
         let beside = path.with_extension("new");
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;

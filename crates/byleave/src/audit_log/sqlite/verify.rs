@@ -1,6 +1,6 @@
-//! Verifying: every line, every content that can still be read, every segment, the anchor.
+//! Verifies every entry, every readable content, every segment and the anchor.
 //!
-//! Goes by the lines themselves and never by an index or a projection, which could hide what they do not name.
+//! It reads the entries themselves and must never rely on an index or a projection, which could omit rows.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ use crate::audit_log::encryption::{self, KeyVault};
 use crate::audit_log::segment::{OLDER, SegmentBody, digest_of, hex, is_signed};
 use crate::audit_log::{Anchor, IntegrityError, LogPosition, Verification};
 
-/// Checks the whole book as one connection sees it at one moment.
+/// Verifies the whole audit log in one snapshot of a connection.
 pub(super) fn verify(
     connection: &Connection,
     vault: &KeyVault,
@@ -34,7 +34,7 @@ pub(super) fn verify(
         LogVerifier { connection, vault, key, found, tally: ApprovalUsage::default(), first: None };
     match check.everything(anchor.as_ref()) {
         Ok(()) => {}
-        // What SQLite itself cannot make sense of was not written by us.
+        // Byleave did not write data that SQLite itself cannot read.
         Err(error) if is_damage(&error) => check.flaw(0, LogPosition::File, error.to_string()),
         Err(error) => return Err(error),
     }
@@ -45,7 +45,7 @@ pub(super) fn verify(
     Ok(found)
 }
 
-/// Named only where nothing in the book itself is.
+/// The position of an error that is reported only if the audit log itself has no other error.
 const LAST: i64 = i64::MAX;
 
 struct LogVerifier<'a> {
@@ -54,7 +54,7 @@ struct LogVerifier<'a> {
     key: &'a VerifyingKey,
     found: Verification,
     tally: ApprovalUsage,
-    /// The first flaw by its place in the book.
+    /// The first error by its position in the audit log.
     first: Option<(i64, IntegrityError)>,
 }
 
@@ -79,7 +79,7 @@ impl LogVerifier<'_> {
         }
     }
 
-    /// Checks the acts, and returns the calls that were forgotten.
+    /// Checks the admin actions, and returns the calls that were erased.
     fn acts(&mut self) -> Result<HashSet<CallId>, rusqlite::Error> {
         let sql = format!("SELECT {LINE_COLUMNS} FROM line NOT INDEXED WHERE kind = {ACT} ORDER BY pos");
         let mut statement = self.connection.prepare(&sql)?;
@@ -102,7 +102,7 @@ impl LogVerifier<'_> {
         Ok(forgotten)
     }
 
-    /// Checks every record: its lines from the first to the last, its key, its contents.
+    /// Checks every record: its entries from the first to the last, its key and its contents.
     fn records(&mut self, forgotten: &HashSet<CallId>) -> Result<(), rusqlite::Error> {
         let sql =
             format!("SELECT call, pos FROM line NOT INDEXED WHERE kind <> {ACT} ORDER BY call, seq, pos");
@@ -158,7 +158,7 @@ impl LogVerifier<'_> {
         match (encryption::is_destroyed(wrapped), forgotten) {
             (true, true) => return None,
             (true, false) => {
-                // The act that said so may be what is missing or damaged: then that comes first.
+                // The admin action for it may itself be missing or damaged. That error must be reported first.
                 self.flaw(LAST, LogPosition::Key { call }, "it was destroyed, but no act says so");
                 return None;
             }
@@ -188,7 +188,7 @@ impl LogVerifier<'_> {
                 self.connection.prepare_cached(sql)?.query_row([row.pos], |found| found.get(0))?;
             let place = LogPosition::Content { call: row.call, seq: row.seq };
             match key {
-                // Of a key that is destroyed or damaged was spoken already.
+                // The error for a destroyed or damaged key was already reported.
                 None if had_key || packed.is_empty() => {}
                 None => self.flaw(row.pos, place, "their key is missing"),
                 Some(key) if encryption::unpack(key, row.call, row.seq, &packed).is_ok() => {}
@@ -198,7 +198,7 @@ impl LogVerifier<'_> {
         Ok(())
     }
 
-    /// A use of a leave that cannot be found could be had again, and a giving that cannot be found could be renewed.
+    /// Checks the index of standing approvals. A use missing there could be repeated, and an approval missing there renewed.
     fn leaves(&mut self, record: &Record, rows: &[EntryRow]) -> Result<(), rusqlite::Error> {
         let call = record.call();
         self.tally
@@ -222,7 +222,7 @@ impl LogVerifier<'_> {
         Ok(())
     }
 
-    /// Checks the segments and what they sealed. Returns the place after the last sealed row.
+    /// Checks the segments and the rows they sealed. Returns the position after the last sealed row.
     fn segments(&mut self) -> Result<i64, rusqlite::Error> {
         let mut statement =
             self.connection.prepare("SELECT number, body, signature FROM segment ORDER BY number")?;
@@ -270,7 +270,7 @@ impl LogVerifier<'_> {
         Ok(())
     }
 
-    /// Counts what is not yet sealed, and looks for holes in it.
+    /// Counts unsealed rows, and checks them for gaps.
     fn unsealed(&mut self, from: i64) -> Result<(), rusqlite::Error> {
         let sql = "SELECT pos, count, call, seq FROM line WHERE pos >= ?1 OR pos < 1 ORDER BY pos";
         let mut statement = self.connection.prepare(sql)?;
@@ -308,7 +308,7 @@ impl LogVerifier<'_> {
     }
 }
 
-/// Whether an error says that the file holds something that was never written.
+/// Checks whether an error means that the file contains data that was never written.
 fn is_damage(error: &rusqlite::Error) -> bool {
     match error {
         rusqlite::Error::SqliteFailure(failure, _) => {

@@ -1,7 +1,7 @@
-//! Work: what is written in one transaction, and the checks that stand right before it.
+//! Write operations and the checks that run directly before them, within one transaction.
 //!
-//! Everything that can be said no to is said before the first row is written, so that one piece of work can be turned
-//! down without spoiling what is committed beside it.
+//! An operation makes all its checks before it writes its first row. One operation can therefore be rejected without
+//! affecting the others in the same transaction.
 
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::digest::Digest;
@@ -16,21 +16,21 @@ use super::schema::{ACT, RECORD};
 use super::standing_approvals::ApprovalCache;
 use crate::audit_log::encryption::{self, KeyVault, WRAPPED_BYTES};
 use crate::ledger::invariants::{self, StartConditions};
-use crate::ledger::{AppendError, AttemptStart, LedgerError, StartBlocked};
+use crate::ledger::{AppendError, AttemptStart, LedgerError, StartBlockedError};
 
-/// Something to write.
+/// An operation to write.
 pub(super) enum WriteOp {
-    /// Lines of a record.
+    /// Entries of a record.
     Append(Box<RecordAppend>),
-    /// An act.
+    /// An admin action.
     Act(Box<NewAdminAction>),
     /// A segment.
     Segment(SignedSegment),
-    /// All projections, anew.
+    /// Rebuilds all projections.
     Rebuild,
 }
 
-/// Lines of a record, ready to be written.
+/// Entries of a record, ready to be written.
 pub(super) struct RecordAppend {
     pub(super) at_len: u32,
     pub(super) before: Digest,
@@ -43,7 +43,7 @@ pub(super) struct RecordAppend {
     pub(super) change: ProjectionUpdate,
 }
 
-/// An act, ready to be written.
+/// An admin action, ready to be written.
 pub(super) struct NewAdminAction {
     pub(super) place: CallId,
     pub(super) head: Digest,
@@ -58,23 +58,23 @@ pub(super) struct SignedSegment {
     pub(super) signature: Vec<u8>,
 }
 
-/// What work is done with.
+/// The state that write operations need.
 pub(super) struct WriteContext {
     pub(super) vault: KeyVault,
     pub(super) acts: ActionCache,
     pub(super) leaves: ApprovalCache,
 }
 
-/// What came of a piece of work, provided that the transaction commits.
+/// The result of an operation, provided that the transaction commits.
 pub(super) type WriteResult = Result<(), AppendError>;
 
 impl WriteOp {
-    /// Whether what is in force must be known.
+    /// Checks whether the operation needs the admin actions in force.
     pub(super) fn begins(&self) -> bool {
         matches!(self, Self::Append(append) if append.can_be_hindered())
     }
 
-    /// Does it within the transaction that is open. An outer error takes the whole transaction back.
+    /// Performs the operation in the open transaction. An outer error rolls the whole transaction back.
     pub(super) fn perform(
         &self,
         connection: &Connection,
@@ -114,7 +114,7 @@ impl RecordAppend {
             return Ok(Err(AppendError::Stale));
         }
         if self.can_be_hindered() {
-            // A record that is already there is stale before it is hindered.
+            // For an existing record, `Stale` takes precedence over a hindrance.
             if first.is_none() && exists(connection, self.change.call)? {
                 return Ok(Err(AppendError::Stale));
             }
@@ -144,13 +144,13 @@ impl RecordAppend {
         let first = first.unwrap_or(FirstRow { pos, forgotten: false });
         projections::project(connection, first.pos, pos, &self.change)?;
         if first.forgotten {
-            // Who goes on with it may still know what it was; the lists must not learn it again.
+            // The process that continues the call may still know its summary. The lists must not store it again.
             projections::forget(connection, first.pos)?;
         }
         Ok(Ok(()))
     }
 
-    /// The first row of the record, if the record is as long as it must be and ends as it must.
+    /// Returns the first row of the record, if the record has the expected length and last link.
     fn fits(&self, connection: &Connection) -> Result<Option<FirstRow>, rusqlite::Error> {
         let sql = "SELECT seq + count, head, kind FROM line WHERE call = ?1 ORDER BY seq DESC LIMIT 1";
         let end = connection
@@ -170,7 +170,7 @@ impl RecordAppend {
         first.optional()
     }
 
-    /// Whether the list has it under the same tenant and session, as far as the list has it.
+    /// Checks whether the list, if it has the call, has it under the same tenant and session.
     fn is_listed_as_before(&self, connection: &Connection, first: i64) -> Result<bool, rusqlite::Error> {
         let sql = "SELECT 1 FROM call WHERE pos = ?1 AND (tenant <> ?2 OR session <> ?3)";
         let listing = &self.change.listing;
@@ -178,7 +178,7 @@ impl RecordAppend {
         Ok(!connection.prepare_cached(sql)?.exists(values)?)
     }
 
-    /// Whether something begins with it, or has begun and ended in it on a leave.
+    /// Checks whether an attempt begins here, or began and ended here using a standing approval.
     fn can_be_hindered(&self) -> bool {
         self.begins.is_some() || !self.change.marks.leaves_used.is_empty()
     }
@@ -187,7 +187,7 @@ impl RecordAppend {
         &self,
         connection: &Connection,
         bench: &WriteContext,
-    ) -> Result<Option<StartBlocked>, CheckError> {
+    ) -> Result<Option<StartBlockedError>, CheckError> {
         let listing = &self.change.listing;
         let force = bench.acts.peek(connection)?;
         let exclusive = self.begins.is_some_and(|begins| begins.exclusive);
@@ -225,7 +225,7 @@ impl RecordAppend {
     }
 }
 
-/// Who runs alone in the session, if anyone really does.
+/// Returns the attempt that runs alone in the session, if its record confirms it.
 fn taken_seat(
     connection: &Connection,
     tenant: &str,
@@ -240,7 +240,7 @@ fn taken_seat(
         })?
         .collect::<Result<_, _>>()?;
     for (call, attempt) in seats {
-        // A seat that no record speaks of would block the session for good.
+        // A seat without an open attempt on its record would block the session permanently.
         let open = invariants::open_attempt(&record_of(connection, call)?);
         if open.is_some_and(|(open, _)| open == attempt) {
             return Ok(Some((call, attempt)));
@@ -291,9 +291,9 @@ impl NewAdminAction {
     }
 }
 
-/// Overwrites the wrapped key of a record. Zeros of the same length are written over the very same bytes of the file.
+/// Overwrites the wrapped key of a record in place, with zeros of the same length.
 ///
-/// Only that of a record of the same tenant: nobody forgets for others.
+/// The record must belong to the same tenant. Nobody may erase records of another tenant.
 fn destroy_key(connection: &Connection, call: CallId, tenant: &TenantId) -> Result<(), rusqlite::Error> {
     if record_of(connection, call)?.heading().is_some_and(|heading| heading.tenant != *tenant) {
         return Ok(());

@@ -1,9 +1,9 @@
-//! The writer: one transaction for everything that waits to be written.
+//! The writer: commits everything that waits to be written in one transaction.
 //!
-//! Work is queued. Whoever finds the desk free takes all of the queue, commits it at once and tells everyone. That is the
-//! caller itself, where it is alone and the disk is quick: two changes of thread would cost more than the commit. Else it is
-//! a thread kept for it, which first waits a little for those who were there the last time, because one commit for all of
-//! them costs what a commit for half of them costs. Nothing is reported as written before the commit has returned.
+//! Operations are queued. The first thread that finds the connection free commits the whole queue and replies to all.
+//! A caller does this itself if it is alone and the disk is fast, because two thread switches would cost more than the
+//! commit. Otherwise a dedicated thread does it. That thread first waits briefly for as many writers as last time, because
+//! one commit for all costs as much as a commit for half. Nothing is reported as written before the commit has returned.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,14 +19,14 @@ use super::write_op::{WriteContext, WriteOp, WriteResult};
 use crate::ledger::{AppendError, LedgerError};
 use crate::lock::locked;
 
-/// At most so much in one transaction.
+/// The maximum number of operations in one transaction.
 const TOGETHER_MAX: usize = 256;
-/// So long the thread waits for each that it expects, beside half of what a commit takes.
+/// How long the thread waits per expected writer, in addition to half the duration of a commit.
 const EACH_US: u64 = 10;
-/// A commit that takes longer than that is not waited for on the caller's thread.
+/// The longest average commit that a caller still performs on its own thread.
 const INLINE_US_MAX: u64 = 1_500;
 
-/// Writes for everyone in this process.
+/// The writer for all threads of this process.
 pub(super) struct SqliteWriter {
     office: Arc<WriterShared>,
     thread: Option<JoinHandle<()>>,
@@ -37,9 +37,9 @@ struct WriterShared {
     bell: Condvar,
     desk: Mutex<WriteConnection>,
     bench: Arc<WriteContext>,
-    /// How long commits take lately, in microseconds.
+    /// The recent duration of commits, in microseconds.
     commit_us: AtomicU64,
-    /// How many write at the same time: those whom the last commit served, and those who waited behind it.
+    /// How many write concurrently: those served by the last commit plus those queued behind it.
     abreast: AtomicUsize,
     on_write: Box<dyn Fn() + Send + Sync>,
 }
@@ -47,7 +47,7 @@ struct WriterShared {
 #[derive(Default)]
 struct WriteQueue {
     jobs: Vec<WriteJob>,
-    /// The thread waits until there are so many.
+    /// The queue length that the thread waits for.
     wanted: usize,
     closed: bool,
 }
@@ -64,7 +64,7 @@ struct WriteConnection {
 }
 
 impl SqliteWriter {
-    /// Starts a writer; `on_write` is called after every commit.
+    /// Starts a writer. It calls `on_write` after every commit.
     pub(super) fn start(
         path: PathBuf,
         busy: Duration,
@@ -91,7 +91,7 @@ impl SqliteWriter {
         Ok(Self { office, thread: Some(thread) })
     }
 
-    /// Has work written, and waits until it is durable.
+    /// Submits an operation and waits until it is durable.
     pub(super) async fn submit(&self, work: WriteOp) -> WriteResult {
         let answer = self.office.enqueue(work);
         if self.office.is_quiet() {
@@ -102,7 +102,7 @@ impl SqliteWriter {
         answer.await.unwrap_or_else(|_| Err(AppendError::Fault(closed())))
     }
 
-    /// The same for threads that may wait.
+    /// Does the same as [`Self::submit`] for threads that may block.
     pub(super) fn submit_blocking(&self, work: WriteOp) -> WriteResult {
         let mut answer = self.office.enqueue(work);
         loop {
@@ -116,7 +116,7 @@ impl SqliteWriter {
         }
     }
 
-    /// Does something with the connection that writes, beside all transactions.
+    /// Uses the write connection outside of any transaction.
     pub(super) fn aside<T>(&self, what: impl FnOnce(&Connection) -> T) -> T {
         let desk = locked(&self.office.desk);
         let value = what(&desk.connection);
@@ -125,7 +125,7 @@ impl SqliteWriter {
         value
     }
 
-    /// Reads with the connection that writes, if nobody is at it: it alone still knows the pages that it wrote last.
+    /// Reads with the write connection if it is idle. Only that connection still caches the pages it wrote last.
     pub(super) fn read_if_idle<T>(&self, read: impl FnOnce(&Connection) -> T) -> Option<T> {
         if !self.office.is_quiet() {
             return None;
@@ -160,12 +160,12 @@ impl WriterShared {
         answer
     }
 
-    /// Whether a caller may as well write by itself.
+    /// Checks whether a caller may write on its own thread.
     fn is_quiet(&self) -> bool {
         self.abreast.load(Ordering::Relaxed) <= 1 && self.commit_us.load(Ordering::Relaxed) <= INLINE_US_MAX
     }
 
-    /// Wakes the thread, if there is as much as it waits for.
+    /// Wakes the thread if the queue is as long as it waits for.
     fn ring(&self) {
         let queue = locked(&self.queue);
         if queue.jobs.len() >= queue.wanted {
@@ -174,7 +174,7 @@ impl WriterShared {
         }
     }
 
-    /// The thread: waits for work that nobody else does.
+    /// Runs the thread: waits for operations that no caller writes.
     fn attend(&self) {
         loop {
             let mut queue = locked(&self.queue);
@@ -190,11 +190,11 @@ impl WriterShared {
         }
     }
 
-    /// Waits for as many as write at the same time, but not for long against what a commit takes.
+    /// Waits for the expected number of concurrent writers, but only briefly compared to a commit.
     fn gather(&self, mut queue: MutexGuard<'_, WriteQueue>) {
         queue.wanted = self.abreast.load(Ordering::Relaxed).min(TOGETHER_MAX);
         let patience = match u64::try_from(queue.wanted) {
-            // Nobody else is expected.
+            // No other writer is expected.
             Ok(0 | 1) => return,
             Ok(wanted) => (self.commit_us.load(Ordering::Relaxed) / 2).saturating_add(wanted * EACH_US),
             Err(_) => 0,
@@ -204,11 +204,11 @@ impl WriterShared {
             .bell
             .wait_timeout_while(queue, patience, |queue| queue.jobs.len() < queue.wanted && !queue.closed)
             .unwrap_or_else(PoisonError::into_inner);
-        // Who comes while this round is written need not ring.
+        // Writers that arrive during this round need not wake the thread.
         queue.wanted = usize::MAX;
     }
 
-    /// Commits what is queued, unless someone is at it. Who is at it looks at the queue again when done.
+    /// Commits the queue unless another thread is doing so. That thread checks the queue again when it is done.
     fn lead(&self) {
         let desk = match self.desk.try_lock() {
             Ok(desk) => desk,
@@ -218,7 +218,7 @@ impl WriterShared {
         self.clear_queue(desk);
     }
 
-    /// Commits one round of what is queued, and leaves the rest to the thread.
+    /// Commits one round of the queue, and leaves the rest to the thread.
     fn clear_queue(&self, mut desk: MutexGuard<'_, WriteConnection>) {
         let jobs = {
             let mut queue = locked(&self.queue);
@@ -232,7 +232,7 @@ impl WriterShared {
             let behind = locked(&self.queue).jobs.len();
             self.abreast.store(together.saturating_add(behind), Ordering::Relaxed);
             for (reply, done) in replies {
-                // Who asked may have gone; what was written stays written.
+                // The caller may be gone. The write remains.
                 if reply.send(done).is_err() {
                     tracing::trace!("nobody waits for what was written");
                 }
@@ -257,8 +257,8 @@ impl WriterShared {
 }
 
 impl WriteConnection {
-    /// Writes all jobs in one transaction. If it cannot be committed, each gets one of its own, so that what spoilt it
-    /// spoils only itself.
+    /// Writes all jobs in one transaction. If the commit fails, each job gets a transaction of its own, so that a failing job
+    /// affects only itself.
     fn write(
         &mut self,
         jobs: Vec<WriteJob>,
@@ -290,7 +290,7 @@ impl WriteConnection {
         works: &[WriteOp],
         bench: &WriteContext,
     ) -> Result<Vec<WriteResult>, rusqlite::Error> {
-        // A panic may have left one open.
+        // A panic may have left a transaction open.
         if !self.connection.is_autocommit() {
             self.recover();
         }
@@ -308,11 +308,11 @@ impl WriteConnection {
     ) -> Result<Vec<WriteResult>, rusqlite::Error> {
         let connection = &self.connection;
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        // Nothing is written yet, so what is seen here can be remembered.
+        // Nothing is written yet, so the state seen here can be cached.
         if works.iter().any(WriteOp::begins)
             && let Err(fault) = bench.acts.refresh(connection)
         {
-            // It is met again by those whom it concerns.
+            // The operations that need it will get the same error.
             tracing::error!(%fault, "cannot tell what is in force");
         }
         let done = works.iter().map(|work| work.perform(connection, bench)).collect::<Result<Vec<_>, _>>()?;
@@ -320,7 +320,7 @@ impl WriteConnection {
         Ok(done)
     }
 
-    /// Takes an unfinished transaction back; a connection that cannot do even that is replaced.
+    /// Rolls an unfinished transaction back. Replaces the connection if that fails.
     fn recover(&mut self) {
         if self.connection.is_autocommit() || self.connection.execute_batch("ROLLBACK").is_ok() {
             return;

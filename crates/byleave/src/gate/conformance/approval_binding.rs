@@ -1,4 +1,4 @@
-//! What was approved is what runs: whatever changes between the answer and the execution is noticed.
+//! Scenarios on the binding of an approval: any change between the answer and the execution is detected.
 
 use std::fs;
 
@@ -30,7 +30,7 @@ fn settings() -> GateSettings {
     GateSettings { limits: Limits { grant_ms: GRANT_MS, ..Limits::default() }, ..inbox() }
 }
 
-/// How the world is changed between the answer and the execution.
+/// A change of the environment between the answer and the execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EnvironmentChange {
     Manifest,
@@ -98,7 +98,7 @@ fn about_work(
     Ok(rule("work", verdict, vec![Pattern::Write(glob)]))
 }
 
-/// A call that is allowed, but that a reviewer has a person look at; and that edits a file in a directory of its own.
+/// Makes an allowed call that a reviewer holds for a person, and that edits a file in its own directory.
 async fn approved(stage: &ScenarioContext<'_>, gate: &Gate) -> Result<(CallId, Question), ConformanceError> {
     let work = stage.folder.path("open/work");
     if !work.exists() {
@@ -171,7 +171,7 @@ pub(super) async fn what_became_looser_voids_nothing(
             }
             "a read file" => {
                 answer(&gate, &question, yes()).await?;
-                // Written to, not edited: what was in it is nobody's business.
+                // The tool writes the file and does not edit it, so the old contents do not matter.
                 fs::write(stage.folder.path("f"), "other")?;
             }
             "almost too late" => {
@@ -261,7 +261,7 @@ pub(super) async fn a_grant_is_used_once(bench: &dyn LedgerHarness) -> Result<()
     Ok(())
 }
 
-/// A tool can be replaced by one with the same manifest: it is the same to whoever approved it.
+/// A tool may be replaced by one with the same manifest. For the approver it is the same tool.
 pub(super) async fn the_same_manifest_is_the_same_tool(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {

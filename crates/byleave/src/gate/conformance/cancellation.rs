@@ -1,4 +1,4 @@
-//! Stopping: by time, by a person, from here and from elsewhere; and it really stops (E2).
+//! Scenarios on stopping: by timeout, by a person, from this gate and from another. The tool must really stop (E2).
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,7 +22,7 @@ use crate::review::input_async;
 use crate::settings::GateSettings;
 use crate::tool::RunContext;
 
-/// What a tool that never ends by itself tells of.
+/// A signal from a tool that never ends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ToolSignal {
     Started,
@@ -30,12 +30,12 @@ enum ToolSignal {
     Dropped,
 }
 
-/// Tells when it is dropped.
+/// Sends a signal when it is dropped.
 struct DropNotifier(mpsc::UnboundedSender<ToolSignal>);
 
 impl DropNotifier {
     fn tell(&self, sign: ToolSignal) {
-        // Nobody listens any more once a scenario has seen enough.
+        // The receiver may be gone once a scenario has seen enough.
         self.0.send(sign).ok();
     }
 }
@@ -46,7 +46,7 @@ impl Drop for DropNotifier {
     }
 }
 
-/// A tool that never ends by itself; `listens` to being told to stop, or not.
+/// Creates a tool that never ends by itself. With `listens`, it observes its cancellation token.
 fn endless(stage: &ScenarioContext<'_>, listens: bool) -> (ProbeTool, mpsc::UnboundedReceiver<ToolSignal>) {
     let (tell, signs) = mpsc::unbounded_channel();
     let name = if listens { "free-listens" } else { "free-deaf" };
@@ -94,7 +94,7 @@ pub(super) async fn a_timeout_stops_the_tool(bench: &dyn LedgerHarness) -> Resul
             next(&mut signs, ToolSignal::Told).await?;
             same("what it had", &output.text.as_str(), &"what it had until then")?;
         }
-        // Its end is on the record only once it is gone.
+        // The end is recorded only after the tool is gone.
         same("after its end", &signs.try_recv().ok(), &Some(ToolSignal::Dropped))?;
     }
     Ok(())
@@ -122,7 +122,7 @@ pub(super) async fn a_cancellation_stops_the_tool(bench: &dyn LedgerHarness) -> 
         next(&mut signs, ToolSignal::Dropped).await?;
         let record = record(&*ledger, id).await?;
         same("who cancelled it", &record.cancelled(), &Some("ada"))?;
-        // What is settled stays.
+        // A settled call does not change.
         gate.cancel(id, "eve").await?;
         same("after another cancellation", &settled(gate.resume(id).await)?, &result)?;
     }
@@ -133,7 +133,7 @@ pub(super) async fn a_cancellation_stops_the_tool(bench: &dyn LedgerHarness) -> 
 pub(super) async fn a_waiting_call_can_be_cancelled(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
-    // With a person who thinks it over, and with a question that lies in the inbox.
+    // Once with an approver who has not answered yet, and once with a question in the inbox.
     for at_hand in [true, false] {
         let stage = ScenarioContext::new(bench)?;
         let asked = Arc::new(Notify::new());
@@ -250,14 +250,14 @@ pub(super) async fn a_caller_that_goes_away_takes_the_tool_along(
     running.abort();
     ensure!(running.await.is_err(), "the caller is still there");
     next(&mut signs, ToolSignal::Dropped).await?;
-    // Nobody can say how far it came, so it is not begun again; and the session goes on.
+    // Its progress is unknown, so it is not begun again. The session continues.
     completed(&gate.settle(stage.call("free", json!({}))?).await)?;
     ended(&gate.settle(call.clone()).await, "unknown", Code::Interrupted)?;
     same("runs", &stage.runs.of("free-deaf"), &1)?;
     let record = record(&*ledger, call.id).await?;
     same("interruptions", &how_often(&record, |fact| matches!(fact, RecordEvent::Interrupted { .. })), &1)?;
 
-    // One that waited when its caller went away can still be cancelled.
+    // A call that waited when its caller went away can still be cancelled.
     let call = stage.call("ask", json!({}))?;
     let id = call.id;
     let mut events = gate.subscribe();
@@ -326,7 +326,7 @@ pub(super) async fn a_halt_holds_for_what_is_on_its_way(
         .build()?;
     completed(&gate.settle(stage.read("f")?).await)?;
     ensure!(halter.set(gate.clone()).is_ok(), "two gates");
-    // The quicker the call, the fresher is what it saw before the halt.
+    // A faster call has a fresher snapshot from before the halt.
     for _ in 0..5 {
         refused(&gate.settle(stage.read("f")?).await, Code::Halted)?;
         gate.lift(&tenant()?, "ada").await?;

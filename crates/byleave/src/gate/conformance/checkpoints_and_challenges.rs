@@ -1,4 +1,4 @@
-//! Checkpoints and challenges (R8, R9): for what cannot be taken back, and for what should be doubted.
+//! Scenarios on checkpoints and challenges (R8, R9).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ use crate::gate::AnswerError;
 use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
 use crate::settings::GateSettings;
 
-/// A challenger that comes to a verdict, and counts how often it was asked.
+/// A challenger with a fixed verdict that counts its calls.
 struct CountingChallenger {
     verdict: ChallengeVerdict,
     asked: Arc<AtomicUsize>,
@@ -79,7 +79,7 @@ pub(super) async fn a_checkpoint_holds_in_every_mode(
             count.fetch_add(1, Ordering::SeqCst);
             sheet.question.kind == QuestionKind::Checkpoint && sheet.arguments == json!({"sure": true})
         });
-        // An approver who would say yes to everything does not count here.
+        // An approver that says yes to everything cannot release a checkpoint.
         let builder = stage.gate().await?.tool(final_tool(&stage, "free-final"));
         let gate =
             builder.checkpoint(Arc::new(handler)).approver(Arc::new(callback("ada", |_| true))).build()?;
@@ -131,7 +131,7 @@ pub(super) async fn no_leave_answers_a_checkpoint(bench: &dyn LedgerHarness) -> 
     };
     let taken = answer(&other, &question, Reply::Leave(leave)).await;
     ensure!(matches!(taken, Err(AnswerError::Unusable(_))), "a leave was taken: {taken:?}");
-    // A person elsewhere is quicker than the handler; the first answer on the record counts.
+    // A person elsewhere is faster than the handler. The first answer on the record is used.
     answer(&other, &question, Reply::No { feedback: None }).await?;
     refused(&task.await?, Code::CheckpointRefused)?;
     stage.runs.nothing("a checkpoint that was not released")
@@ -155,7 +155,7 @@ pub(super) async fn challenges_are_made_only_where_they_are_asked_for(
     completed(&gate.settle(call.clone()).await)?;
     same("asked", &asked.load(Ordering::SeqCst), &1)?;
 
-    // It is stored with the call, and can be read again.
+    // The challenge is stored with the call and can be read again.
     let record = record(&*ledger, call.id).await?;
     let head = record.entries().iter().find_map(|entry| match &entry.fact {
         RecordEvent::Challenged(Ok(head)) => Some(head.clone()),
@@ -222,7 +222,7 @@ pub(super) async fn a_challenge_stands_in_only_where_the_operator_says_so(
         .settings(GateSettings { challenge_stands_in: [named, "free-plain".into()].into(), ..quick() })
         .build()?;
     completed(&gate.settle(stage.call("free-named", json!({}))?).await)?;
-    // Neither one that is not named, nor one that is named and makes no challenge.
+    // Neither a tool that is not listed, nor a listed tool that makes no challenge.
     refused(&gate.settle(stage.call("free-unnamed", json!({}))?).await, Code::NoCheckpoint)?;
     refused(&gate.settle(stage.call("free-plain", json!({}))?).await, Code::NoCheckpoint)?;
     same("runs", &stage.runs.count(), &1)?;

@@ -1,4 +1,4 @@
-//! Crash anywhere: whichever append goes wrong, and however, a call has one outcome and nothing runs twice unseen.
+//! Scenarios on crashes at every append: a call has one outcome, and nothing runs twice unnoticed.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
 use crate::result::{CallOutcome, CallResult, CallStatus};
 use crate::review::{hold, input};
 
-/// Every kind of call that takes another way through the walk.
+/// The kinds of calls that take different paths through the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallKind {
     AllowedRead,
@@ -108,12 +108,12 @@ impl CallKind {
         }
     }
 
-    /// What was rehearsed is committed, and a commit is finished.
+    /// Returns whether the call commits a rehearsal. A commit is always finished.
     fn commits(self) -> bool {
         matches!(self, Self::Rehearsed | Self::Spared)
     }
 
-    /// A second run is as good as none.
+    /// Returns whether a second run does no harm.
     fn may_repeat(self) -> bool {
         matches!(self, Self::AllowedRead | Self::Repeatable)
     }
@@ -134,7 +134,7 @@ impl Challenger for ProceedingChallenger {
     }
 }
 
-/// How a call was played: its result where there is one, and how many answers were accepted.
+/// The result of a played call, if there is one, and the number of accepted answers.
 struct PlayedCall {
     result: Option<CallResult>,
     accepted: usize,
@@ -159,7 +159,7 @@ async fn play(gate: &Gate, kind: CallKind, call: &Call) -> PlayedCall {
     PlayedCall { result: None, accepted }
 }
 
-/// What there is to compare of an ending: not how long it took.
+/// Returns the comparable parts of an outcome, without its duration.
 fn gist(ending: &CallOutcome) -> (&'static str, Option<Code>, String) {
     let text = match ending {
         CallOutcome::Completed(output) | CallOutcome::Failed(output) => output.text.clone(),
@@ -169,7 +169,7 @@ fn gist(ending: &CallOutcome) -> (&'static str, Option<Code>, String) {
     (ending.word(), ending.refusal().map(|refusal| refusal.code), text)
 }
 
-// Four scenarios of one property, so that they can run side by side: a crash at any append leaves exactly one outcome.
+// Four scenarios of one property, so that they can run in parallel: a crash at any append leaves exactly one outcome.
 
 // req: E1, A1
 pub(super) async fn a_crash_of_an_allowed_call_leaves_one_outcome(
@@ -210,7 +210,7 @@ pub(super) async fn a_crash_of_a_checked_or_rehearsed_call_leaves_one_outcome(
     crash_everywhere(bench, &kinds, 32).await
 }
 
-/// Crashes calls of these kinds at every append, in every way, and requires at least so many crashes.
+/// Crashes calls of these kinds at every append, in every way. Requires at least this many crashes.
 async fn crash_everywhere(
     bench: &dyn LedgerHarness,
     kinds: &[CallKind],

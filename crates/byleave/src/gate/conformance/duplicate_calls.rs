@@ -1,4 +1,4 @@
-//! The same call twice: one execution, one result; and another call under its id is refused.
+//! Scenarios on duplicate calls: one execution and one result. Another call under the same id is refused.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub(super) async fn the_same_call_in_two_gates_runs_once(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
     let stage = ScenarioContext::new(bench)?;
-    // Both have looked and found nothing before either writes.
+    // Both gates find no record before either writes.
     let meeting = Arc::new(Barrier::new(2));
     let here = stage.gate_on(FaultyLedger::meeting(stage.ledger().await?, meeting.clone()))?.build()?;
     let there = stage.gate_on(FaultyLedger::meeting(stage.ledger().await?, meeting))?.build()?;
@@ -99,7 +99,7 @@ pub(super) async fn another_call_under_its_id_is_refused(
     same("runs", &stage.runs.count(), &1)?;
     same("the first", &gate.settle(call).await, &first)?;
 
-    // Also while the first still waits.
+    // Also while the first call still waits.
     let call = stage.call("ask", json!({"n": 1}))?;
     waiting(gate.advance(call.clone()).await)?;
     let mut other = call;

@@ -1,4 +1,4 @@
-//! Waiting costs nothing: a question, and a held result, outlive whoever asked.
+//! Scenarios on durability: questions and held results outlive the process that asked.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
 use crate::result::ModifiedPart;
 use crate::review::hold;
 
-/// The gate is gone, its process too, and every other.
+/// Drops the gate, kills its owner and restarts every process.
 async fn everything_stops(
     stage: &ScenarioContext<'_>,
     gate: Gate,
@@ -126,7 +126,7 @@ pub(super) async fn a_held_result_waits_for_a_person(
     same("runs", &stage.runs.count(), &4)?;
     everything_stops(&stage, gate, ledger).await?;
 
-    // Once more from the start, after every answer: what was said is what is there.
+    // Restart once more after every answer. The answers must be on the records.
     for (what, reply, call, question) in asked {
         let ledger = stage.ledger().await?;
         let gate = build(ledger.clone())?;

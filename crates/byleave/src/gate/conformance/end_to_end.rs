@@ -1,4 +1,4 @@
-//! The whole way of a call, and what a caller gets back whatever happens.
+//! Scenarios on the complete path of a call, and on the result that a caller always gets.
 
 use std::sync::Arc;
 
@@ -191,7 +191,7 @@ pub(super) async fn a_call_can_be_settled_from_anywhere(
             }
         }))
         .build()?;
-    // From within a runtime, as a careless caller does.
+    // From within a runtime, as a careless caller would.
     completed(&gate.settle_blocking(stage.read("f")?))?;
     let (outside, call) = (gate.clone(), stage.call("free-program", json!({}))?);
     let thread = std::thread::spawn(move || outside.settle_blocking(call));

@@ -1,4 +1,4 @@
-//! Breaking is objecting: whoever has a say and errs, panics, hangs or talks nonsense has said no (R3).
+//! Scenarios on failing participants: an error, a panic, a hang or an invalid answer has the effect of a "no" (R3).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::review::{Opinion, OutputReviewer, OutputSubject, ReviewError, ReviewS
 use crate::settings::{GateSettings, UnattendedAction};
 use crate::tool::ToolError;
 
-/// Who has a say.
+/// A participant in the decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum FailingParticipant {
     InputReviewer,
@@ -37,7 +37,7 @@ enum FailingParticipant {
     Planner,
 }
 
-/// How it breaks.
+/// The way in which it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum FailureMode {
     Errs,
@@ -87,7 +87,7 @@ const TABLE: &[(FailingParticipant, FailureMode, Code)] = &[
     (FailingParticipant::Planner, Nonsense, Code::Denied),
 ];
 
-/// Breaks, one way or another.
+/// Fails in this way.
 async fn break_down<T, E>(how: FailureMode, error: E, nonsense: Result<T, E>) -> Result<T, E> {
     match how {
         Errs => Err(error),
@@ -128,7 +128,7 @@ impl OutputReviewer for FailingReviewer {
     }
 }
 
-/// A gate in which one of those who have a say breaks.
+/// Builds a gate in which one participant fails.
 fn broken(
     stage: &ScenarioContext<'_>,
     builder: GateBuilder,
@@ -172,7 +172,7 @@ fn broken(
         FailingParticipant::Checkpoint => probe.with(|manifest| manifest.requires_checkpoint = true),
         FailingParticipant::Predicate => probe.asking(move |_| break_down(how, fault(), Ok(false))),
         FailingParticipant::Planner => probe.planning(move |_, _| {
-            // A second spelling of a path would be a way around every rule on the first.
+            // A second spelling of a path would bypass every rule for the first spelling.
             let effects = vec![Effect::Read { path: "open/../closed".into() }];
             break_down(how, fault(), Ok(Plan { effects, reads_only: true, ..Plan::default() }))
         }),
@@ -187,11 +187,11 @@ pub(super) async fn breaking_is_objecting(bench: &dyn LedgerHarness) -> Result<(
     let mut codes: BTreeMap<Code, Vec<(FailingParticipant, FailureMode)>> = BTreeMap::new();
     for (who, how, code) in TABLE {
         let stage = ScenarioContext::new(bench)?;
-        // On a busy machine those who do not hang take their time, too.
+        // On a busy machine, participants that do not hang are slow too.
         let limit = Duration::from_millis(if *how == Hangs { 500 } else { 30_000 });
         let settings = GateSettings { stranger_timeout: limit, approver_timeout: limit, ..quick() };
         let gate = broken(&stage, stage.gate().await?.settings(settings), *who, *how).build()?;
-        // Nothing else stands in the way of those who are not asked in every case.
+        // Nothing else may block participants that are not asked in every case.
         if !matches!(who, FailingParticipant::Approver) {
             let allow = rule("tool", Verdict::Allow, vec![Pattern::Invoke("tool".into())]);
             gate.set_policy(stage.policy([allow])?);
@@ -221,7 +221,7 @@ pub(super) async fn breaking_is_objecting(bench: &dyn LedgerHarness) -> Result<(
 pub(super) async fn an_approver_that_breaks_is_not_made_up_for(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
-    // Neither an inbox nor a setting for when nobody is there lets a call pass someone who is there and breaks.
+    // Neither an inbox nor a setting for unattended gates lets a call pass a registered approver that fails.
     for how in [Errs, Panics, Hangs, Nonsense] {
         let stage = ScenarioContext::new(bench)?;
         let unattended = UnattendedAction::AllowWithWarning;

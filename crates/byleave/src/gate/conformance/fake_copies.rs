@@ -1,4 +1,4 @@
-//! What is on the copies of a stage, and what was done with them.
+//! The copies of a scenario in memory, with counts of their uses.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -7,11 +7,11 @@ use byleave_core::id::CallId;
 
 use crate::lock::locked;
 
-/// The copies of a stage: they outlive the gates, as those on a disk do.
+/// The copies of a scenario. They outlive the gates, as copies on disk do.
 #[derive(Clone, Default)]
 pub(super) struct TestCopies(Arc<Mutex<TestCopiesState>>);
 
-/// What there is of them.
+/// The state of the copies.
 #[derive(Default)]
 pub(super) struct TestCopiesState {
     pub(super) copies: HashMap<CallId, Vec<(String, String)>>,
@@ -27,23 +27,23 @@ impl TestCopies {
         locked(&self.0)
     }
 
-    /// How often something was rehearsed, committed and executed without.
+    /// Returns the numbers of rehearsals, of commits and of executions without a copy.
     pub(super) fn counts(&self) -> (usize, usize, usize) {
         let kept = self.kept();
         (kept.rehearsed, kept.committed, kept.executed)
     }
 
-    /// How many there are.
+    /// Returns the number of copies.
     pub(super) fn count(&self) -> usize {
         self.kept().copies.len()
     }
 
-    /// Drops all of them.
+    /// Drops all copies.
     pub(super) fn forget(&self) {
         self.kept().copies.clear();
     }
 
-    /// The effects that runs without a copy were granted.
+    /// Returns the effects that were granted to runs without a copy.
     pub(super) fn granted(&self) -> Vec<String> {
         self.kept().granted.clone()
     }

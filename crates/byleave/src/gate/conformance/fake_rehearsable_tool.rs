@@ -1,4 +1,4 @@
-//! A tool that can be rehearsed, for scenarios: its copies are lists in memory.
+//! A rehearsable tool for scenarios. Its copies are lists in memory.
 
 use std::fs;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::fixture::{RunLog, ScenarioContext};
 use crate::boxed::BoxFuture;
 use crate::tool::{Rehearsable, RehearseError, RunContext, Tool, ToolContext, ToolError};
 
-/// A tool that writes texts to files, of which nobody can tell beforehand which; on a copy that is a list in memory.
+/// A tool that writes texts to files that cannot be predicted. Its copy is a list in memory.
 #[derive(Clone)]
 pub(super) struct MemoryCopyTool {
     manifest: Arc<Manifest>,
@@ -26,7 +26,7 @@ pub(super) struct MemoryCopyTool {
 }
 
 impl ScenarioContext<'_> {
-    /// A tool that can be rehearsed.
+    /// Creates a tool that can be rehearsed.
     pub(super) fn copyist(&self) -> MemoryCopyTool {
         let mut manifest = Manifest::new("copyist", "writes", json!({"type": "object"}));
         manifest.permission_class = PermissionClass::Bash;
@@ -108,7 +108,7 @@ impl Rehearsable for MemoryCopyTool {
     fn commit(&self, seen: Rehearsal, only: Option<Vec<String>>, run: RunContext) -> BoxFuture<'_, Output> {
         let mut kept = self.copies.kept();
         kept.committed += 1;
-        // What is done is only told.
+        // A commit that was already made only returns its output.
         if !kept.done.insert(run.call) {
             return Box::pin(async move { seen.output });
         }

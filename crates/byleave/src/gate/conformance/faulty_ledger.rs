@@ -1,4 +1,4 @@
-//! A ledger that stands between a gate and the real one, and makes trouble.
+//! A ledger that wraps a real one and injects failures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,19 +16,19 @@ use tokio::sync::Barrier;
 use crate::boxed::BoxFuture;
 use crate::ledger::{AppendError, Batch, ContentError, Interruption, Ledger, LedgerError, LoadedRecord};
 
-/// So long that whoever polls the ledger has looked.
+/// The delay after a settlement, long enough for every poll of the ledger.
 const LINGERS: Duration = Duration::from_millis(60);
 
-/// What goes wrong with an append.
+/// A failure of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AppendFailure {
-    /// It fails, and nothing was taken.
+    /// It fails, and nothing was appended.
     NotTaken,
-    /// It is taken, and reported as failed.
+    /// It is appended, but reported as failed.
     Unacknowledged,
-    /// It fails, and nothing works from then on.
+    /// It fails, and so does every operation after it.
     DiesBefore,
-    /// It is taken, and nothing works from then on.
+    /// It is appended, and every operation after it fails.
     DiesAfter,
 }
 
@@ -37,7 +37,7 @@ impl AppendFailure {
         [Self::NotTaken, Self::Unacknowledged, Self::DiesBefore, Self::DiesAfter];
 }
 
-/// A ledger that makes trouble.
+/// A ledger that injects failures.
 pub(super) struct FaultyLedger {
     inner: Arc<dyn Ledger>,
     appends: AtomicUsize,
@@ -50,17 +50,17 @@ pub(super) struct FaultyLedger {
 }
 
 impl FaultyLedger {
-    /// One that makes trouble at an append, counted from 1.
+    /// Creates a ledger that fails at this append, counted from 1.
     pub(super) fn failing(inner: Arc<dyn Ledger>, trouble: Option<(usize, AppendFailure)>) -> Arc<Self> {
         Arc::new(Self { trouble, ..Self::new(inner) })
     }
 
-    /// One whose readers of what is not there yet wait for each other before they go on.
+    /// Creates a ledger whose readers of a missing record wait for each other.
     pub(super) fn meeting(inner: Arc<dyn Ledger>, meeting: Arc<Barrier>) -> Arc<Self> {
         Arc::new(Self { meeting: Some(meeting), ..Self::new(inner) })
     }
 
-    /// One where everybody else sees that a call is settled before who settled it goes on.
+    /// Creates a ledger that delays the writer of a settlement until all others can see it.
     pub(super) fn lingering(inner: Arc<dyn Ledger>) -> Arc<Self> {
         Arc::new(Self { lingers: true, ..Self::new(inner) })
     }
@@ -79,17 +79,17 @@ impl FaultyLedger {
         }
     }
 
-    /// How often something was appended, or should have been.
+    /// Returns the number of appends, including failed ones.
     pub(super) fn appends(&self) -> usize {
         self.appends.load(Ordering::SeqCst)
     }
 
-    /// From now on contents are handed out with every `open` in them made `shut`.
+    /// From now on, returns contents with every `open` replaced by `shut`.
     pub(super) fn lie(&self) {
         self.lies.store(true, Ordering::SeqCst);
     }
 
-    /// From now on it cannot be noted that something starts.
+    /// From now on, fails to note the start of an attempt.
     pub(super) fn forget_starts(&self) {
         self.forgets_starts.store(true, Ordering::SeqCst);
     }

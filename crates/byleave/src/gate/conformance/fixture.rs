@@ -1,4 +1,4 @@
-//! The stage on which scenarios are played: a folder, a clock, a few tools and what there is to say of a result.
+//! The fixture of scenarios: a directory, a clock, a few tools, and checks of results.
 
 use std::fmt;
 use std::fs;
@@ -35,10 +35,10 @@ use crate::result::{CallOutcome, CallResult, CallStatus};
 use crate::settings::GateSettings;
 use crate::tool::{RunContext, Tool, ToolContext, ToolError};
 
-/// When scenarios begin.
+/// The time at which scenarios begin.
 pub(super) const NOW: Millis = 1_700_000_000_000;
 
-/// Everything a scenario is played with.
+/// The fixture of one scenario.
 pub(super) struct ScenarioContext<'a> {
     pub(super) bench: &'a dyn LedgerHarness,
     pub(super) folder: TestDir,
@@ -63,17 +63,17 @@ impl<'a> ScenarioContext<'a> {
         })
     }
 
-    /// Another owner on the store.
+    /// Opens another owner on the store.
     pub(super) async fn ledger(&self) -> Result<Arc<dyn Ledger>, ConformanceError> {
         Ok(self.bench.open().await?)
     }
 
-    /// A gate to be built on a ledger of its own.
+    /// Returns a builder for a gate on its own ledger.
     pub(super) async fn gate(&self) -> Result<GateBuilder, ConformanceError> {
         self.gate_on(self.ledger().await?)
     }
 
-    /// A gate to be built on this ledger, with the tools and the policy of the stage.
+    /// Returns a builder for a gate on this ledger, with the tools and the policy of the fixture.
     pub(super) fn gate_on(&self, ledger: Arc<dyn Ledger>) -> Result<GateBuilder, ConformanceError> {
         let builder = Gate::builder()
             .ledger(ledger)
@@ -91,9 +91,9 @@ impl<'a> ScenarioContext<'a> {
         Ok(builder)
     }
 
-    /// The rules of the stage, and these.
+    /// Returns the policy of the fixture with additional rules.
     ///
-    /// The folder may be read, `open` written to, and `free` tools used; `closed` is out of bounds; the rest asks.
+    /// The directory may be read, `open` may be written, and `free` tools may be used. `closed` is denied. Everything else asks.
     pub(super) fn policy(&self, more: impl IntoIterator<Item = Rule>) -> Result<Policy, ConformanceError> {
         let root = self.folder.text("")?;
         let mut rules = builtin(&PathVariables { workspace: Some(&root), ..PathVariables::default() })?;
@@ -106,7 +106,7 @@ impl<'a> ScenarioContext<'a> {
         Ok(Policy::new(rules)?.within(Some(&root)))
     }
 
-    /// A call of the one agent there is, in the one session.
+    /// Creates a call of the default agent in the default session.
     pub(super) fn call(&self, tool: &str, arguments: Value) -> Result<Call, ConformanceError> {
         Ok(Call {
             id: CallId::new(fresh_id()),
@@ -122,17 +122,17 @@ impl<'a> ScenarioContext<'a> {
         })
     }
 
-    /// A call that writes to a file of the folder.
+    /// Creates a call that writes to a file of the directory.
     pub(super) fn write(&self, path: &str, text: &str) -> Result<Call, ConformanceError> {
         self.call("write", json!({"path": path, "text": text}))
     }
 
-    /// A call that reads a file of the folder.
+    /// Creates a call that reads a file of the directory.
     pub(super) fn read(&self, path: &str) -> Result<Call, ConformanceError> {
         self.call("read", json!({ "path": path }))
     }
 
-    /// A tool of class generic that does what it is told and is noted when it runs.
+    /// Creates a tool of the generic class that runs this function and logs its runs.
     pub(super) fn probe<F, Fut>(&self, name: &str, body: F) -> ProbeTool
     where
         F: Fn(Value, RunContext) -> Fut + Send + Sync + 'static,
@@ -149,7 +149,7 @@ impl<'a> ScenarioContext<'a> {
         ProbeTool { manifest, body: Box::new(body), planner: None, predicate: None, prompt: false }
     }
 
-    /// A tool that reads a file or adds a line to it, by its role.
+    /// Creates a tool that reads a file or appends a line to it, according to its role.
     fn file(&self, name: &str, class: PermissionClass, role: ArgumentRole) -> ProbeTool {
         let reads = role == ArgumentRole::ReadPath;
         let probe = self.probe(name, move |arguments, run| async move {
@@ -177,7 +177,7 @@ impl<'a> ScenarioContext<'a> {
     }
 }
 
-/// The settings of scenarios: as they come, but quick to look again.
+/// Returns the default settings with a short poll interval.
 pub(super) fn quick() -> GateSettings {
     GateSettings {
         poll: Duration::from_millis(5),
@@ -186,12 +186,12 @@ pub(super) fn quick() -> GateSettings {
     }
 }
 
-/// The same, with questions left open for later.
+/// Returns the same settings with an inbox, so that questions stay open.
 pub(super) fn inbox() -> GateSettings {
     GateSettings { inbox: true, ..quick() }
 }
 
-/// A rule of the user.
+/// Creates a rule of the user layer.
 pub(super) fn rule(id: &str, verdict: Verdict, patterns: Vec<Pattern>) -> Rule {
     Rule { why: format!("so says `{id}`"), ..Rule::new(id, Layer::User, verdict, patterns) }
 }
@@ -200,7 +200,7 @@ pub(super) fn tenant() -> Result<TenantId, ConformanceError> {
     Ok(TenantId::new("local")?)
 }
 
-/// A folder that is gone when dropped.
+/// A directory that is removed on drop.
 pub(super) struct TestDir(PathBuf);
 
 impl TestDir {
@@ -214,13 +214,13 @@ impl TestDir {
         if name.is_empty() { self.0.clone() } else { self.0.join(name) }
     }
 
-    /// A path as text.
+    /// Returns a path as text.
     pub(super) fn text(&self, name: &str) -> Result<String, ConformanceError> {
         let path = self.path(name).into_os_string().into_string();
         path.map_err(|path| ConformanceError::new(format!("`{}` is not text", Path::new(&path).display())))
     }
 
-    /// What is in a file.
+    /// Reads a file.
     pub(super) fn read(&self, name: &str) -> Result<String, ConformanceError> {
         Ok(fs::read_to_string(self.path(name))?)
     }
@@ -234,7 +234,7 @@ impl Drop for TestDir {
     }
 }
 
-/// What has run, in order.
+/// The runs of all tools, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunLog(Arc<Mutex<Vec<(String, Value)>>>);
 
@@ -255,7 +255,7 @@ impl RunLog {
         self.all().len()
     }
 
-    /// How often one tool ran.
+    /// Returns the number of runs of one tool.
     pub(super) fn of(&self, tool: &str) -> usize {
         self.all().iter().filter(|(name, _)| name == tool).count()
     }
@@ -271,7 +271,7 @@ type ProbePlanner =
     Box<dyn Fn(&Value, &ToolContext) -> BoxFuture<'static, Result<Plan, ToolError>> + Send + Sync>;
 type ProbePredicate = Box<dyn Fn(&Value) -> BoxFuture<'static, Result<bool, ToolError>> + Send + Sync>;
 
-/// A tool that does what it is told.
+/// A tool that runs a given function.
 pub(super) struct ProbeTool {
     manifest: Manifest,
     body: ProbeBody,
@@ -281,19 +281,19 @@ pub(super) struct ProbeTool {
 }
 
 impl ProbeTool {
-    /// The same, begun in place.
+    /// Marks the tool as prompt, so that the gate begins it in place.
     pub(super) fn prompt(mut self) -> Self {
         self.prompt = true;
         self
     }
 
-    /// The same with something else said of it.
+    /// Changes the manifest of the tool.
     pub(super) fn with(mut self, change: impl FnOnce(&mut Manifest)) -> Self {
         change(&mut self.manifest);
         self
     }
 
-    /// The same with a plan of its own.
+    /// Gives the tool its own planner.
     pub(super) fn planning<Fut>(
         mut self,
         planner: impl Fn(&Value, &ToolContext) -> Fut + Send + Sync + 'static,
@@ -305,7 +305,7 @@ impl ProbeTool {
         self
     }
 
-    /// The same with a predicate on whether it needs an approval.
+    /// Gives the tool a predicate for approval.
     pub(super) fn asking<Fut>(mut self, predicate: impl Fn(&Value) -> Fut + Send + Sync + 'static) -> Self
     where
         Fut: Future<Output = Result<bool, ToolError>> + Send + 'static,
@@ -345,12 +345,12 @@ impl Tool for ProbeTool {
     }
 }
 
-/// The person who answers.
+/// Returns the person who answers.
 pub(super) fn ada() -> By {
     By { name: "ada".into(), grade: Assurance::Terminal }
 }
 
-/// A plain yes.
+/// Returns a yes without a note.
 pub(super) fn yes() -> Reply {
     Reply::Yes { note: None }
 }
@@ -361,7 +361,7 @@ pub(super) async fn answer(gate: &Gate, question: &Question, reply: Reply) -> Re
     gate.answer(SubmittedAnswer { question, digest, reply, by: ada() }).await
 }
 
-/// The question that a call waits at.
+/// Returns the question that a call waits for.
 pub(super) fn waiting(standing: CallStatus) -> Result<Question, ConformanceError> {
     match standing {
         CallStatus::Waiting { question, .. } => Ok(question),
@@ -369,7 +369,7 @@ pub(super) fn waiting(standing: CallStatus) -> Result<Question, ConformanceError
     }
 }
 
-/// The result of a call that came to its end.
+/// Returns the result of a settled call.
 pub(super) fn settled(standing: CallStatus) -> Result<CallResult, ConformanceError> {
     match standing {
         CallStatus::Settled(result) => Ok(result),
@@ -377,7 +377,7 @@ pub(super) fn settled(standing: CallStatus) -> Result<CallResult, ConformanceErr
     }
 }
 
-/// What a call that completed put out.
+/// Returns the output of a completed call.
 pub(super) fn completed(result: &CallResult) -> Result<&Output, ConformanceError> {
     match &result.ending {
         CallOutcome::Completed(output) => Ok(output),
@@ -385,7 +385,7 @@ pub(super) fn completed(result: &CallResult) -> Result<&Output, ConformanceError
     }
 }
 
-/// What a call that failed put out.
+/// Returns the output of a failed call.
 pub(super) fn failed(result: &CallResult) -> Result<&Output, ConformanceError> {
     match &result.ending {
         CallOutcome::Failed(output) => Ok(output),
@@ -393,7 +393,7 @@ pub(super) fn failed(result: &CallResult) -> Result<&Output, ConformanceError> {
     }
 }
 
-/// Checks that a call ended in this word, with this code.
+/// Checks that a call ended with this word and this code.
 pub(super) fn ended(result: &CallResult, word: &str, code: Code) -> Result<(), ConformanceError> {
     let seen = (result.ending.word(), result.ending.refusal().map(|refusal| refusal.code));
     ensure!(seen == (word, Some(code)), "expected {word} ({code}), got {:?}", result.ending);
@@ -405,22 +405,22 @@ pub(super) fn refused(result: &CallResult, code: Code) -> Result<(), Conformance
     ended(result, "refused", code)
 }
 
-/// The record of a call.
+/// Loads the record of a call.
 pub(super) async fn record(ledger: &dyn Ledger, call: CallId) -> Result<Record, ConformanceError> {
     loaded(ledger, call).await
 }
 
-/// The kinds of what is on a record, in order.
+/// Returns the kinds of the events on a record, in order.
 pub(super) fn kinds(record: &Record) -> Vec<&'static str> {
     record.entries().iter().map(|entry| entry.fact.kind()).collect()
 }
 
-/// How often something of a kind is on a record.
+/// Counts the events on a record that match.
 pub(super) fn how_often(record: &Record, is: impl Fn(&RecordEvent) -> bool) -> usize {
     record.entries().iter().filter(|entry| is(&entry.fact)).count()
 }
 
-/// Waits until something is on a record.
+/// Waits until a matching event is recorded.
 pub(super) async fn until(
     events: &mut broadcast::Receiver<GateEvent>,
     wanted: impl Fn(&RecordEvent) -> bool,
@@ -434,7 +434,7 @@ pub(super) async fn until(
     }
 }
 
-/// Panics as a stranger's code does, without a word on the screen.
+/// Panics as foreign code would, without a message on the terminal.
 pub(super) fn fall_over<T>() -> T {
     std::panic::resume_unwind(Box::new("fell over"))
 }

@@ -1,4 +1,4 @@
-//! Several gates on one ledger: they keep out of each other's way, and look after each other's dead.
+//! Scenarios on several gates with one ledger: they do not interfere, and they finish calls of dead gates.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ pub(super) async fn what_is_left_to_others_is_answered_here_and_never_begun(
     same("runs", &stage.runs.count(), &0)?;
     completed(&settled(there.resume(call.id).await)?)?;
     completed(&settled(here.resume(call.id).await)?)?;
-    // What is over, it writes down.
+    // This gate records that a call is over.
     let other = stage.call("asks", json!({ "n": 2 }))?;
     ensure!(here.take_in(&other).await.is_ok(), "it was not taken in");
     here.cancel(other.id, "ada").await?;
@@ -101,12 +101,12 @@ pub(super) async fn a_no_that_was_given_elsewhere_counts_where_the_call_ends(
     refused(&again, Code::Declined)?;
     let told = again.error().unwrap_or_default();
     ensure!(told.contains("not now") && told.contains("asked about the same call again"), "{told}");
-    // Anything else is asked about.
+    // A different call is asked about.
     waiting(here.advance(stage.call("asks", json!({ "n": 2 }))?).await)?;
     same("runs", &stage.runs.count(), &0)
 }
 
-/// A tool that says when it starts and never ends the first time.
+/// Creates a tool that signals its start and never ends the first time.
 fn stuck(stage: &ScenarioContext<'_>, name: &str, starts: mpsc::UnboundedSender<()>) -> ProbeTool {
     let runs = stage.runs.clone();
     stage.probe(name, move |_, _| {
@@ -127,7 +127,7 @@ struct AbandonedCall {
     ledger: Arc<dyn Ledger>,
 }
 
-/// A call whose owner died while it ran, and another gate on the store.
+/// Creates a call whose owner died while it ran, and another gate on the store.
 async fn died_at_work(
     stage: &ScenarioContext<'_>,
     tool: &str,
@@ -159,7 +159,7 @@ async fn died_at_work(
 pub(super) async fn what_a_dead_owner_ran_is_unknown_and_never_run_again(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
-    // Found by whoever resumes everything, by the same call again, and by another call that it stands in the way of.
+    // Found by `resume_all`, by the same call again, and by another call that it blocks.
     for found_by in ["resuming all", "the same call", "another call"] {
         let stage = ScenarioContext::new(bench)?;
         let AbandonedCall { call, gate, ledger } = died_at_work(&stage, "free-stuck", false).await?;
@@ -221,7 +221,7 @@ pub(super) async fn what_cannot_be_marked_does_not_run(
     let told = result.error().unwrap_or_default();
     ensure!(told.contains("it was not started"), "the model is not told: {told}");
     same("runs", &stage.runs.count(), &0)?;
-    // What may be run again anyway is not marked at all.
+    // A repeatable attempt is not marked at all.
     completed(&gate.settle(stage.read("f")?).await)?;
     Ok(())
 }

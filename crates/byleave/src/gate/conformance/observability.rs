@@ -1,4 +1,4 @@
-//! What can be seen from outside (A1, A2): every entry, the span of a call, and the counters.
+//! Scenarios on observability (A1, A2): entries for subscribers, the span of a call, and counters.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -73,7 +73,7 @@ pub(super) async fn every_entry_is_told_in_order(bench: &dyn LedgerHarness) -> R
     same("what was printed", &said, &vec![(*far, "a word".to_owned(), 3)])
 }
 
-/// Settles a call on a thread of its own, within what `around` sets up for that thread.
+/// Settles a call on its own thread, within the thread-local setup of `around`.
 async fn settle_within<T: Send + 'static>(
     gate: &Gate,
     call: Call,
@@ -99,7 +99,7 @@ async fn settle_within<T: Send + 'static>(
 
 type SpanFields = BTreeMap<String, String>;
 
-/// A subscriber that keeps the fields of the spans of calls.
+/// A subscriber that stores the fields of call spans.
 #[derive(Clone, Default)]
 struct SpanCollector {
     next: Arc<AtomicU64>,
@@ -107,7 +107,7 @@ struct SpanCollector {
 }
 
 impl SpanCollector {
-    /// The fields of the one span there was.
+    /// Returns the fields of the only span.
     fn only(&self) -> Result<SpanFields, ConformanceError> {
         let spans = locked(&self.calls);
         match spans.values().collect::<Vec<_>>().as_slice() {
@@ -195,7 +195,7 @@ pub(super) async fn a_span_carries_verdict_changes_and_refusal(
     same("a denied call", &seen, &["Deny".into(), "0".into(), "refused".into(), "denied".into()])
 }
 
-/// A recorder that keeps counters by their name and labels.
+/// A recorder that stores counters by name and labels.
 #[derive(Clone, Default)]
 struct CounterRecorder(Arc<Mutex<BTreeMap<String, Arc<AtomicU64>>>>);
 

@@ -1,4 +1,4 @@
-//! Order (E4): what may run beside each other, what runs alone, and who waits for whom.
+//! Scenarios on order (E4): which calls run concurrently, which run alone, and which wait for others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use crate::lock::locked;
 use crate::result::CallStatus;
 use crate::settings::GateSettings;
 
-/// How many are at work, and how many were at most.
+/// The current and the highest number of concurrent runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ConcurrencyGauge {
     now: Arc<AtomicUsize>,
@@ -41,7 +41,7 @@ impl ConcurrencyGauge {
         self.most.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many are at work at once.
+    /// Waits until this many runs are active at once.
     async fn of(&self, wanted: usize) {
         loop {
             let came = self.came.notified();
@@ -53,7 +53,7 @@ impl ConcurrencyGauge {
     }
 }
 
-/// Someone at work.
+/// One active run.
 pub(super) struct ConcurrencyGuard(ConcurrencyGauge);
 
 impl Drop for ConcurrencyGuard {
@@ -62,7 +62,7 @@ impl Drop for ConcurrencyGuard {
     }
 }
 
-/// A tool that gives others a chance to be at work at the same time.
+/// Creates a tool that yields, so that other tools can run at the same time.
 fn lingering(stage: &ScenarioContext<'_>, name: &str, crowd: &ConcurrencyGauge) -> ProbeTool {
     let crowd = crowd.clone();
     stage.probe(name, move |arguments, _| {
@@ -93,7 +93,7 @@ pub(super) async fn safe_calls_run_beside_each_other_up_to_the_limit(
         let stage = ScenarioContext::new(bench)?;
         let crowd = ConcurrencyGauge::default();
         let at_the_bar = crowd.clone();
-        // Nobody ends before as many are there as may be: were fewer let in, this would never end.
+        // No run ends before the limit is reached. If the gate admitted fewer, this would hang.
         let (full, is_full) = tokio::sync::watch::channel(false);
         let probe = stage.probe("free-safe", move |_, _| {
             let (crowd, mut is_full) = (at_the_bar.clone(), is_full.clone());
@@ -152,7 +152,7 @@ pub(super) async fn alone_means_without_the_safe_ones_too(
         async move {
             let (_one, _other) = (everyone.enter(), only.enter());
             tokio::task::yield_now().await;
-            // Whoever is beside it now is counted by the crowd of everyone.
+            // The gauge of all runs counts any tool that runs at the same time.
             Output::text(everyone.now.load(Ordering::SeqCst).to_string())
         }
     });
@@ -220,7 +220,7 @@ pub(super) async fn sessions_do_not_wait_for_each_other(
 pub(super) async fn who_waits_for_a_person_holds_up_only_who_conflicts(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
-    // Asked in the inbox, and asked at hand.
+    // Once with the inbox, and once with an approver.
     for at_hand in [false, true] {
         let stage = ScenarioContext::new(bench)?;
         let (asked, mut questions) = mpsc::unbounded_channel::<oneshot::Sender<Reply>>();
@@ -242,7 +242,7 @@ pub(super) async fn who_waits_for_a_person_holds_up_only_who_conflicts(
         let turn = gate.settle_all(calls);
         let meanwhile = async {
             until(&mut events, |fact| matches!(fact, RecordEvent::Asked(Ok(_)))).await?;
-            // Those that do not conflict go on to their end while the person thinks.
+            // Calls that do not conflict are settled while the person decides.
             let mut ended = Vec::new();
             while ended.len() < 2 {
                 ended.push(until(&mut events, |fact| matches!(fact, RecordEvent::Settled(_))).await?);
@@ -285,7 +285,7 @@ pub(super) async fn who_stands_behind_an_answered_call_sees_it_through(
     answer(&gate, &question, yes()).await?;
     drop(gate);
     stage.bench.kill(ledger).await?;
-    // Whoever answered is gone, and nobody resumes the call but the one that stands behind it.
+    // The process that answered is gone. Only the blocked call resumes the answered one.
     let gate = stage.gate().await?.settings(inbox()).build()?;
     same("what it reads", &gate.settle(behind).await.text().as_str(), &"old f+new")
 }
@@ -297,7 +297,7 @@ pub(super) async fn answered_calls_run_alone_and_lose_nothing(
     let stage = ScenarioContext::new(bench)?;
     let crowd = ConcurrencyGauge::default();
     let mut builder = stage.gate().await?.approver(Arc::new(callback("ada", |_| true)));
-    // Tools of different names: none conflicts with another, so nobody holds anyone up.
+    // The tools have different names, so no call conflicts with another and none is blocked.
     for number in 0..6 {
         builder = builder.tool(lingering(&stage, &format!("alone-{number}"), &crowd));
     }
@@ -313,10 +313,10 @@ pub(super) async fn answered_calls_run_alone_and_lose_nothing(
 
 // req: R5, E4
 pub(super) async fn an_abort_stops_the_siblings(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
-    // The person answers at once, and after a while; about the first call, and about a later one.
+    // The person answers at once or after a while, about the first call or about a later one.
     for (at_once, is_first) in [(true, true), (true, false), (false, true), (false, false)] {
         let stage = ScenarioContext::new(bench)?;
-        // Nobody may begin because the one before it is settled by now.
+        // No call may begin because the one before it was just settled.
         let builder = stage.gate_on(FaultyLedger::lingering(stage.ledger().await?))?;
         let gate: Gate = if at_once {
             builder.approver(Arc::new(callback("ada", |_| Reply::Abort))).build()?
@@ -330,7 +330,7 @@ pub(super) async fn an_abort_stops_the_siblings(bench: &dyn LedgerHarness) -> Re
         let mut calls = vec![
             stage.read("g")?,
             stage.write("f", "1")?,
-            // Needs no question, and waits only for the one before it.
+            // Needs no question and waits only for the call before it.
             stage.read("f")?,
             stage.call("ask", json!({}))?,
             stage.write("f", "2")?,
@@ -343,14 +343,14 @@ pub(super) async fn an_abort_stops_the_siblings(bench: &dyn LedgerHarness) -> Re
         if !is_first {
             completed(&results.remove(0))?;
         }
-        // Several may have been asked about by the time the first is answered; who was not is called off.
+        // Several calls may have been asked about before the first answer. Calls without a question are cancelled.
         let codes: Vec<_> =
             results.iter().map(|result| result.ending.refusal().map(|why| why.code)).collect();
         let stopped = codes.iter().all(|code| matches!(code, Some(Code::Aborted | Code::Cancelled)));
         ensure!(stopped && codes.contains(&Some(Code::Aborted)), "a sibling went on: {codes:?}");
         same("writes", &stage.runs.of("write"), &0)?;
         same("others", &(stage.runs.of("ask"), stage.runs.of("read")), &(0, usize::from(!is_first)))?;
-        // A new turn is a new turn.
+        // A new turn is not affected.
         completed(&settled(gate.advance(stage.read("g")?).await)?)?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Rulings (P1, P7, P9, T5, T8): one engine decides, with reasons; and what it may remember.
+//! Scenarios on decisions (P1, P7, P9, T5, T8): one engine decides, gives reasons, and may cache only certain decisions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -68,7 +68,7 @@ pub(super) async fn a_ruling_names_its_rule_and_deny_beats_ask_beats_allow(
     same("runs", &stage.runs.count(), &1)
 }
 
-/// A reviewer that says the same of the same, and counts how often it had to.
+/// A deterministic reviewer that counts its calls.
 struct ConstantReviewer(Arc<AtomicUsize>);
 
 impl InputReviewer for ConstantReviewer {
@@ -115,7 +115,7 @@ pub(super) async fn rulings_are_remembered_and_answers_never(
     ensure!(!first.cached && second.cached, "{first:?}, then {second:?}");
     same("but for that", &PolicyDecision { cached: false, ..second }, &first)?;
     same("a person is asked each time", &asked.load(Ordering::SeqCst), &2)?;
-    // Another plan, another mode, another policy: nothing is read back.
+    // Another plan, another mode or another policy never hits the cache.
     ensure!(!ruling(&*ledger, &gate, stage.write("g", "1")?).await?.cached, "another plan");
     let mut other_mode = same_call()?;
     other_mode.mode = Mode::Yolo;
@@ -185,7 +185,7 @@ pub(super) async fn what_a_tool_says_of_itself_loosens_nothing(
         refused(&gate.settle(stage.call(tool, json!({}))?).await, Code::NoApprover)?;
     }
     stage.runs.nothing("labels")?;
-    // A rule of the user that allows the tool in so many words does allow it, whatever the tool leaves unsaid.
+    // A user rule that names the tool allows it, whatever the manifest omits.
     for tool in ["free-sensitive", "free-silent"] {
         completed(&gate.settle(stage.call(tool, json!({}))?).await)?;
     }
@@ -219,7 +219,7 @@ pub(super) async fn needs_approval_only_tightens(bench: &dyn LedgerHarness) -> R
         ("free-at-once", 99, true),
         ("free-later", 1, false),
         ("free-later", 99, true),
-        // A predicate that says no does not make a tool free that no rule allows.
+        // A predicate that returns `false` does not permit a tool that no rule allows.
         ("other", 1, true),
     ];
     for (tool, n, asks) in cases {
@@ -229,7 +229,7 @@ pub(super) async fn needs_approval_only_tightens(bench: &dyn LedgerHarness) -> R
             false => completed(&result).map(|_| ())?,
         }
     }
-    // In yolo mode what a tool would have asked about is allowed, for that is what the mode is for.
+    // In yolo mode, a tool's request for approval is allowed. That is the purpose of the mode.
     let mut call = stage.call("free-always", json!({}))?;
     call.mode = Mode::Yolo;
     completed(&gate.settle(call).await).map(|_| ())

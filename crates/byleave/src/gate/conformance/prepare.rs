@@ -1,4 +1,4 @@
-//! A call is prepared in one process and begun in another: everything but that stands on the record, and nothing has run.
+//! Scenarios on calls that one process prepares and another begins. After preparation everything is recorded and nothing has run.
 
 use byleave_core::decision::Verdict;
 use byleave_core::pattern::Pattern;
@@ -30,14 +30,14 @@ pub(super) async fn what_is_prepared_is_begun_by_another_gate(
     same("the same question", &waiting(gate.prepare_again(id).await)?, &question)?;
     answer(&gate, &question, yes()).await?;
     ready(&gate.prepare_again(id).await)?;
-    // Again is the same, and so is the same call made again.
+    // A repeated preparation has no effect, and neither has the same call again.
     ready(&gate.prepare_again(id).await)?;
     ready(&gate.prepare(call).await)?;
     stage.runs.nothing("it is prepared")?;
     let written = kinds(&record(&*ledger, id).await?);
     ensure!(!written.contains(&"begun") && written.contains(&"answered"), "on the record: {written:?}");
 
-    // Whoever prepared it is gone.
+    // The process that prepared the call is gone.
     drop(gate);
     bench.kill(ledger).await?;
     bench.restart().await?;

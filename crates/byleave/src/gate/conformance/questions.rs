@@ -1,4 +1,4 @@
-//! Asking (R5 to R7, R10): whom, what may be answered, and what happens when nobody is there.
+//! Scenarios on questions (R5 to R7, R10): the approver, valid answers, and gates without an approver.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use crate::lock::locked;
 use crate::result::ModifiedPart;
 use crate::settings::{GateSettings, UnattendedAction};
 
-/// What a person was shown.
+/// The question views that a person was shown.
 #[derive(Clone, Default)]
 struct ShownQuestions(Arc<Mutex<Vec<QuestionView>>>);
 
@@ -24,7 +24,7 @@ impl ShownQuestions {
         std::mem::take(&mut locked(&self.0))
     }
 
-    /// A person who gives these answers, one after the other, and then says no.
+    /// Creates an approver that gives these answers in order and then says no.
     fn person(&self, replies: impl IntoIterator<Item = Reply>) -> Arc<dyn Approver> {
         let replies = Mutex::new(replies.into_iter().collect::<std::collections::VecDeque<_>>());
         let shown = self.clone();
@@ -80,13 +80,13 @@ pub(super) async fn a_person_sees_the_call_and_answers(
 pub(super) async fn an_edit_is_checked_anew_and_asks_again_where_it_widens(
     bench: &dyn LedgerHarness,
 ) -> Result<(), ConformanceError> {
-    // The edit, how often the person is asked, and what comes of it.
+    // The edit, the number of questions, and the refusal code.
     let cases: [(Value, usize, Option<Code>); 6] = [
-        // The same effects, other words: the person's own edit is consent.
+        // The effects are the same and only the text differs. The person's own edit is consent.
         (json!({"path": "f", "text": "2"}), 1, None),
         // Allowed by a rule.
         (json!({"path": "open/x", "text": "2"}), 1, None),
-        // Something the person has not seen: asked again, and then allowed.
+        // The person has not seen this effect, so the gate asks again and the person allows it.
         (json!({"path": "g", "text": "2"}), 2, None),
         (json!({"path": "closed/x", "text": "2"}), 1, Some(Code::Denied)),
         (json!({"path": "f", "text": 2}), 1, Some(Code::ArgumentsInvalid)),
@@ -131,7 +131,7 @@ pub(super) async fn approvals_are_told_to_whoever_listens(
     let replies = [Reply::Yes { note: None }, Reply::No { feedback: None }, Reply::Abort];
     let gate = stage.gate().await?.approver(shown.person(replies)).build()?;
     let mut events = gate.subscribe();
-    // Each another call: the same would not be asked about again after a no.
+    // Each call differs, because the same call would not be asked about again after a no.
     for text in ["1", "2", "3"] {
         gate.settle(stage.write("f", text)?).await;
     }
@@ -173,7 +173,7 @@ pub(super) async fn nobody_there_refuses_unless_said_otherwise(
     completed(&result)?;
     ensure!(result.text().contains("nobody was there to ask"), "there is no warning: {}", result.text());
     refused(&gate.settle(stage.write("closed/x", "1")?).await, Code::Denied)?;
-    // Only a person lets a tool out of the workspace (P4).
+    // Only a person may let a tool leave the workspace (P4).
     refused(&gate.settle(stage.write("../beside", "1")?).await, Code::NoApprover)?;
     let mut call = stage.call("final", json!({}))?;
     refused(&gate.settle(call.clone()).await, Code::NoCheckpoint)?;
@@ -188,7 +188,7 @@ pub(super) async fn permitted_reads_never_ask(bench: &dyn LedgerHarness) -> Resu
     let stage = ScenarioContext::new(bench)?;
     let gate = stage.gate().await?.build()?;
     completed(&gate.settle(stage.read("f")?).await)?;
-    // In confirm-all everything asks, and a blocked path is blocked in every mode.
+    // In confirm-all mode everything asks. A blocked path is blocked in every mode.
     let mut call = stage.read("f")?;
     call.mode = Mode::ConfirmAll;
     refused(&gate.settle(call).await, Code::NoApprover)?;
@@ -197,7 +197,7 @@ pub(super) async fn permitted_reads_never_ask(bench: &dyn LedgerHarness) -> Resu
         call.mode = mode;
         refused(&gate.settle(call).await, Code::Denied)?;
     }
-    // Beyond the workspace no rule permits it.
+    // No rule permits reads outside the workspace.
     refused(&gate.settle(stage.read("/etc/hostname")?).await, Code::NoApprover)?;
     same("runs", &stage.runs.count(), &1)
 }

@@ -1,4 +1,4 @@
-//! Rehearsals (E5, E6): shown before they count, committed once, dropped on no, made anew when they are gone.
+//! Scenarios on rehearsals (E5, E6): shown before the commit, committed once, dropped on a no, and repeated if the copy is lost.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use crate::ledger::conformance::{ConformanceError, LedgerHarness, ensure, same};
 use crate::lock::locked;
 use crate::settings::GateSettings;
 
-/// What a person was shown, and whoever answers: with these, one after the other, and then no.
+/// The question views that a person was shown. Its approver gives scripted answers in order and then says no.
 #[derive(Clone, Default)]
 struct ShownRehearsals(Arc<Mutex<Vec<QuestionView>>>);
 
@@ -60,7 +60,7 @@ pub(super) async fn a_rehearsal_is_shown_and_a_yes_commits_that_very_run(
     same("what was shown", &rehearsal.changes.list.len(), &1)?;
     same("what the rules say of it", &ruling.verdict, &Verdict::Ask)?;
 
-    // No drops the copy, and nothing has happened.
+    // A no drops the copy and changes nothing.
     let declined = gate.settle(stage.call("copyist", json!({"files": {&*path: "other"}}))?).await;
     refused(&declined, Code::Declined)?;
     same("the file after a no", &fs::read_to_string(&path)?, &"new f".to_owned())?;
@@ -79,7 +79,7 @@ pub(super) async fn what_was_seen_is_judged_by_the_same_rules(
     refused(&result, Code::Denied)?;
     same("asked about what is denied", &shown.count(), &0)?;
     same("copies kept", &stage.copies.count(), &0)?;
-    // What is allowed to be written is shown all the same: it was not understood, and it did something.
+    // Permitted writes are shown too, because the command was not understood and changed something.
     let allowed = stage.folder.text("open/x")?;
     completed(&gate.settle(stage.call("copyist", json!({"files": {&*allowed: "x"}}))?).await)?;
     same("asked about what changed something", &shown.count(), &1)
@@ -102,7 +102,7 @@ pub(super) async fn what_did_nothing_on_the_copy_is_not_asked_about(
         _ => None,
     });
     same("the reason on the record", &by, &Some(GrantedBy::Rehearsal))?;
-    // Each of these by itself is a question.
+    // Each of these alone needs a question.
     let cases = [
         ("background", json!({"leaves": 1}), Mode::ConfirmSensitive),
         ("network", json!({"wants": "h.example"}), Mode::ConfirmSensitive),
@@ -151,7 +151,7 @@ pub(super) async fn a_part_of_a_rehearsal_can_be_chosen(
     completed(&gate.settle(stage.call("copyist", arguments)?).await)?;
     same("f", &fs::read_to_string(&f)?, &"old f".to_owned())?;
     same("g", &fs::read_to_string(&g)?, &"new g".to_owned())?;
-    // Of what was not seen on a copy there are no parts.
+    // A call without a rehearsal cannot be approved in part.
     let part = Reply::Part { paths: vec![g], note: None };
     let gate = stage.gate().await?.tool(tool).approver(shown.person([part])).build()?;
     let result = gate.settle(stage.call("copyist", json!({"unable": "no"}))?).await;
@@ -169,7 +169,7 @@ pub(super) async fn a_copy_that_is_gone_is_made_and_asked_about_again(
     let asked = shown.clone();
     let person = callback("ada", move |sheet| {
         locked(&asked.0).push(sheet.clone());
-        // While the person thinks, the copy is dropped: once.
+        // The copy is dropped once, while the person decides.
         if std::mem::take(&mut *locked(&again)) {
             copies.forget();
         }

@@ -1,4 +1,4 @@
-//! Reviews and changes (R1, R2, R4): who looks at what, and what becomes of a changed draft.
+//! Scenarios on reviews and changes (R1, R2, R4): the input of reviewers, and the path of a changed draft.
 
 use std::sync::{Arc, Mutex};
 
@@ -91,9 +91,9 @@ pub(super) async fn reviewers_see_what_they_review(
     let (first, changed) = (json!({"path": "f"}), json!({"path": "g"}));
     let wanted = [
         format!("{id} read {first}"),
-        // Those behind see what those before have made of it.
+        // Later reviewers see the changes of earlier ones.
         format!("async {changed}"),
-        // The changed draft is a draft of its own, and is reviewed again.
+        // The changed draft is a new draft and is reviewed again.
         format!("{id} read {changed}"),
         format!("async {changed}"),
         format!("{id} read {changed} old g"),

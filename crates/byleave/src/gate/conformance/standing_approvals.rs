@@ -1,4 +1,4 @@
-//! Leaves: what a person allowed for good, within its scope, and nothing beyond it.
+//! Scenarios on standing approvals: they cover calls within their scope and nothing else.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn leave(tool: &str, scope: Vec<Pattern>) -> StandingApproval {
     }
 }
 
-/// Has a person give a leave in answer to a call of its tool, and lets that call run.
+/// Gives a standing approval in answer to a call of its tool, and runs that call.
 async fn give(
     stage: &ScenarioContext<'_>,
     gate: &Gate,
@@ -70,7 +70,7 @@ pub(super) async fn a_leave_covers_the_next_call(bench: &dyn LedgerHarness) -> R
         _ => None,
     });
     same("what it rests on", &by, &Some(GrantedBy::Leave(given.id)))?;
-    // In another process, too; and not for another file, another tool, or what nobody understands.
+    // It also holds in another process. It does not cover another file, another tool, or a call that is not understood.
     let other = stage.gate().await?.settings(inbox()).build()?;
     completed(&settled(other.advance(stage.write("f", "3")?).await)?)?;
     waiting(other.advance(stage.write("g", "1")?).await)?;
@@ -169,7 +169,7 @@ pub(super) async fn no_leave_answers_what_a_person_must_see(
         stage.runs.nothing(tool)?;
         gate.cancel(id, "ada").await?;
     }
-    // A checkpoint is released by its handler alone.
+    // Only its handler releases a checkpoint.
     completed(&settled(gate.advance(stage.call("final", json!({}))?).await)?).map(|_| ())
 }
 
@@ -181,7 +181,7 @@ pub(super) async fn a_leave_beside_another_ceremony_is_not_used(
     let given = StandingApproval { uses_max: Some(1), ..leave("ask", vec![Pattern::Invoke("ask".into())]) };
     let plain = stage.gate().await?.settings(inbox()).build()?;
     give(&stage, &plain, &given).await?;
-    // The same tool, with a reviewer who wants a person to look: the leave covers the rule, not the reviewer.
+    // The same tool with a reviewer that wants a person to look. The standing approval covers the rule and not the reviewer.
     let watched =
         stage.gate().await?.settings(inbox()).review_input("ask", hold("someone should look")).build()?;
     let call = stage.call("ask", json!({}))?;
@@ -189,7 +189,7 @@ pub(super) async fn a_leave_beside_another_ceremony_is_not_used(
     let question = waiting(watched.advance(call).await)?;
     answer(&watched, &question, yes()).await?;
     completed(&settled(watched.resume(id).await)?)?;
-    // Its one use is still there.
+    // The single use is still available.
     completed(&settled(plain.advance(stage.call("ask", json!({}))?).await)?)?;
     waiting(plain.advance(stage.call("ask", json!({}))?).await).map(|_| ())
 }

@@ -1,5 +1,6 @@
-//! Sub-agents: none of them does what anyone above it may not, whatever they say of themselves. Each case of the corpus
-//! that is about them is named.
+//! Scenarios on sub-agents: none may do what an ancestor may not, whatever it claims about itself.
+//!
+//! Each case of the corpus on sub-agents is named.
 
 use std::sync::Arc;
 
@@ -41,12 +42,12 @@ async fn open(gate: &Gate, opening: SessionNode) -> Result<(), ConformanceError>
     Ok(gate.open_session(&tenant()?, "ada", opening).await?)
 }
 
-/// A call in a session, in the mode that asks for nothing, which is what a sub-agent would wish for itself.
+/// Moves a call to a session, an agent and a mode. Most cases use yolo, which a sub-agent would choose for itself.
 fn of(session: &str, agent: &str, mode: Mode, call: Call) -> Result<Call, ConformanceError> {
     Ok(Call { session: SessionId::new(session)?, agent: AgentId::new(agent)?, mode, ..call })
 }
 
-/// A gate with a tool that takes commands, and someone who says yes to everything.
+/// Creates a gate with a command tool and an approver that says yes to everything.
 async fn with_bash(stage: &ScenarioContext<'_>) -> Result<Gate, ConformanceError> {
     let bash = stage.probe("bash", |_, _| async { Output::text("ran") }).with(|manifest| {
         manifest.permission_class = PermissionClass::Bash;
@@ -62,7 +63,7 @@ pub(super) async fn a_sub_agent_is_bound_by_what_binds_its_parent(
 ) -> Result<(), ConformanceError> {
     let stage = ScenarioContext::new(bench)?;
     let gate = with_bash(&stage).await?;
-    // By a mode: the parent only plans.
+    // By a mode: the parent may only plan.
     open(&gate, opening("plan", "planner", None, Mode::ReadOnly)?).await?;
     open(&gate, opening("plan-child", "child", Some("plan"), Mode::Yolo)?).await?;
     // By a rule: the parent may not edit.
@@ -79,7 +80,7 @@ pub(super) async fn a_sub_agent_is_bound_by_what_binds_its_parent(
     }
     same("what ran", &stage.runs.of("edit"), &0)?;
     same("the file", &stage.folder.read("f")?, &"old f".to_owned())?;
-    // Who stands alone is bound by nobody else.
+    // A session without ancestors has no other limits.
     let edit = stage.call("edit", json!({"path": "f", "text": "1"}))?;
     completed(&gate.settle(of("alone", "child", Mode::Yolo, edit)?).await)?;
     Ok(())
@@ -94,7 +95,7 @@ pub(super) async fn a_sub_agent_cannot_give_itself_a_mode(
     open(&gate, opening("main", "main", None, Mode::ConfirmSensitive)?).await?;
     open(&gate, opening("bold", "bold", Some("main"), Mode::Yolo)?).await?;
     for session in ["main", "bold"] {
-        // It would have to be asked about, and nobody is there.
+        // The call needs an approval, and there is no approver.
         let call = of(session, "bold", Mode::Yolo, stage.call("ask", json!({}))?)?;
         refused(&gate.settle(call).await, Code::NoApprover)?;
     }
@@ -120,7 +121,7 @@ pub(super) async fn an_agent_that_is_denied_does_nothing_however_it_is_started(
             "{late:?}"
         );
     }
-    // Nor does one that was there before the rule, under whichever name.
+    // Neither does an agent that existed before the rule, under any name.
     for agent in ["X", "innocent"] {
         let call = stage.call("bash", json!({"command": "true"}))?;
         refused(&gate.settle(of("early", agent, Mode::Yolo, call)?).await, Code::Denied)?;
@@ -139,7 +140,7 @@ pub(super) async fn a_background_task_has_no_fewer_checks(
     gate.set_policy(stage.policy([no_commands])?);
     open(&gate, opening("main", "main", None, Mode::Yolo)?).await?;
     open(&gate, opening("summary", "background-summary", Some("main"), Mode::Yolo)?).await?;
-    // Neither the hook that says yes, nor the mode, nor another name for itself.
+    // A hook that says yes, the mode and another agent name all make no difference.
     for agent in ["background-summary", "main"] {
         let call = stage.call("bash", json!({"command": "touch /tmp/gate-marker"}))?;
         refused(&gate.settle(of("summary", agent, Mode::Yolo, call)?).await, Code::Denied)?;
@@ -197,12 +198,12 @@ pub(super) async fn a_question_of_a_sub_agent_says_whose_it_is(
     open(&gate, opening("t", "tester", Some("main"), Mode::Yolo)?).await?;
     let call = of("t", "tester", Mode::Yolo, stage.call("ask", json!({}))?)?;
     let question = waiting(gate.advance(call).await)?;
-    // In another process, and long after.
+    // In another process, much later.
     let other = stage.gate().await?.settings(inbox()).build()?;
     let sheet = other.sheet(question.id).await?;
     let shown = render(&sheet).lines.iter().map(|line| line.text.clone()).collect::<Vec<_>>().join("\n");
     ensure!(shown.contains("Asked by sub-agent “tester” of “main”"), "it does not say whose it is: {shown}");
-    // Neither who asks nor who is above can answer.
+    // Neither the asking agent nor an ancestor may answer.
     for name in ["tester", "main"] {
         let by = By { name: name.into(), grade: Assurance::Program };
         let given = SubmittedAnswer { question: question.id, digest: question.digest(), reply: yes(), by };
@@ -227,7 +228,7 @@ pub(super) async fn a_place_in_the_tree_never_changes(
     ensure!(matches!(own, Err(OpenSessionError::OwnParent(_))), "{own:?}");
     open(&gate, opening("main", "main", None, Mode::ConfirmSensitive)?).await?;
     open(&gate, opening("child", "c", Some("main"), Mode::Yolo)?).await?;
-    // The same again is no news; anything else is refused.
+    // Opening the session again with the same properties has no effect. Any difference is refused.
     open(&gate, opening("child", "c", Some("main"), Mode::Yolo)?).await?;
     for other in [
         opening("child", "c", None, Mode::Yolo)?,

@@ -1,4 +1,4 @@
-//! Appending and reading back: what was taken is there, whole; what was refused left no trace.
+//! Cases on append and load: appended entries are complete, and a refused batch leaves no trace.
 
 use byleave_core::admin_action::AdminActionKind;
 use byleave_core::digest::Digest;
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::record_script::{CallScript, NOW, QUESTION_MS, ScriptSettings, act, give, leave, loaded};
 use super::{ConformanceError, LedgerHarness, ensure, faulted, race, same};
-use crate::ledger::{AppendError, Batch, ContentError, Interruption, StartBlocked, invariants};
+use crate::ledger::{AppendError, Batch, ContentError, Interruption, StartBlockedError, invariants};
 
 pub(super) async fn what_was_appended_is_loaded(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
     let (ledger, other) = (bench.open().await?, bench.open().await?);
@@ -65,7 +65,7 @@ pub(super) async fn a_stale_length_is_refused(bench: &dyn LedgerHarness) -> Resu
         let again = ledger.append(batch.clone()).await;
         ensure!(matches!(again, Err(AppendError::Stale)), "the same lines again: {again:?}");
     }
-    // Another call under the id of this one is stale too, however different it is.
+    // Another call under this id is stale too, however different it is.
     let mut other = CallScript::ready(ScriptSettings { received_at: NOW + 1, ..ScriptSettings::default() })?;
     let reused = ledger.append(as_lines_of(script.call(), other.batch())).await;
     ensure!(matches!(reused, Err(AppendError::Stale)), "another call under the same id: {reused:?}");
@@ -320,7 +320,7 @@ pub(super) async fn what_is_forgotten_stays_forgotten(
     same("after another tenant's act", &ledger.content(script.call(), early).await?, &b"early".to_vec())?;
     act(&*other, script.setting.tenant, AdminActionKind::Forget { call: script.call() }).await?;
 
-    // The call goes on: its end must be known, though nobody may know any more what it was.
+    // The call continues. Its end must be recorded, although its contents are forgotten.
     let late = script.end()?;
     ledger.append(script.batch()).await?;
     let key = ledger.load(script.call()).await?.and_then(|loaded| loaded.key);
@@ -348,7 +348,7 @@ pub(super) async fn a_hindered_batch_leaves_no_trace(
     act(&*ledger, script.setting.tenant, AdminActionKind::Halt { why: "stop".into() }).await?;
     let hindered = ledger.append(batch.clone()).await;
     ensure!(
-        matches!(hindered, Err(AppendError::Hindered(StartBlocked::Halted { .. }))),
+        matches!(hindered, Err(AppendError::Hindered(StartBlockedError::Halted { .. }))),
         "expected a halt: {hindered:?}"
     );
     same("the record", &loaded(&*ledger, script.call()).await?, &before)?;
@@ -399,7 +399,7 @@ pub(super) async fn everything_outlives_a_restart(bench: &dyn LedgerHarness) -> 
     let mut next = CallScript::beginning(ScriptSettings::default(), ledger.owner())?;
     let busy = ledger.append(next.batch()).await;
     ensure!(
-        matches!(busy, Err(AppendError::Hindered(StartBlocked::SessionBusy { call, .. })) if call == running.call()),
+        matches!(busy, Err(AppendError::Hindered(StartBlockedError::SessionBusy { call, .. })) if call == running.call()),
         "the session was not kept busy: {busy:?}"
     );
     let drivable = ledger.drivable(NOW + QUESTION_MS, 10).await?;
@@ -411,7 +411,7 @@ pub(super) async fn everything_outlives_a_restart(bench: &dyn LedgerHarness) -> 
     same("the owner that died", &interrupted, &Interruption::Written)
 }
 
-/// The same entries as lines of another call.
+/// Converts the entries into lines of another call.
 fn as_lines_of(call: CallId, mut batch: Batch) -> Batch {
     batch.call = call;
     let mut before = batch.before;

@@ -1,4 +1,4 @@
-//! What people leave behind: leaves, questions, and who waits for them.
+//! Cases on standing approvals, questions, and calls that wait for them.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::record_script::{CLOSINGS, CallScript, NOW, QUESTION_MS, ScriptSettings, act, give, leave};
 use super::{ConformanceError, LedgerHarness, ensure, same};
-use crate::ledger::{AppendError, IncomingCall, LoadedRecord, StartBlocked};
+use crate::ledger::{AppendError, IncomingCall, LoadedRecord, StartBlockedError};
 
 pub(super) async fn leaves_come_from_answers(bench: &dyn LedgerHarness) -> Result<(), ConformanceError> {
     let (one, two) = (bench.open().await?, bench.open().await?);
@@ -36,7 +36,7 @@ pub(super) async fn leaves_come_from_answers(bench: &dyn LedgerHarness) -> Resul
         let leaves = ledger.leaves(&tenant, &given.tool, NOW).await?;
         same("the leave", &leaves, &vec![Arc::new(given.clone())])?;
     }
-    // The call that it was given for runs on the answer, and costs no use of it.
+    // The call that the approval was given for runs on the answer and does not use up a use.
     script.begin(one.owner())?;
     one.append(script.batch()).await?;
     for left in [2_usize, 1, 0] {
@@ -104,7 +104,7 @@ pub(super) async fn a_leave_cannot_be_renewed_under_its_id(
         let again = CallScript::beginning(ScriptSettings::on_leave(&leave), ledger.owner())?.batch();
         let again = ledger.append(again).await;
         ensure!(
-            matches!(again, Err(AppendError::Hindered(StartBlocked::LeaveSpent))),
+            matches!(again, Err(AppendError::Hindered(StartBlockedError::LeaveSpent))),
             "given again, it is used: {again:?}"
         );
     }
@@ -213,7 +213,7 @@ pub(super) async fn what_was_asked_about_holds_up_until_it_has_ended(
         same(&format!("before {what}"), &held_up_by().await?, &holds)?;
         close(&mut script)?;
         ledger.append(script.batch()).await?;
-        // Nothing has been done yet: who passed now would come before it.
+        // The call has not run yet, so a call that passed now would come before it.
         same(&format!("after {what}"), &held_up_by().await?, &holds)?;
         match next(&script.record) {
             NextStep::Do(Task::Begin(_)) => {
@@ -257,7 +257,7 @@ pub(super) async fn what_can_be_driven_is_listed_oldest_first(
     middle.settle()?;
     ledger.append(middle.batch()).await?;
     same("without the settled one", &ledger.drivable(NOW, 10).await?, &ids(&calls))?;
-    // One that is running is not settled, and whoever drives it finds out whether it is still being run.
+    // A running call is not settled. Driving it finds out whether it still runs.
     let [first, ..] = calls.as_mut_slice() else { return Err(ConformanceError::new("no calls")) };
     first.begin(ledger.owner())?;
     ledger.append(first.batch()).await?;

@@ -1,4 +1,4 @@
-//! Interrupting: only what is open, only once, and only when its owner is gone.
+//! Cases on interruption: only an open attempt, only once, and only if its owner is dead.
 
 use byleave_core::entry::RecordEvent;
 use byleave_core::id::{AttemptId, CallId};
@@ -26,7 +26,7 @@ pub(super) async fn a_dead_owner_is_interrupted(bench: &dyn LedgerHarness) -> Re
     script.push(RecordEvent::Interrupted { attempt })?;
     same("the record", &loaded(&*two, script.call()).await?, &script.record)?;
     same("again", &two.interrupt(script.call(), attempt, NOW + 8).await?, &Interruption::NotOpen)?;
-    // It is driven to its end like any other.
+    // The call is driven until it is settled like any other.
     same("drivable", &two.drivable(NOW, 10).await?, &vec![script.call()])?;
     script.reload(&*two).await?;
     script.settle()?;

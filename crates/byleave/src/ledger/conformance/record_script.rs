@@ -1,4 +1,4 @@
-//! Legal records, written by hand: a small script for one call, played entry by entry into batches.
+//! Valid records for tests: a script plays one call entry by entry into batches.
 
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::call::{Millis, Mode};
@@ -23,28 +23,28 @@ use uuid::Uuid;
 use super::ConformanceError;
 use crate::ledger::{AttemptStart, Batch, CallSummary, Ledger, PendingQuestion, RecordContent};
 
-/// When the scripts play.
+/// The time at which the scripts play.
 pub const NOW: Millis = 1_700_000_000_000;
-/// How long their questions stay open, from [`NOW`] on.
+/// How long questions stay open, from [`NOW`] on.
 pub const QUESTION_MS: Millis = 1_000_000;
 
-/// What kind of call a script plays.
+/// The kind of call that a script plays.
 #[derive(Clone, Debug)]
 pub struct ScriptSettings {
     pub tenant: &'static str,
     pub session: &'static str,
     pub tool: &'static str,
-    /// Who asks, as lists name them.
+    /// The caller as shown in lists.
     pub agent: &'static str,
     pub summary: &'static str,
-    /// It runs alone in its session.
+    /// Whether the call runs alone in its session.
     pub exclusive: bool,
-    /// It may be begun again.
+    /// Whether an attempt may be repeated.
     pub repeatable: bool,
-    /// It is a checkpoint.
+    /// Whether the tool requires a checkpoint.
     pub checkpoint: bool,
     pub verdict: Verdict,
-    /// The leave that answered beforehand, with the limit that the gate knows of.
+    /// The standing approval that covers the call, with the limit that the gate assumes.
     pub leave: Option<(StandingApprovalId, Option<u32>)>,
     pub effects: Vec<Effect>,
     pub received_at: Millis,
@@ -70,18 +70,18 @@ impl Default for ScriptSettings {
 }
 
 impl ScriptSettings {
-    /// A call that a person is asked about.
+    /// Returns settings for a call that a person is asked about.
     pub fn asking() -> Self {
         Self { verdict: Verdict::Ask, ..Self::default() }
     }
 
-    /// A call that runs beside others, on a leave.
+    /// Returns settings for a concurrency-safe call on a standing approval.
     pub fn on_leave(leave: &StandingApproval) -> Self {
         Self { exclusive: false, leave: Some((leave.id, leave.uses_max)), ..Self::default() }
     }
 }
 
-/// One call, played entry by entry. Clones are writers that know the same of it.
+/// One call, played entry by entry. Clones are writers with the same knowledge of the record.
 #[derive(Clone, Debug)]
 pub struct CallScript {
     pub setting: ScriptSettings,
@@ -98,7 +98,7 @@ pub struct CallScript {
 }
 
 impl CallScript {
-    /// A call of which nothing is written yet.
+    /// Creates a call without entries.
     pub fn new(setting: ScriptSettings) -> Result<Self, ConformanceError> {
         let record = Record::new(CallId::new(Uuid::now_v7()));
         let listing = CallSummary {
@@ -124,21 +124,21 @@ impl CallScript {
         })
     }
 
-    /// A call that came as far as it can without asking or beginning.
+    /// Creates a call that has gone as far as possible without a question or an attempt.
     pub fn ready(setting: ScriptSettings) -> Result<Self, ConformanceError> {
         let mut script = Self::new(setting)?;
         while script.step()? {}
         Ok(script)
     }
 
-    /// A call that is about to begin, for this owner.
+    /// Creates a call that is about to begin, for this owner.
     pub fn beginning(setting: ScriptSettings, owner: OwnerId) -> Result<Self, ConformanceError> {
         let mut script = Self::ready(setting)?;
         script.begin(owner)?;
         Ok(script)
     }
 
-    /// A call that is about to wait for a person.
+    /// Creates a call that is about to wait for a person.
     pub fn waiting(setting: ScriptSettings) -> Result<Self, ConformanceError> {
         let mut script = Self::ready(setting)?;
         script.ask()?;
@@ -165,7 +165,7 @@ impl CallScript {
         Plan { effects: self.setting.effects.clone(), ..Plan::default() }
     }
 
-    /// The lines since the last batch, as a batch.
+    /// Takes the lines since the last batch as a batch.
     pub fn batch(&mut self) -> Batch {
         let (at_len, before) = self.from;
         self.from = (self.record.len(), self.record.head());
@@ -184,7 +184,7 @@ impl CallScript {
         }
     }
 
-    /// Writes a fact down, a millisecond after the last.
+    /// Records an event, one millisecond after the last.
     pub fn push(&mut self, fact: RecordEvent) -> Result<(), ConformanceError> {
         let entry = Entry { at: self.at, fact };
         self.lines.push(self.record.push(entry.clone())?);
@@ -193,19 +193,19 @@ impl CallScript {
         Ok(())
     }
 
-    /// Lets time pass.
+    /// Sets the time of the next entry.
     pub fn later(&mut self, at: Millis) {
         self.at = at;
     }
 
-    /// Has a content kept with the next batch.
+    /// Stores a content with the next batch.
     pub fn hold(&mut self, bytes: &[u8]) -> ContentRef {
         let held = self.key.hold(bytes);
         self.contents.push(RecordContent { held, bytes: bytes.to_vec() });
         held
     }
 
-    /// Writes down the next thing, up to the question or the beginning. Says whether there was one.
+    /// Records the next event, up to the question or the attempt. Returns whether there was one.
     pub fn step(&mut self) -> Result<bool, ConformanceError> {
         if self.record.is_empty() {
             let heading = self.heading()?;
@@ -246,7 +246,7 @@ impl CallScript {
         Ok(question)
     }
 
-    /// The person answers.
+    /// Answers the question.
     pub fn answer(&mut self, answer: Answer) -> Result<(), ConformanceError> {
         let NextStep::Wait(question) = next(&self.record) else { return Err(self.lost("answer")) };
         self.waits = None;
@@ -258,14 +258,14 @@ impl CallScript {
         }))
     }
 
-    /// Nobody answered in time.
+    /// Lets the question expire.
     pub fn expire(&mut self) -> Result<(), ConformanceError> {
         let NextStep::Wait(question) = next(&self.record) else { return Err(self.lost("expire")) };
         self.later(question.expires_at);
         self.push(RecordEvent::Expired { question: question.id })
     }
 
-    /// Whoever should have asked broke.
+    /// Closes the question because the approver failed.
     pub fn unask(&mut self) -> Result<(), ConformanceError> {
         let NextStep::Wait(question) = next(&self.record) else { return Err(self.lost("unask")) };
         let refusal = Refusal::new(Code::ApproverFailed, "it broke");
@@ -282,7 +282,7 @@ impl CallScript {
         Ok(attempt)
     }
 
-    /// The attempt ends.
+    /// Ends the attempt.
     pub fn end(&mut self) -> Result<ContentRef, ConformanceError> {
         let NextStep::Do(Task::Execute { attempt, .. }) = next(&self.record) else {
             return Err(self.lost("end"));
@@ -300,7 +300,7 @@ impl CallScript {
         Ok(output)
     }
 
-    /// The call settles, as whatever it must.
+    /// Settles the call with the outcome that the record requires.
     pub fn settle(&mut self) -> Result<(), ConformanceError> {
         if matches!(next(&self.record), NextStep::Do(Task::ReviewOutput)) {
             self.push(RecordEvent::OutputReviewed(Ok(Review::default())))?;
@@ -309,7 +309,7 @@ impl CallScript {
         self.push(RecordEvent::Settled(outcome))
     }
 
-    /// Goes on from what the ledger has.
+    /// Continues from the record in the ledger.
     pub async fn reload(&mut self, ledger: &dyn Ledger) -> Result<(), ConformanceError> {
         self.record = loaded(ledger, self.call()).await?;
         self.from = (self.record.len(), self.record.head());
@@ -379,7 +379,7 @@ impl CallScript {
     }
 }
 
-/// The record that a ledger has of a call.
+/// Loads the record of a call.
 pub async fn loaded(ledger: &dyn Ledger, call: CallId) -> Result<Record, ConformanceError> {
     let loaded = ledger.load(call).await?;
     let record = loaded.ok_or_else(|| ConformanceError::new("the record is not there"))?.record;
@@ -389,7 +389,7 @@ pub async fn loaded(ledger: &dyn Ledger, call: CallId) -> Result<Record, Conform
     }
 }
 
-/// A leave for the tool of the default setting, with nothing to limit it.
+/// Returns an unlimited standing approval for the tool of the default settings.
 pub fn leave() -> StandingApproval {
     StandingApproval {
         id: StandingApprovalId::new(Uuid::now_v7()),
@@ -401,7 +401,7 @@ pub fn leave() -> StandingApproval {
     }
 }
 
-/// A person gives a leave, in answer to a call of this setting.
+/// Gives a standing approval in answer to a call with these settings.
 pub async fn give(
     ledger: &dyn Ledger,
     setting: ScriptSettings,
@@ -414,7 +414,7 @@ pub async fn give(
     Ok(())
 }
 
-/// An administrator does something.
+/// Records an admin action.
 pub async fn act(ledger: &dyn Ledger, tenant: &str, deed: AdminActionKind) -> Result<(), ConformanceError> {
     let id = AdminActionId::new(Uuid::now_v7());
     ledger.act(AdminAction { id, at: NOW, tenant: TenantId::new(tenant)?, by: "ada".into(), deed }).await?;
@@ -429,10 +429,10 @@ fn fresh_key() -> RecordKey {
     RecordKey::from_bytes(bytes)
 }
 
-/// Closes a question.
+/// A function that closes a question.
 type QuestionCloser = fn(&mut CallScript) -> Result<(), ConformanceError>;
 
-/// Every way in which a question about a plan is closed.
+/// All ways to close a question about a plan.
 pub const CLOSINGS: &[(&str, QuestionCloser)] = &[
     ("a yes", |script| script.answer(Answer::Yes { note: None })),
     ("a no", |script| script.answer(Answer::No { feedback: None })),

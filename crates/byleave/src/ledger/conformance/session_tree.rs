@@ -1,4 +1,4 @@
-//! The tree of sessions: a place in it is taken once, beneath someone who is there, and kept for good.
+//! Cases on the tree of sessions: a place is taken once, under an existing parent, and never changes.
 
 use byleave_core::admin_action::{AdminAction, AdminActionKind};
 use byleave_core::call::Mode;
@@ -58,7 +58,7 @@ pub(super) async fn a_session_keeps_the_place_it_took(
         same("at the top", &lineage(ledger, "local", "main").await?, &vec![main.clone()])?;
         same("another tenant", &lineage(ledger, "other", "grandchild").await?, &vec![])?;
     }
-    // Neither another parent, nor none, nor another ceiling; nor a circle.
+    // No other parent, no missing parent, no other ceiling, and no cycle.
     let mut free = opening("child", Some("main"))?;
     free.ceiling = Ceiling::of(Mode::Yolo);
     for again in [
@@ -91,7 +91,7 @@ pub(super) async fn a_parent_must_be_there(bench: &dyn LedgerHarness) -> Result<
         ensure!(taken.is_err(), "{why}: it was taken");
         same(why, &lineage(&*ledger, "local", "child").await?, &vec![])?;
     }
-    // Under an id of its own choice there could be two.
+    // With a freely chosen id, a session could be opened twice.
     let strange = AdminAction {
         id: open_act("local", &opening("x", None)?)?.id,
         ..open_act("local", &opening("child", None)?)?

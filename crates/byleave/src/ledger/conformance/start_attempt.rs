@@ -1,4 +1,4 @@
-//! Beginning: a halt, a leave and a busy session hinder an attempt in the very step that would write it.
+//! Cases on the start of an attempt: a halt, a standing approval or a busy session blocks it in the same transaction.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use byleave_core::standing_approval::StandingApproval;
 
 use super::record_script::{CallScript, NOW, ScriptSettings, act, give, leave, loaded};
 use super::{ConformanceError, LedgerHarness, ensure, race, same};
-use crate::ledger::{AppendError, Interruption, Ledger, StartBlocked};
+use crate::ledger::{AppendError, Interruption, Ledger, StartBlockedError};
 
 pub(super) async fn a_halt_holds_for_every_owner_at_once(
     bench: &dyn LedgerHarness,
@@ -22,10 +22,10 @@ pub(super) async fn a_halt_holds_for_every_owner_at_once(
             let deed = ledger.halted(&tenant).await?.map(|act| act.deed);
             same("the newest halt", &deed, &Some(AdminActionKind::Halt { why: why.into() }))?;
             let hindrance = begin(ledger, ScriptSettings::default()).await?.1;
-            same("a beginning", &hindrance, &Some(StartBlocked::Halted { why: why.into() }))?;
+            same("a beginning", &hindrance, &Some(StartBlockedError::Halted { why: why.into() }))?;
         }
     }
-    // Only beginning is halted: what came in is written down and what was asked is answered.
+    // A halt blocks only the start of attempts. Incoming calls are still recorded, and questions can be answered.
     one.append(CallScript::waiting(ScriptSettings { session: "w", ..ScriptSettings::asking() })?.batch())
         .await?;
     act(&*two, tenant.as_str(), AdminActionKind::Lift).await?;
@@ -68,7 +68,7 @@ pub(super) async fn a_leave_is_never_used_too_often(
     for raced in race(runners).await? {
         match raced? {
             (_, None) => begun += 1,
-            (_, Some(hindrance)) => same("a use too many", &hindrance, &StartBlocked::LeaveSpent)?,
+            (_, Some(hindrance)) => same("a use too many", &hindrance, &StartBlockedError::LeaveSpent)?,
         }
     }
     same("uses", &begun, &USES)?;
@@ -90,15 +90,15 @@ pub(super) async fn a_use_is_counted_whether_or_not_it_is_still_open(
         script.settle()?;
         let taken = ledger.append(script.batch()).await;
         match (used, taken) {
-            (false, Ok(())) | (true, Err(AppendError::Hindered(StartBlocked::LeaveSpent))) => {}
+            (false, Ok(())) | (true, Err(AppendError::Hindered(StartBlockedError::LeaveSpent))) => {}
             (_, taken) => {
                 return Err(ConformanceError::new(format!("used before: {used}, and now {taken:?}")));
             }
         }
     }
-    // The gate cannot widen the leave by taking its limit to be another.
+    // The gate cannot widen a standing approval by assuming another limit.
     let widened = ScriptSettings { leave: Some((once.id, Some(9))), ..ScriptSettings::on_leave(&once) };
-    same("with a wider limit", &begin(&ledger, widened).await?.1, &Some(StartBlocked::LeaveSpent))
+    same("with a wider limit", &begin(&ledger, widened).await?.1, &Some(StartBlockedError::LeaveSpent))
 }
 
 pub(super) async fn a_revoked_leave_begins_nothing(
@@ -113,7 +113,7 @@ pub(super) async fn a_revoked_leave_begins_nothing(
     act(&*two, "local", AdminActionKind::Revoke { leave: given.id }).await?;
     for ledger in [&one, &two] {
         let hindrance = begin(ledger, ScriptSettings::on_leave(&given)).await?.1;
-        same("after", &hindrance, &Some(StartBlocked::LeaveSpent))?;
+        same("after", &hindrance, &Some(StartBlockedError::LeaveSpent))?;
         let leaves = ledger.leaves(&TenantId::new("local")?, &given.tool, NOW).await?;
         ensure!(leaves.is_empty(), "a revoked leave is listed");
     }
@@ -128,7 +128,7 @@ pub(super) async fn a_leave_that_nobody_gave_begins_nothing(
     give(&*ledger, ScriptSettings { tenant: "other", ..ScriptSettings::default() }, &given).await?;
     for (what, id) in [("never given", leave().id), ("given to another tenant", given.id)] {
         let setting = ScriptSettings { leave: Some((id, None)), ..ScriptSettings::default() };
-        same(what, &begin(&ledger, setting).await?.1, &Some(StartBlocked::LeaveSpent))?;
+        same(what, &begin(&ledger, setting).await?.1, &Some(StartBlockedError::LeaveSpent))?;
     }
     Ok(())
 }
@@ -144,7 +144,7 @@ pub(super) async fn one_runs_alone_in_its_session(bench: &dyn LedgerHarness) -> 
     let [(winner, _)] = begun.as_slice() else {
         return Err(ConformanceError::new(format!("{} calls of one session run alone", begun.len())));
     };
-    let busy = StartBlocked::SessionBusy { call: winner.0.call(), attempt: winner.1 };
+    let busy = StartBlockedError::SessionBusy { call: winner.0.call(), attempt: winner.1 };
     for (_, hindrance) in raced.iter().filter(|(_, hindrance)| hindrance.is_some()) {
         same("the others", hindrance, &Some(busy.clone()))?;
     }
@@ -168,7 +168,7 @@ pub(super) async fn settling_frees_the_session(bench: &dyn LedgerHarness) -> Res
     script.settle()?;
     one.append(script.batch()).await?;
     same("after it was settled", &begin(&two, ScriptSettings::default()).await?.1, &None)?;
-    // A run that is written down at once, begun and ended and settled, never takes the seat.
+    // A run whose begin, end and settlement are appended together never occupies the session.
     let mut once =
         CallScript::beginning(ScriptSettings { session: "once", ..ScriptSettings::default() }, one.owner())?;
     once.end()?;
@@ -186,15 +186,15 @@ pub(super) async fn an_interruption_frees_the_session(
     let ((mut script, attempt), hindrance) = begin(&one, setting).await?;
     same("the first", &hindrance, &None)?;
     bench.kill(one).await?;
-    let busy = StartBlocked::SessionBusy { call: script.call(), attempt };
+    let busy = StartBlockedError::SessionBusy { call: script.call(), attempt };
     same("before", &begin(&two, ScriptSettings::default()).await?.1, &Some(busy))?;
     same("interrupted", &two.interrupt(script.call(), attempt, NOW).await?, &Interruption::Written)?;
 
-    // The same call may begin again; then it is the one that runs alone.
+    // The same call may begin again. It is then the one that runs alone.
     script.reload(&*two).await?;
     let attempt = script.begin(two.owner())?;
     two.append(script.batch()).await?;
-    let busy = StartBlocked::SessionBusy { call: script.call(), attempt };
+    let busy = StartBlockedError::SessionBusy { call: script.call(), attempt };
     same("begun again", &begin(&two, ScriptSettings::default()).await?.1, &Some(busy))?;
     script.end()?;
     two.append(script.batch()).await?;
@@ -208,7 +208,7 @@ pub(super) async fn what_is_safe_runs_beside(bench: &dyn LedgerHarness) -> Resul
     same("one alone", &begin(&ledger, ScriptSettings::default()).await?.1, &None)?;
     same("another beside", &begin(&ledger, beside).await?.1, &None)?;
     let alone = begin(&ledger, ScriptSettings::default()).await?.1;
-    ensure!(matches!(alone, Some(StartBlocked::SessionBusy { .. })), "another alone: {alone:?}");
+    ensure!(matches!(alone, Some(StartBlockedError::SessionBusy { .. })), "another alone: {alone:?}");
     Ok(())
 }
 
@@ -231,17 +231,17 @@ pub(super) async fn the_gravest_hindrance_is_named(
     let unknown: Option<(StandingApprovalId, Option<u32>)> = Some((leave().id, None));
     let setting = ScriptSettings { leave: unknown, ..ScriptSettings::default() };
     same("the first", &begin(&ledger, ScriptSettings::default()).await?.1, &None)?;
-    same("spent and busy", &begin(&ledger, setting.clone()).await?.1, &Some(StartBlocked::LeaveSpent))?;
+    same("spent and busy", &begin(&ledger, setting.clone()).await?.1, &Some(StartBlockedError::LeaveSpent))?;
     act(&*ledger, "local", AdminActionKind::Halt { why: "stop".into() }).await?;
     let ((script, _), hindrance) = begin(&ledger, setting).await?;
-    same("halted, spent and busy", &hindrance, &Some(StartBlocked::Halted { why: "stop".into() }))?;
-    // What was hindered is not begun.
+    same("halted, spent and busy", &hindrance, &Some(StartBlockedError::Halted { why: "stop".into() }))?;
+    // A blocked attempt is not begun.
     same("attempts", &loaded(&*ledger, script.call()).await?.attempts(), &0)
 }
 
-type StartAttempt = ((CallScript, AttemptId), Option<StartBlocked>);
+type StartAttempt = ((CallScript, AttemptId), Option<StartBlockedError>);
 
-/// Brings a call to its beginning in one batch and begins it in the next. Says what hindered it, if anything did.
+/// Appends a call up to its attempt, then the attempt in a second batch. Returns what blocked it, if anything.
 async fn begin(ledger: &Arc<dyn Ledger>, setting: ScriptSettings) -> Result<StartAttempt, ConformanceError> {
     let mut script = CallScript::ready(setting)?;
     ledger.append(script.batch()).await?;

@@ -9,7 +9,7 @@ use byleave::core::decision::Verdict;
 use byleave::core::effect::{Effect, Plan};
 use byleave::core::id::StandingApprovalId;
 use byleave::core::question::Answer;
-use byleave::ledger::{AppendError, ContentError, Ledger, StartBlocked};
+use byleave::ledger::{AppendError, ContentError, Ledger, StartBlockedError};
 use futures::future::join_all;
 use uuid::Uuid;
 
@@ -96,7 +96,8 @@ async fn a_halt_holds_until_it_is_lifted() {
     let begin = scribe.batch();
     other.act(act(AdminActionKind::Halt { why: "fire".into() })).await.unwrap();
     assert_eq!(book.halted(&tenant()).await.unwrap().unwrap().by, "ada");
-    let Err(AppendError::Hindered(StartBlocked::Halted { why })) = book.append(begin.clone()).await else {
+    let Err(AppendError::Hindered(StartBlockedError::Halted { why })) = book.append(begin.clone()).await
+    else {
         panic!("began while halted")
     };
     assert_eq!(why, "fire");
@@ -122,7 +123,7 @@ async fn who_runs_alone_runs_alone_in_its_session() {
         scribe.batch()
     };
     let busy = beside("s", false);
-    let Err(AppendError::Hindered(StartBlocked::SessionBusy { call, attempt: by })) =
+    let Err(AppendError::Hindered(StartBlockedError::SessionBusy { call, attempt: by })) =
         book.append(busy.clone()).await
     else {
         panic!("two ran alone")
@@ -159,7 +160,7 @@ async fn a_leave_counts_while_it_has_uses_and_is_not_revoked() {
     scribe.ruled(Verdict::Allow, Some(id)).append(&book).await.unwrap();
     scribe.begin(book.owner());
     let spent = book.append(scribe.batch()).await;
-    assert!(matches!(spent, Err(AppendError::Hindered(StartBlocked::LeaveSpent))));
+    assert!(matches!(spent, Err(AppendError::Hindered(StartBlockedError::LeaveSpent))));
 
     let id = gives_leave(&book, None).await;
     assert_eq!(standing().await, [id]);
@@ -169,7 +170,7 @@ async fn a_leave_counts_while_it_has_uses_and_is_not_revoked() {
     scribe.ruled(Verdict::Allow, Some(id)).append(&book).await.unwrap();
     scribe.begin(book.owner());
     let revoked = book.append(scribe.batch()).await;
-    assert!(matches!(revoked, Err(AppendError::Hindered(StartBlocked::LeaveSpent))));
+    assert!(matches!(revoked, Err(AppendError::Hindered(StartBlockedError::LeaveSpent))));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Drafts of rules: what approved calls have in common, as narrow as it can be said.
+//! Drafts of rules: what approved calls have in common, as narrow as possible.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -10,10 +10,10 @@ use byleave::core::pattern::{Pattern, literal};
 use byleave::core::standing_approval::keys;
 use byleave::replay::ReplayableCall;
 
-/// So many approved calls make a habit.
+/// The minimum number of approved calls for a draft.
 pub(super) const APPROVED_MIN: usize = 2;
 
-/// So many files of one directory stand for the directory; fewer are named one by one.
+/// The minimum number of files for a rule about their directory. Fewer are named individually.
 const FILES_MIN: usize = 3;
 
 /// A rule that might be suggested.
@@ -22,23 +22,23 @@ pub(super) struct RuleDraft {
     pub(super) patterns: Vec<Pattern>,
     /// The calls that it is made from.
     pub(super) calls: HashSet<CallId>,
-    /// What was approved in them.
+    /// The approved effects of these calls.
     effects: HashSet<Effect>,
 }
 
-/// Which paths are alike.
+/// How paths are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathGrouping {
-    /// Those that are the same.
+    /// Identical paths.
     Path,
-    /// Those in the same directory.
+    /// Paths in the same directory.
     Directory,
 }
 
-/// What makes two effects alike: the kind, and the program with its sub-command, the directory, the host or the tool.
+/// The key of a group of effects: the kind, and the program with its sub-command, the directory, the host or the tool.
 type EffectGroupKey = (&'static str, String);
 
-/// The effects that someone was asked about: those that no rule covers, or all of them where the tool is sensitive.
+/// Returns the effects that caused the question: those without a rule, or all of them if the tool is sensitive.
 pub(super) fn needed<'a>(plan: &'a Plan, ruling: &PolicyDecision) -> Vec<&'a Effect> {
     if !ruling.causes().into_iter().all(AskCause::is_uncovered) {
         return plan.effects.iter().collect();
@@ -48,7 +48,7 @@ pub(super) fn needed<'a>(plan: &'a Plan, ruling: &PolicyDecision) -> Vec<&'a Eff
     places.filter_map(|place| plan.effects.get(*place as usize)).collect()
 }
 
-/// One draft for every likeness of calls that were approved often enough.
+/// Returns one draft for each group of calls that were approved often enough.
 pub(super) fn drafts(
     approved: &[&ReplayableCall],
     alike: PathGrouping,
@@ -95,13 +95,13 @@ fn is_sub_command(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_lowercase() || c == '-' || c == ':')
 }
 
-/// What all of these have in common; none where something about them cannot be said in a rule.
+/// Returns the common patterns of the calls, or `None` if a rule cannot express one of them.
 fn patterns(calls: &[&ReplayableCall], alike: PathGrouping) -> Option<Vec<Pattern>> {
     let mut groups: BTreeMap<EffectGroupKey, Vec<&Effect>> = BTreeMap::new();
     for past in calls {
         for asked in &past.questions {
             for effect in needed(&asked.plan, &asked.ruling) {
-                // A rule about the directory would cover whatever else is done beneath it.
+                // A rule about the directory would cover everything else done beneath it.
                 if asked.plan.is_beneath(effect) {
                     return None;
                 }
@@ -128,7 +128,8 @@ fn common(effects: &[&Effect]) -> Option<Vec<Pattern>> {
     }
 }
 
-/// The first words of different commands, where all have the same and no others do more harm; otherwise each word for word.
+/// Returns the common first words of different commands, if all share them and no other command with them does more harm.
+/// Otherwise returns each command word for word.
 fn runs(effects: &[&Effect]) -> Option<Vec<Pattern>> {
     let each = |pattern: fn(&str, &[String]) -> Option<Pattern>| -> Option<Vec<Pattern>> {
         let mut patterns = Vec::new();
@@ -161,7 +162,7 @@ fn folder(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// A name that no rule has yet.
+/// Returns a name that no rule has yet.
 fn name(patterns: &[Pattern], taken: &mut HashSet<String>) -> String {
     let text = match patterns.first() {
         Some(Pattern::Run(words) | Pattern::Exactly(words)) => {
@@ -187,12 +188,12 @@ fn name(patterns: &[Pattern], taken: &mut HashSet<String>) -> String {
 }
 
 impl RuleDraft {
-    /// Whether each of these effects was approved, exactly as it is.
+    /// Checks whether each of these exact effects was approved.
     pub(super) fn has_all_of(&self, effects: &[&Effect]) -> bool {
         effects.iter().all(|effect| self.effects.contains(*effect))
     }
 
-    /// The rule as it would stand in a file.
+    /// Returns the rule as text for a file.
     pub(super) fn toml(&self) -> String {
         let mut toml = format!("[[rule]]\nid = \"{}\"\nverdict = \"allow\"\n", self.id.as_str());
         for line in keys(&self.patterns) {

@@ -1,4 +1,4 @@
-//! A fleet, for as long as this server is its gateway.
+//! A fleet, as long as this server is its gateway.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl FleetBackend {
     ) -> Result<Self> {
         let fleet = fleet_of(file)?;
         let gateway = fleet.gateway(&fleet_dir(options))?;
-        // Before anybody is let in: who lives is known to one gateway only.
+        // Before any client is accepted, because only one gateway knows which workers are alive.
         let wait = |awaited: Awaited<'_>| match awaited {
             Awaited::Place => "another gateway serves this fleet; waiting for its place".to_owned(),
             Awaited::Engine(fault) => format!("waiting for the engine: {fault}"),
@@ -51,7 +51,7 @@ impl FleetBackend {
         Ok(TenantBackend { ledger, book: Arc::new(book), crew: Some(crew) })
     }
 
-    /// Serves for as long as this is the gateway of its fleet.
+    /// Serves as long as this server is the gateway of its fleet.
     pub(super) async fn hold(
         self,
         serving: impl Future<Output = Result<(), ListenError>>,
@@ -65,7 +65,7 @@ impl FleetBackend {
                     .into());
             }
         }
-        // It has ended all the same.
+        // The server has ended anyway.
         if let Err(fault) = self.gateway.leave().await {
             let what = "the engine could not be told, so another gateway waits some seconds for this place";
             screen.toned(Tone::Careful, "note:", &prose(&format!("{what}: {fault}")));
@@ -74,7 +74,7 @@ impl FleetBackend {
     }
 }
 
-/// Where a state directory keeps what it has of a fleet.
+/// Returns the directory for fleet data in a state directory.
 fn fleet_dir(options: &ResolvedOptions) -> PathBuf {
     options.state.join("fleet")
 }
