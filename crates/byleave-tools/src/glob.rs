@@ -82,7 +82,7 @@ impl CompiledGlob {
 const PATTERN_BYTES_MAX: usize = 1_024;
 
 /// Returns an error if a pattern is too long.
-pub(crate) fn may_be_compiled(pattern: &str) -> Result<(), String> {
+pub(crate) fn check_pattern_length(pattern: &str) -> Result<(), String> {
     match pattern.len() <= PATTERN_BYTES_MAX {
         true => Ok(()),
         false => Err(format!("the glob has more than {PATTERN_BYTES_MAX} bytes; give a shorter one")),
@@ -91,7 +91,7 @@ pub(crate) fn may_be_compiled(pattern: &str) -> Result<(), String> {
 
 /// Compiles a pattern. A pattern without a slash matches names at any depth.
 pub(crate) fn wanted(pattern: &str) -> Result<CompiledGlob, String> {
-    may_be_compiled(pattern)?;
+    check_pattern_length(pattern)?;
     let given = pattern.escape_debug();
     if pattern.starts_with('/') {
         return Err(format!(

@@ -17,7 +17,7 @@ use crate::blocking::apart;
 use crate::dir_walk::{WalkOptions, WalkSummary, display_name, walk};
 use crate::execution_env::ExecutionEnv;
 use crate::gate_lines::say;
-use crate::glob::may_be_compiled;
+use crate::glob::check_pattern_length;
 use crate::search_root::{self, judged, tell_left_out};
 use crate::top_n::TopN;
 use crate::workspace_files::Files;
@@ -263,7 +263,7 @@ fn matcher(args: &Grep) -> Result<RegexMatcher, String> {
 
 fn globs(args: &Grep) -> Result<Override, String> {
     let Some(glob) = &args.glob else { return Ok(Override::empty()) };
-    may_be_compiled(glob)?;
+    check_pattern_length(glob)?;
     // Paths are relative to the start of the walk.
     let mut builder = OverrideBuilder::new(".");
     builder

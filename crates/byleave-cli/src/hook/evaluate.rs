@@ -49,7 +49,7 @@ pub(crate) struct HookEvaluator {
     /// Some rule allows only with a guarantee of the sandbox.
     demanding: bool,
     /// Whether the process, and a call in it, continues after the answer.
-    stays: bool,
+    is_resident: bool,
 }
 
 impl HookEvaluator {
@@ -77,14 +77,14 @@ impl HookEvaluator {
             state: text_of(&state)?,
             book: Arc::clone(&house.book),
             demanding: policy.rules().any(|rule| !rule.guarantees.is_empty()),
-            stays: false,
+            is_resident: false,
             options,
         })
     }
 
     /// Marks that the process continues after the answer.
-    pub(crate) fn that_stays(self) -> Self {
-        Self { stays: true, ..self }
+    pub(crate) fn resident(self) -> Self {
+        Self { is_resident: true, ..self }
     }
 
     /// Returns the files that this gate was built from.
@@ -315,7 +315,7 @@ impl HookEvaluator {
         })
     }
 
-    /// Drives a call until it is ready or settled, or the time is up. In a process that stays, the call continues after that.
+    /// Drives a call until it is ready or settled, or the time is up. In a resident process, the call continues after that.
     async fn drive(&self, call: Call, deadline: Instant) -> Option<CallStatus> {
         let (gate, id, tool) = (self.gate.clone(), call.id, call.tool.clone());
         let mut work = tokio::spawn(async move { gate.prepare(call).await });
@@ -326,7 +326,7 @@ impl HookEvaluator {
                 Ok(Ok(standing)) => standing,
                 Ok(Err(_)) => return None,
                 // It takes longer than the agent waits.
-                Err(_) if self.stays => return None,
+                Err(_) if self.is_resident => return None,
                 // The process ends. A stage whose threads end with it would be recorded as failed, and the call would be refused
                 // for good.
                 Err(_) => {

@@ -192,7 +192,7 @@ impl HookServerState {
         {
             return Ok(judge.clone());
         }
-        let judge = HookEvaluator::new(&self.house, &self.options, workspace, &self.program)?.that_stays();
+        let judge = HookEvaluator::new(&self.house, &self.options, workspace, &self.program)?.resident();
         if judges.len() >= JUDGES_MAX {
             judges.clear();
         }
